@@ -1,0 +1,52 @@
+//! The only reader of the wall clock. Everything else is handed a [`Clock`], or better, a `now`.
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Where `now` comes from: the machine, or tokio's (pausable) clock counted from a fixed start.
+///
+/// ```
+/// use windlass::clock::Clock;
+///
+/// let runtime = tokio::runtime::Builder::new_current_thread()
+///     .enable_time()
+///     .start_paused(true)
+///     .build()
+///     .unwrap();
+/// runtime.block_on(async {
+///     let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
+///     tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+///     assert_eq!(clock.now().to_string(), "2026-01-01T00:10:00Z");
+/// });
+/// ```
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The machine's wall clock.
+    System,
+    /// `start` plus what has passed on tokio's clock since `since`. Under a paused runtime this is
+    /// virtual time, so that ten minutes of a rollout cost a millisecond.
+    Virtual {
+        /// What the wall clock said at `since`.
+        start: Timestamp,
+        /// The instant of tokio's clock that `start` belongs to.
+        since: Instant,
+    },
+}
+
+impl Clock {
+    /// A virtual clock that reads `start` at this instant of tokio's clock.
+    pub fn virtual_from(start: Timestamp) -> Self {
+        Clock::Virtual { start, since: Instant::now() }
+    }
+
+    /// The time now.
+    #[allow(clippy::disallowed_methods)] // This is the one place that may read the wall clock.
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Clock::System => Timestamp::now(),
+            Clock::Virtual { start, since } => {
+                start.saturating_add(since.elapsed()).unwrap_or(Timestamp::MAX)
+            }
+        }
+    }
+}
