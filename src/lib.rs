@@ -4,10 +4,12 @@
 //!
 //! * [`clock`]: the only reader of the wall clock.
 //! * [`model`]: what the controllers know of the cluster: trimmed records, decoded straight off the wire.
+//! * [`plan`]: what to do, decided from what is known. Pure.
 //! * [`runtime`]: informers, stores, the work queue and its workers. Knows no Deployment.
 //! * [`sandbox`]: an embedded API server, a pod simulator and the collectors a real cluster has.
 
 pub mod clock;
 pub mod model;
+pub mod plan;
 pub mod runtime;
 pub mod sandbox;
