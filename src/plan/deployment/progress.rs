@@ -169,13 +169,16 @@ fn judge(
         condition::renew(&mut status.conditions, say("True", NEW_SET_FOUND, message));
         return;
     }
-    if status.replicas == status.updated && reason == NEW_SET_AVAILABLE {
+    if status.replicas == status.updated && reason == NEW_SET_AVAILABLE && sets.new.is_some() {
         return;
     }
+    // Recreate has no new set while it waits for the old pods. Upstream takes that for the end of the
+    // rollout before, runs no deadline, and says nothing when an old pod never goes.
+    let waits = sets.new.is_none() && reason == NEW_SET_AVAILABLE;
     if complete {
         let message = format!("{subject} has successfully progressed.");
         condition::renew(&mut status.conditions, say("True", NEW_SET_AVAILABLE, message));
-    } else if has_progressed(&deployment.status, status) {
+    } else if waits || has_progressed(&deployment.status, status) {
         let message = format!("{subject} is progressing.");
         condition::renew(&mut status.conditions, say("True", SET_UPDATED, message));
     } else if deadline(deployment, status).is_some_and(|at| at <= now) {
