@@ -12,10 +12,7 @@ pub mod nodes;
 pub mod record;
 pub mod status;
 
-use std::{
-    collections::BTreeSet,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::Node;
