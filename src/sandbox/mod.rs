@@ -2,6 +2,7 @@
 
 pub mod garbage;
 pub mod kubelet;
+pub mod manifest;
 pub mod mirror;
 pub mod namespaces;
 pub mod resources;
