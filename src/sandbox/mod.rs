@@ -11,3 +11,6 @@ pub mod progress;
 pub mod resources;
 pub mod scheduler;
 pub mod view;
+pub mod cli;
+pub mod kubeconfig;
+pub mod session;

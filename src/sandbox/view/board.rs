@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn each_deployment_has_a_line_with_bars_and_its_sets_with_pods_below() {
-        let rows = Board { width: 120 }.workloads(&cluster(), 20);
+        let rows = Board { width: 140 }.workloads(&cluster(), 20);
         let text = text(&rows);
         assert_eq!(text.len(), 3, "the set without pods is left out: {text:#?}");
         assert!(text[1].starts_with("shop/web "), "{}", text[1]);
