@@ -218,7 +218,7 @@ mod tests {
         check_canonical("+.5", "500m");
         check_canonical("0.0000000001", "1n");
         check_canonical("99999999999999999999999", "9223372036854775807");
-        check_canonical("1e999999999", "9223372036854775807e0".trim_end_matches("e0"));
+        check_canonical("1e999999999", "9223372036854775807");
     }
 
     #[test]
