@@ -6,24 +6,76 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::config::ControllerConfig;
+use crate::config::{Config, ControllerConfig};
 use crate::controllers::deployment::sync_deployment;
 use crate::controllers::replicaset::sync_replica_set;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::{Cluster, SyncError};
+use crate::http::{self, Checks};
 use crate::metrics::Metrics;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
 use crate::runtime::api::Api;
-use crate::runtime::events::EventRecorder;
+use crate::runtime::client;
+use crate::runtime::events::{EventRecorder, EventWriter};
 use crate::runtime::expectations::{Caches, Expectations};
 use crate::runtime::informer::{Informer, InformerOptions, Ready};
 use crate::runtime::limit::Limiter;
 use crate::runtime::waiters::Waiters;
 use crate::runtime::worker::{self, Next, WorkQueue};
+
+/// Runs the daemon until `shutdown`.
+///
+/// # Errors
+/// When the API server cannot be found, a port cannot be had, or a part ends by itself.
+pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
+    // Without `..`, so that a new setting cannot be forgotten here.
+    let Config { client, controllers, insecure_address, shutdown_timeout, logging: _ } = config;
+    let connection = client::connect(&client, &|name| std::env::var(name).ok()).await?;
+    tracing::info!(host = connection.host, source = connection.source, "using this API server");
+    let metrics = Metrics::new();
+    let parts = Parts {
+        client: connection.client,
+        host: connection.host,
+        clock: Clock::System,
+        seed,
+        metrics: metrics.clone(),
+    };
+    let controllers = Controllers::new(controllers, parts);
+
+    let stop_http = CancellationToken::new();
+    let _stop_on_return = stop_http.clone().drop_guard();
+    let server = match insecure_address {
+        None => None,
+        Some(address) => {
+            let listener = TcpListener::bind(address)
+                .await
+                .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
+            tracing::info!(%address, "serving metrics and health over plain HTTP");
+            let router = http::router(metrics, checks(&controllers));
+            Some(tokio::spawn(http::serve(listener, router, stop_http.clone())))
+        }
+    };
+    let result = controllers.run(shutdown, shutdown_timeout).await;
+    stop_http.cancel();
+    if let Some(server) = server {
+        server.await.context("the HTTP server panicked")?.context("the HTTP server failed")?;
+    }
+    result
+}
+
+/// One readiness check for each cache.
+fn checks(controllers: &Controllers) -> Checks {
+    controllers.caches().into_iter().fold(Checks::default(), |checks, (name, ready)| {
+        checks.ready(format!("informer-{name}"), move || {
+            if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
+        })
+    })
+}
 
 /// What the controllers are built from.
 #[derive(Clone)]
@@ -46,7 +98,7 @@ pub struct Controllers {
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: Informer<Pod>,
-    events: crate::runtime::events::EventWriter,
+    events: EventWriter,
     config: ControllerConfig,
     caches: Vec<(&'static str, Ready)>,
 }
@@ -189,13 +241,13 @@ fn wire<T: Record>(
     cluster.expectations.relist_with(T::RESOURCE, move || relist.demand());
 }
 
-type Sync = futures::future::BoxFuture<'static, Result<Next, SyncError>>;
+type Syncing = futures::future::BoxFuture<'static, Result<Next, SyncError>>;
 
 fn work(
     cluster: &Arc<Cluster>,
     queue: &WorkQueue<ObjectKey>,
     workers: usize,
-    sync: fn(Arc<Cluster>, ObjectKey) -> Sync,
+    sync: fn(Arc<Cluster>, ObjectKey) -> Syncing,
 ) -> impl Future<Output = ()> + Send + 'static {
     let cluster = cluster.clone();
     worker::run_workers(queue.clone(), workers, move |key| sync(cluster.clone(), key))

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::args::{Args, ClientArgs, ControllerArgs, LoggingArgs, ServingArgs};
+use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
 
 /// Everything the daemon was told, checked.
@@ -17,10 +18,8 @@ pub struct Config {
     pub insecure_address: Option<SocketAddr>,
     /// How long running syncs may take to finish.
     pub shutdown_timeout: Duration,
-    /// Log verbosity, 0 to 10.
-    pub verbosity: u8,
-    /// Whether a log line is a JSON object.
-    pub json_logs: bool,
+    /// What is logged, and how.
+    pub logging: LogOptions,
 }
 
 /// What the controllers were told.
@@ -89,8 +88,11 @@ impl TryFrom<Args> for Config {
             },
             insecure_address: (insecure_port != 0).then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
             shutdown_timeout: duration("controller-shutdown-timeout", &controller_shutdown_timeout)?,
-            verbosity,
-            json_logs: logging_format == "json",
+            logging: LogOptions {
+                verbosity,
+                format: if logging_format == "json" { Format::Json } else { Format::Text },
+                filter: std::env::var(FILTER_VARIABLE).ok(),
+            },
         })
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::unresolved::Unresolved;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, Uid};
+use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
 use crate::plan::Note;
 use crate::plan::replicaset::body::{SUFFIX, pod_name};
 use crate::runtime::api::Api;

@@ -370,8 +370,8 @@ impl Cluster {
 
     /// Deletes pods, each only if it is still the one that was seen.
     async fn delete_pods(&self, set: &ReplicaSet, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
-        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(pods)
-            .map(|pod| self.delete_pod(set, pod))
+        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(pods.to_vec())
+            .map(|pod| async move { self.delete_pod(set, &pod).await })
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
