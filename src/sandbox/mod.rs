@@ -8,3 +8,6 @@ pub mod strategic;
 pub mod strict;
 pub mod table;
 pub mod validate;
+
+#[cfg(test)]
+mod robustness;
