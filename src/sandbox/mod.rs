@@ -66,6 +66,8 @@ pub mod table;
 pub mod validate;
 
 #[cfg(test)]
+mod robustness;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
