@@ -190,9 +190,12 @@ impl Controllers {
         );
 
         let mut workers = JoinSet::new();
-        workers.spawn(work(&cluster, &cluster.deployment_queue, config.deployment_workers, |cluster, key| {
-            Box::pin(async move { sync_deployment(&cluster, &key).await })
-        }));
+        workers.spawn(work(
+            &cluster,
+            &cluster.deployment_queue,
+            config.deployment_workers,
+            |cluster, key| Box::pin(async move { sync_deployment(&cluster, &key).await }),
+        ));
         workers.spawn(work(&cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
             Box::pin(async move { sync_replica_set(&cluster, &key).await })
         }));
@@ -206,7 +209,8 @@ impl Controllers {
         tracing::info!("shutting down: no new sync starts");
         cluster.deployment_queue.shut_down();
         cluster.set_queue.shut_down();
-        let drained = tokio::time::timeout(drain, async { while workers.join_next().await.is_some() {} }).await;
+        let drained =
+            tokio::time::timeout(drain, async { while workers.join_next().await.is_some() {} }).await;
         events_stop.cancel();
         let flushed = tokio::time::timeout(FLUSH_TIMEOUT, events).await;
         stop.cancel();

@@ -53,7 +53,12 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 5, env = "WINDLASS_CONCURRENT_REPLICASET_SYNCS")]
     pub concurrent_replicaset_syncs: usize,
     /// How long running syncs may take to finish after SIGTERM, such as 10s.
-    #[arg(long, value_name = "DURATION", default_value = "10s", env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT")]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT"
+    )]
     pub controller_shutdown_timeout: String,
 }
 

@@ -86,7 +86,8 @@ impl TryFrom<Args> for Config {
                 qps: kube_api_qps,
                 burst: kube_api_burst,
             },
-            insecure_address: (insecure_port != 0).then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
+            insecure_address: (insecure_port != 0)
+                .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
             shutdown_timeout: duration("controller-shutdown-timeout", &controller_shutdown_timeout)?,
             logging: LogOptions {
                 verbosity,

@@ -41,7 +41,8 @@ async fn main() -> ExitCode {
         interrupted: session::signalled().boxed(),
     };
     let seed = args.seed;
-    match session::run(args, surroundings, |client, shutdown| start_controllers(client, seed, shutdown)).await {
+    match session::run(args, surroundings, |client, shutdown| start_controllers(client, seed, shutdown)).await
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
@@ -58,13 +59,7 @@ fn start_controllers(
         burst: REQUESTS_PER_SECOND,
         ..ControllerConfig::default()
     };
-    let parts = Parts {
-        client,
-        host: "sandbox".into(),
-        clock: Clock::System,
-        seed,
-        metrics: Metrics::new(),
-    };
+    let parts = Parts { client, host: "sandbox".into(), clock: Clock::System, seed, metrics: Metrics::new() };
     tokio::spawn(Controllers::new(config, parts).run(shutdown, DRAIN))
 }
 

@@ -91,7 +91,8 @@ impl Cluster {
     /// it wakes when the watch has caught up, and the answer is when to look again at the latest.
     pub fn behind<T: Record>(&self, owner: &T, waiters: &Waiters<ObjectKey>) -> Option<Next> {
         let meta = owner.meta();
-        let Freshness::Behind(behind) = self.expectations.check(&meta.uid, &self.caches, Instant::now()) else {
+        let Freshness::Behind(behind) = self.expectations.check(&meta.uid, &self.caches, Instant::now())
+        else {
             return None;
         };
         tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");

@@ -91,7 +91,8 @@ impl Cluster {
         let api_version = O::RESOURCE.api_version();
         let body = patch::adopt(object.meta(), &owner_of(owner, &api_version));
         let what = || format!("adopting {} {}", T::RESOURCE.kind, object.meta().key);
-        let version = self.patch(what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
+        let version =
+            self.patch(what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
         self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version);
         Ok(())
     }
@@ -117,7 +118,8 @@ impl Cluster {
         preconditions: Value,
     ) -> Result<(), ApiError> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
-        let request = request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
+        let request =
+            request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
         let version = match self.api.call::<Written>(request).await {
             Ok(written) => written.resource_version(),
             Err(error) if error.is_not_found() => None,
@@ -129,7 +131,11 @@ impl Cluster {
     }
 
     /// Carries out the plan for a Deployment, in order, up to the first write that fails.
-    pub async fn execute_deployment(&self, deployment: &Deployment, plan: &set_plan::Plan) -> Executed<Outcome> {
+    pub async fn execute_deployment(
+        &self,
+        deployment: &Deployment,
+        plan: &set_plan::Plan,
+    ) -> Executed<Outcome> {
         for note in &plan.notes {
             self.tell(Speaker::Deployment, deployment, note.clone());
         }
@@ -194,7 +200,9 @@ impl Cluster {
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
         let what = || format!("creating ReplicaSet {}/{}", deployment.meta.key.namespace, new.name);
-        let body = set_body(deployment, new).and_then(raw).map_err(|error| SyncError::Json { what: what(), error })?;
+        let body = set_body(deployment, new)
+            .and_then(raw)
+            .map_err(|error| SyncError::Json { what: what(), error })?;
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
         let request = request::post(&collection, &[FIELD_MANAGER], &body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
@@ -239,8 +247,10 @@ impl Cluster {
             .call_bytes(request::get(path, &[]))
             .await
             .map_err(|error| SyncError::api(what(), error))?;
-        let json = serde_json::from_slice::<&RawValue>(&bytes).map_err(|error| SyncError::Json { what: what(), error })?;
-        T::decode(json.get(), &mut Default::default()).map_err(|error| SyncError::Json { what: what(), error })
+        let json = serde_json::from_slice::<&RawValue>(&bytes)
+            .map_err(|error| SyncError::Json { what: what(), error })?;
+        T::decode(json.get(), &mut Default::default())
+            .map_err(|error| SyncError::Json { what: what(), error })
     }
 
     /// Whether the owner is still the object that the cache shows, and not on its way out: asked of
@@ -281,7 +291,11 @@ impl Cluster {
     ///
     /// # Errors
     /// When the write fails.
-    pub async fn write_set_status(&self, set: &ReplicaSet, status: &ReplicaSetStatus) -> Result<(), SyncError> {
+    pub async fn write_set_status(
+        &self,
+        set: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<(), SyncError> {
         let Some(body) = patch::set_status(&set.meta, &set.status, status) else { return Ok(()) };
         let what = || format!("writing the status of ReplicaSet {}", set.meta.key);
         let target = path(ReplicaSet::RESOURCE, &set.meta) + "/status";
@@ -326,7 +340,9 @@ impl Cluster {
         loop {
             let name = self.pod_name(set);
             let what = || format!("creating pod {}/{name}", set.meta.key.namespace);
-            let body = pod_body(set, &name).and_then(raw).map_err(|error| SyncError::Json { what: what(), error })?;
+            let body = pod_body(set, &name)
+                .and_then(raw)
+                .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[FIELD_MANAGER], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let error = match self.api.call::<Written>(request).await {
