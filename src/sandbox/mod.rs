@@ -33,6 +33,7 @@ mod names;
 mod negotiate;
 mod object;
 mod params;
+mod protobuf;
 mod render;
 mod request;
 mod rest;
