@@ -43,6 +43,7 @@ mod negotiate;
 mod object;
 mod params;
 pub mod progress;
+mod protobuf;
 mod render;
 mod request;
 pub mod resources;
