@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn durations_are_humane() {
-        for (text, milliseconds) in [("500ms", 500), ("2s", 2_000), ("1m30s", 90_000), ("1m 30s", 90_000), ("0", 0)] {
+        for (text, milliseconds) in
+            [("500ms", 500), ("2s", 2_000), ("1m30s", 90_000), ("1m 30s", 90_000), ("0", 0)]
+        {
             assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
     }

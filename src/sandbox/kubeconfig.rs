@@ -83,7 +83,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         #[cfg(unix)]
         {
-            let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+            let mode =
+                std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o600);
         }
     }

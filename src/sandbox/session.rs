@@ -135,11 +135,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn add(
-        &mut self,
-        name: &'static str,
-        task: impl Future<Output = anyhow::Result<()>> + Send + 'static,
-    ) {
+    fn add(&mut self, name: &'static str, task: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
         self.members.spawn(async move { (name, task.await) });
     }
 

@@ -1,0 +1,529 @@
+//! The defaults that an API server writes into objects before it stores them
+//! (upstream `pkg/apis/{core,apps}/v1/defaults.go`).
+//!
+//! Applying them twice changes nothing. As in Go, an empty string counts as "not set", and so does a
+//! zero in the probe numbers, which are not pointers upstream.
+
+use serde_json::{Map, Value, json};
+
+type Object = Map<String, Value>;
+
+/// Fills in the defaults of `kind`. Kinds without defaults, and values that are not objects, are left
+/// as they are.
+pub fn apply(kind: &str, object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    match kind {
+        "Deployment" => deployment(object),
+        "ReplicaSet" => replica_set(object),
+        "Pod" => pod(object),
+        "Service" => service(object),
+        "Namespace" => namespace(object),
+        "Node" => {
+            ensure(object, "spec");
+            ensure(object, "status");
+        }
+        "Secret" => secret(object),
+        _ => {}
+    }
+}
+
+fn deployment(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "replicas", 1);
+        fill(spec, "revisionHistoryLimit", 10);
+        fill(spec, "progressDeadlineSeconds", 600);
+        if let Some(strategy) = ensure(spec, "strategy") {
+            fill(strategy, "type", "RollingUpdate");
+            if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate")
+                && let Some(rolling) = ensure(strategy, "rollingUpdate")
+            {
+                fill(rolling, "maxUnavailable", "25%");
+                fill(rolling, "maxSurge", "25%");
+            }
+        }
+        template(spec);
+    }
+    ensure(object, "status");
+}
+
+fn replica_set(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "replicas", 1);
+        template(spec);
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "replicas", 0);
+    }
+}
+
+fn template(spec: &mut Object) {
+    if let Some(template) = child(spec, "template")
+        && let Some(spec) = ensure(template, "spec")
+    {
+        pod_spec(spec);
+    }
+}
+
+fn pod(object: &mut Object) {
+    let mut qos = "BestEffort";
+    if let Some(spec) = ensure(object, "spec") {
+        pod_spec(spec);
+        fill(spec, "enableServiceLinks", true);
+        for list in ["containers", "initContainers"] {
+            for container in objects(spec, list) {
+                requests_from_limits(container);
+            }
+        }
+        qos = qos_class(spec);
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "phase", "Pending");
+        fill(status, "qosClass", qos);
+    }
+}
+
+fn pod_spec(spec: &mut Object) {
+    fill(spec, "dnsPolicy", "ClusterFirst");
+    fill(spec, "restartPolicy", "Always");
+    fill(spec, "schedulerName", "default-scheduler");
+    fill(spec, "terminationGracePeriodSeconds", 30);
+    ensure(spec, "securityContext");
+    // The deprecated alias always shows the same account.
+    for (set, other) in [("serviceAccountName", "serviceAccount"), ("serviceAccount", "serviceAccountName")] {
+        if let Some(Value::String(name)) = spec.get(set).cloned()
+            && !name.is_empty()
+        {
+            fill(spec, other, name);
+        }
+    }
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in objects(spec, list) {
+            self::container(container, host_network);
+        }
+    }
+    for volume in objects(spec, "volumes") {
+        self::volume(volume);
+    }
+}
+
+fn container(container: &mut Object, host_network: bool) {
+    let policy = pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
+    fill(container, "imagePullPolicy", policy);
+    fill(container, "terminationMessagePath", "/dev/termination-log");
+    fill(container, "terminationMessagePolicy", "File");
+    ensure(container, "resources");
+    for port in objects(container, "ports") {
+        fill(port, "protocol", "TCP");
+        if host_network && let Some(number) = port.get("containerPort").cloned() {
+            fill_number(port, "hostPort", number);
+        }
+    }
+    for variable in objects(container, "env") {
+        if let Some(source) = child(variable, "valueFrom") {
+            if let Some(field) = child(source, "fieldRef") {
+                fill(field, "apiVersion", "v1");
+            }
+            if let Some(resource) = child(source, "resourceFieldRef") {
+                fill(resource, "divisor", "0");
+            }
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let Some(probe) = child(container, name) else { continue };
+        fill_number(probe, "timeoutSeconds", 1);
+        fill_number(probe, "periodSeconds", 10);
+        fill_number(probe, "successThreshold", 1);
+        fill_number(probe, "failureThreshold", 3);
+        handler(probe);
+    }
+    if let Some(lifecycle) = child(container, "lifecycle") {
+        for hook in ["postStart", "preStop"] {
+            if let Some(hook) = child(lifecycle, hook) {
+                handler(hook);
+            }
+        }
+    }
+}
+
+fn handler(handler: &mut Object) {
+    if let Some(get) = child(handler, "httpGet") {
+        fill(get, "path", "/");
+        fill(get, "scheme", "HTTP");
+    }
+    if let Some(grpc) = child(handler, "grpc") {
+        fill(grpc, "service", "");
+    }
+}
+
+/// `Always` for `:latest` and untagged images, which may change under the same name.
+fn pull_policy(image: &str) -> &'static str {
+    if image.contains('@') {
+        return "IfNotPresent";
+    }
+    // A colon before the last slash belongs to the registry's port.
+    let last = image.rsplit('/').next().unwrap_or(image);
+    match last.split_once(':') {
+        None | Some((_, "latest")) => "Always",
+        Some(_) => "IfNotPresent",
+    }
+}
+
+fn requests_from_limits(container: &mut Object) {
+    let Some(resources) = child(container, "resources") else { return };
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    if let Some(requests) = ensure(resources, "requests") {
+        for (name, limit) in limits {
+            requests.entry(name).or_insert(limit);
+        }
+    }
+}
+
+fn volume(volume: &mut Object) {
+    if volume.keys().all(|key| key == "name") {
+        volume.insert("emptyDir".into(), json!({}));
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = child(volume, source) {
+            fill(source, "defaultMode", 0o644);
+        }
+    }
+    if let Some(path) = child(volume, "hostPath") {
+        fill(path, "type", "");
+    }
+    if let Some(downward) = child(volume, "downwardAPI") {
+        downward_items(downward);
+    }
+    if let Some(projected) = child(volume, "projected") {
+        for source in objects(projected, "sources") {
+            if let Some(downward) = child(source, "downwardAPI") {
+                downward_items(downward);
+            }
+            if let Some(token) = child(source, "serviceAccountToken") {
+                fill(token, "expirationSeconds", 3600);
+            }
+        }
+    }
+    if let Some(claim) = child(volume, "ephemeral").and_then(|source| child(source, "volumeClaimTemplate"))
+        && let Some(spec) = child(claim, "spec")
+    {
+        fill(spec, "volumeMode", "Filesystem");
+    }
+}
+
+fn downward_items(source: &mut Object) {
+    for item in objects(source, "items") {
+        if let Some(field) = child(item, "fieldRef") {
+            fill(field, "apiVersion", "v1");
+        }
+        if let Some(resource) = child(item, "resourceFieldRef") {
+            fill(resource, "divisor", "0");
+        }
+    }
+}
+
+/// The quality of service class as upstream's `component-helpers` compute it from cpu and memory.
+fn qos_class(spec: &Object) -> &'static str {
+    let mut any = false;
+    let mut guaranteed = true;
+    let containers =
+        ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
+    for container in containers {
+        let resources = &container["resources"];
+        for name in ["cpu", "memory"] {
+            let amount = |kind: &str| {
+                let text = resources[kind][name].as_str()?;
+                super::quantity::Quantity::parse(text).filter(|amount| !amount.is_zero())
+            };
+            let (request, limit) = (amount("requests"), amount("limits"));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && request == limit;
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn service(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "type", "ClusterIP");
+        fill(spec, "sessionAffinity", "None");
+        let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if spec.get("sessionAffinity").is_some_and(|affinity| affinity == "ClientIP")
+            && let Some(config) = ensure(spec, "sessionAffinityConfig")
+            && let Some(client) = ensure(config, "clientIP")
+        {
+            fill(client, "timeoutSeconds", 10_800);
+        }
+        if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+            fill(spec, "externalTrafficPolicy", "Cluster");
+        }
+        if kind == "LoadBalancer" {
+            fill(spec, "allocateLoadBalancerNodePorts", true);
+        }
+        if kind != "ExternalName" {
+            fill(spec, "internalTrafficPolicy", "Cluster");
+        }
+        for port in objects(spec, "ports") {
+            fill(port, "protocol", "TCP");
+            if let Some(number) = port.get("port").cloned() {
+                let unset = |target: &Value| target == "" || target == 0;
+                if port.get("targetPort").is_none_or(unset) {
+                    port.insert("targetPort".into(), number);
+                }
+            }
+        }
+    }
+    if let Some(status) = ensure(object, "status") {
+        ensure(status, "loadBalancer");
+    }
+}
+
+fn namespace(object: &mut Object) {
+    let mut deleting = false;
+    if let Some(metadata) = ensure(object, "metadata") {
+        deleting = metadata.contains_key("deletionTimestamp");
+        if let Some(name) = metadata.get("name").cloned()
+            && let Some(labels) = ensure(metadata, "labels")
+        {
+            labels.insert("kubernetes.io/metadata.name".into(), name);
+        }
+    }
+    // Finalizing means emptying this list; it must not fill up again.
+    if let Some(spec) = ensure(object, "spec")
+        && !deleting
+    {
+        fill(spec, "finalizers", json!(["kubernetes"]));
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "phase", "Active");
+    }
+}
+
+fn secret(object: &mut Object) {
+    fill(object, "type", "Opaque");
+    // `stringData` is for writing only: it wins over `data` and is never stored.
+    if let Some(Value::Object(plain)) = object.remove("stringData")
+        && let Some(data) = ensure(object, "data")
+    {
+        for (key, text) in plain {
+            if let Value::String(text) = text {
+                data.insert(key, base64(text.as_bytes()).into());
+            }
+        }
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for position in 0..4 {
+            let index = (group >> (18 - 6 * position)) & 63;
+            text.push(if position <= chunk.len() { char::from(ALPHABET[index as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+/// Sets a field that is absent or an empty string.
+fn fill(object: &mut Object, field: &str, value: impl Into<Value>) {
+    if object.get(field).is_none_or(|value| value.is_null() || value == "") {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Sets a number that is absent or zero.
+fn fill_number(object: &mut Object, field: &str, value: impl Into<Value>) {
+    if object.get(field).is_none_or(|value| value.is_null() || *value == 0) {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// The object in a field, created if the field is absent; `None` if something else is there.
+fn ensure<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
+    fill(object, field, json!({}));
+    child(object, field)
+}
+
+fn child<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
+    object.get_mut(field)?.as_object_mut()
+}
+
+fn objects<'a>(object: &'a mut Object, field: &str) -> impl Iterator<Item = &'a mut Object> {
+    object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: &str, mut object: Value, pointer: &str, expected: Value) {
+        apply(kind, &mut object);
+        assert_eq!(object.pointer(pointer).cloned().unwrap_or_default(), expected, "{object:#}");
+        let once = object.clone();
+        apply(kind, &mut object);
+        assert_eq!(object, once, "defaulting twice changes nothing");
+    }
+
+    #[test]
+    fn a_deployment_of_few_words_becomes_a_rolling_update_of_one_replica() {
+        check(
+            "Deployment",
+            json!({"spec": {"template": {"spec": {"containers": []}}}}),
+            "/spec",
+            json!({
+                "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"},
+                },
+                "template": {"spec": {
+                    "containers": [], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+                    "schedulerName": "default-scheduler", "securityContext": {},
+                    "terminationGracePeriodSeconds": 30,
+                }},
+            }),
+        );
+    }
+
+    #[test]
+    fn what_the_user_chose_stays() {
+        let strategy = json!({"type": "Recreate"});
+        let object = json!({"spec": {"replicas": 0, "revisionHistoryLimit": 0, "strategy": strategy}});
+        check("Deployment", object.clone(), "/spec/replicas", json!(0));
+        check("Deployment", object.clone(), "/spec/revisionHistoryLimit", json!(0));
+        check("Deployment", object, "/spec/strategy", strategy);
+        let rolling = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}});
+        let expected = json!({"maxSurge": 0, "maxUnavailable": "25%"});
+        check("Deployment", rolling, "/spec/strategy/rollingUpdate", expected);
+    }
+
+    #[test]
+    fn images_without_a_fixed_tag_are_always_pulled() {
+        for (image, policy) in [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("nginx:1.27", "IfNotPresent"),
+            ("registry:5000/nginx", "Always"),
+            ("registry:5000/nginx:1.27", "IfNotPresent"),
+            ("nginx@sha256:0123", "IfNotPresent"),
+        ] {
+            let pod = json!({"spec": {"containers": [{"name": "a", "image": image}]}});
+            check("Pod", pod, "/spec/containers/0/imagePullPolicy", json!(policy));
+        }
+    }
+
+    #[test]
+    fn containers_get_their_ports_probes_and_messages() {
+        let container = json!({
+            "name": "a", "image": "x:1", "ports": [{"containerPort": 80}],
+            "readinessProbe": {"httpGet": {"port": 80}, "periodSeconds": 0},
+            "env": [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        });
+        let object =
+            json!({"spec": {"template": {"spec": {"hostNetwork": true, "containers": [container]}}}});
+        check(
+            "ReplicaSet",
+            object,
+            "/spec/template/spec/containers/0",
+            json!({
+                "name": "a", "image": "x:1", "imagePullPolicy": "IfNotPresent", "resources": {},
+                "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}],
+                "readinessProbe": {
+                    "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1,
+                    "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
+                },
+                "env": [{"name": "IP", "valueFrom": {
+                    "fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}
+                }}],
+                "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            }),
+        );
+    }
+
+    #[test]
+    fn a_volume_without_a_source_is_an_empty_directory() {
+        let pod = json!({"spec": {"volumes": [{"name": "tmp"}, {"name": "c", "configMap": {"name": "x"}}]}});
+        check("Pod", pod.clone(), "/spec/volumes/0", json!({"name": "tmp", "emptyDir": {}}));
+        check("Pod", pod, "/spec/volumes/1/configMap", json!({"name": "x", "defaultMode": 420}));
+    }
+
+    #[test]
+    fn requests_follow_limits_in_pods_but_not_in_templates() {
+        let spec = json!({"containers": [{"name": "a", "resources": {"limits": {"cpu": "1"}}}]});
+        check("Pod", json!({"spec": spec}), "/spec/containers/0/resources/requests", json!({"cpu": "1"}));
+        check(
+            "ReplicaSet",
+            json!({"spec": {"template": {"spec": spec}}}),
+            "/spec/template/spec/containers/0/resources",
+            json!({"limits": {"cpu": "1"}}),
+        );
+    }
+
+    #[test]
+    fn a_pod_starts_pending_with_its_quality_of_service() {
+        let pod = |resources: Value| json!({"spec": {"containers": [{"name": "a", "resources": resources}]}});
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        check("Pod", pod(json!({})), "/status", json!({"phase": "Pending", "qosClass": "BestEffort"}));
+        check("Pod", pod(json!({"requests": {"cpu": "1"}})), "/status/qosClass", json!("Burstable"));
+        check("Pod", pod(json!({"limits": both})), "/status/qosClass", json!("Guaranteed"));
+        check("Pod", pod(json!({"limits": {"cpu": "1"}})), "/status/qosClass", json!("Burstable"));
+    }
+
+    #[test]
+    fn a_service_targets_its_own_port_inside_the_cluster() {
+        check(
+            "Service",
+            json!({"spec": {"ports": [{"port": 80}, {"port": 443, "targetPort": "https"}]}}),
+            "/spec",
+            json!({
+                "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+                "ports": [
+                    {"port": 80, "targetPort": 80, "protocol": "TCP"},
+                    {"port": 443, "targetPort": "https", "protocol": "TCP"},
+                ],
+            }),
+        );
+    }
+
+    #[test]
+    fn a_namespace_knows_its_name_and_its_finalizer() {
+        let namespace = json!({"metadata": {"name": "shop"}});
+        check("Namespace", namespace.clone(), "/spec/finalizers", json!(["kubernetes"]));
+        check("Namespace", namespace.clone(), "/status/phase", json!("Active"));
+        check("Namespace", namespace, "/metadata/labels", json!({"kubernetes.io/metadata.name": "shop"}));
+        let finalized = json!({"metadata": {"name": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        check("Namespace", finalized, "/spec", json!({}));
+    }
+
+    #[test]
+    fn string_data_of_a_secret_becomes_data() {
+        for (text, encoded) in
+            [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("abcd", "YWJjZA==")]
+        {
+            check("Secret", json!({"stringData": {"k": text}}), "/data/k", json!(encoded));
+        }
+        check("Secret", json!({"stringData": {"k": "v"}}), "/stringData", Value::Null);
+    }
+
+    #[test]
+    fn objects_of_strange_shapes_are_left_alone() {
+        for kind in ["Deployment", "ReplicaSet", "Pod", "Service", "Namespace", "Secret", "Node", "Lease"] {
+            for strange in [
+                json!(null),
+                json!([1]),
+                json!({"spec": 7, "status": [], "metadata": "x"}),
+                json!({"spec": {"template": {"spec": {"containers": [3, {"ports": "x", "env": [1]}]}}}}),
+            ] {
+                apply(kind, &mut strange.clone());
+            }
+        }
+    }
+}

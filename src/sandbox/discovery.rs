@@ -1,0 +1,162 @@
+//! What a client can find out about the server: versions, groups, resources, health.
+
+use serde_json::{Value, json};
+
+use super::kinds::{self, KINDS, Kind, Subresource};
+
+/// `/version`. The version is one that clients parse as semantic and read as 1.36.
+pub(crate) fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.0-windlass-sandbox",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+/// `/api`
+pub(crate) fn core_versions() -> Value {
+    json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [],
+    })
+}
+
+/// `/apis`
+pub(crate) fn groups() -> Value {
+    let groups: Vec<Value> =
+        kinds::group_versions().into_iter().filter(|(group, _)| !group.is_empty()).map(group_entry).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/<group>`
+pub(crate) fn group(name: &str) -> Option<Value> {
+    let found = kinds::group_versions().into_iter().find(|(group, _)| *group == name && !group.is_empty())?;
+    let mut entry = group_entry(found);
+    entry["kind"] = json!("APIGroup");
+    entry["apiVersion"] = json!("v1");
+    Some(entry)
+}
+
+fn group_entry((group, version): (&str, &str)) -> Value {
+    let version = json!({"groupVersion": format!("{group}/{version}"), "version": version});
+    json!({"name": group, "versions": [version], "preferredVersion": version})
+}
+
+/// `/api/v1` and `/apis/<group>/<version>`
+pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
+    let mut entries = Vec::new();
+    for kind in of_group(group, version) {
+        entries.push(json!({
+            "name": kind.plural,
+            "singularName": kind.singular,
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": kind.verbs,
+            "shortNames": kind.short_names,
+            "categories": kind.categories,
+        }));
+        for sub in kind.subresources {
+            let (sub_group, sub_version, sub_kind) = response_kind(kind, *sub);
+            let mut entry = json!({
+                "name": format!("{}/{}", kind.plural, sub.name()),
+                "singularName": "",
+                "namespaced": kind.namespaced,
+                "kind": sub_kind,
+                "verbs": sub.verbs(),
+            });
+            if (sub_group, sub_version) != (kind.group, kind.version) {
+                entry["group"] = json!(sub_group);
+                entry["version"] = json!(sub_version);
+            }
+            entries.push(entry);
+        }
+    }
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let list = json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": entries,
+    });
+    if entries_are_empty(&list) { None } else { Some(list) }
+}
+
+fn entries_are_empty(list: &Value) -> bool {
+    list["resources"].as_array().is_none_or(Vec::is_empty)
+}
+
+/// `/api` (`core`) or `/apis` in the aggregated form of `apidiscovery.k8s.io/v2`.
+pub(crate) fn aggregated(core: bool) -> Value {
+    let items: Vec<Value> = kinds::group_versions()
+        .into_iter()
+        .filter(|(group, _)| group.is_empty() == core)
+        .map(|(group, version)| {
+            let resources: Vec<Value> = of_group(group, version).map(aggregated_resource).collect();
+            json!({
+                "metadata": {"name": group, "creationTimestamp": null},
+                "versions": [{"version": version, "freshness": "Current", "resources": resources}],
+            })
+        })
+        .collect();
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    })
+}
+
+fn aggregated_resource(kind: &Kind) -> Value {
+    let subresources: Vec<Value> = kind
+        .subresources
+        .iter()
+        .map(|sub| {
+            let (group, version, sub_kind) = response_kind(kind, *sub);
+            json!({
+                "subresource": sub.name(),
+                "responseKind": {"group": group, "version": version, "kind": sub_kind},
+                "verbs": sub.verbs(),
+            })
+        })
+        .collect();
+    let mut entry = json!({
+        "resource": kind.plural,
+        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": kind.singular,
+        "verbs": kind.verbs,
+    });
+    for (field, values) in [("shortNames", kind.short_names), ("categories", kind.categories)] {
+        if !values.is_empty() {
+            entry[field] = json!(values);
+        }
+    }
+    if !subresources.is_empty() {
+        entry["subresources"] = Value::Array(subresources);
+    }
+    entry
+}
+
+fn response_kind(kind: &Kind, sub: Subresource) -> (&'static str, &'static str, &'static str) {
+    match sub {
+        Subresource::Status | Subresource::Finalize => (kind.group, kind.version, kind.kind),
+        Subresource::Scale => ("autoscaling", "v1", "Scale"),
+        Subresource::Binding => ("", "v1", "Binding"),
+        Subresource::Eviction => ("policy", "v1", "Eviction"),
+    }
+}
+
+fn of_group<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Kind> + 'a {
+    KINDS.iter().filter(move |row| row.group == group && row.version == version)
+}

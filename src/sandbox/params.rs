@@ -1,0 +1,155 @@
+//! The query parameters of list, watch and write requests, parsed once.
+
+use axum::extract::Query;
+use http::Uri;
+
+use super::status::Failure;
+
+/// `fieldValidation`: what happens to fields that the kind does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Strict,
+    /// The default of a request that does not say.
+    #[default]
+    Warn,
+    Ignore,
+}
+
+/// `resourceVersionMatch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Match {
+    Exact,
+    NotOlderThan,
+}
+
+/// How `includeObject` wants a table's rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+/// All parameters of one request; absent ones have their default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Params {
+    pub(crate) watch: bool,
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+    /// "", "0" or a revision, as sent.
+    pub(crate) resource_version: Option<u64>,
+    pub(crate) resource_version_match: Option<Match>,
+    /// 0 is no limit.
+    pub(crate) limit: usize,
+    pub(crate) continue_token: String,
+    pub(crate) allow_watch_bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) field_validation: FieldValidation,
+    pub(crate) dry_run: bool,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) include: Include,
+    pub(crate) pretty: bool,
+}
+
+impl Params {
+    /// Unknown parameters are ignored, as `fieldManager` is: the sandbox keeps no managedFields.
+    pub(crate) fn parse(uri: &Uri) -> Result<Self, Failure> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| Failure::bad_request(format!("invalid query: {error}")))?;
+        let mut params = Params::default();
+        for (name, value) in pairs {
+            params.set(&name, value)?;
+        }
+        Ok(params)
+    }
+
+    fn set(&mut self, name: &str, value: String) -> Result<(), Failure> {
+        match name {
+            "watch" => self.watch = boolean(&value),
+            "labelSelector" => self.label_selector = value,
+            "fieldSelector" => self.field_selector = value,
+            "resourceVersion" if value.is_empty() => self.resource_version = None,
+            "resourceVersion" => {
+                let version = value.parse().map_err(|_| {
+                    Failure::invalid_option(
+                        "ListOptions",
+                        "resourceVersion",
+                        format!("Invalid value: \"{value}\": must be a number"),
+                    )
+                })?;
+                self.resource_version = Some(version);
+            }
+            "resourceVersionMatch" => {
+                self.resource_version_match = match value.as_str() {
+                    "" => None,
+                    "Exact" => Some(Match::Exact),
+                    "NotOlderThan" => Some(Match::NotOlderThan),
+                    other => return Err(unsupported("ListOptions", name, other, &["Exact", "NotOlderThan"])),
+                }
+            }
+            "limit" => self.limit = number(name, &value)?,
+            "continue" => self.continue_token = value,
+            "allowWatchBookmarks" => self.allow_watch_bookmarks = boolean(&value),
+            "sendInitialEvents" => self.send_initial_events = Some(boolean(&value)),
+            "timeoutSeconds" => self.timeout_seconds = Some(number(name, &value)?),
+            "fieldValidation" => {
+                self.field_validation = match value.as_str() {
+                    "" | "Warn" => FieldValidation::Warn,
+                    "Strict" => FieldValidation::Strict,
+                    "Ignore" => FieldValidation::Ignore,
+                    other => {
+                        return Err(unsupported("UpdateOptions", name, other, &["Ignore", "Strict", "Warn"]));
+                    }
+                }
+            }
+            "dryRun" => {
+                if value != "All" {
+                    return Err(unsupported("UpdateOptions", name, &value, &["All"]));
+                }
+                self.dry_run = true;
+            }
+            "propagationPolicy" => self.propagation_policy = Some(value),
+            "gracePeriodSeconds" => self.grace_period_seconds = Some(number(name, &value)?),
+            "orphanDependents" => self.orphan_dependents = Some(boolean(&value)),
+            "includeObject" => {
+                self.include = match value.as_str() {
+                    "" | "Metadata" => Include::Metadata,
+                    "None" => Include::None,
+                    "Object" => Include::Object,
+                    other => {
+                        return Err(unsupported(
+                            "TableOptions",
+                            name,
+                            other,
+                            &["Metadata", "None", "Object"],
+                        ));
+                    }
+                }
+            }
+            "pretty" => self.pretty = boolean(&value),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn unsupported(what: &str, field: &str, value: &str, supported: &[&str]) -> Failure {
+    let supported: Vec<String> = supported.iter().map(|value| format!("\"{value}\"")).collect();
+    let detail = format!("Unsupported value: \"{value}\": supported values: {}", supported.join(", "));
+    Failure::invalid_option(what, field, detail)
+}
+
+/// As the API converts query strings to bool: everything but "false" and "0" is true, even "".
+fn boolean(value: &str) -> bool {
+    !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
+}
+
+fn number<N: std::str::FromStr>(name: &str, value: &str) -> Result<N, Failure> {
+    value
+        .parse()
+        .map_err(|_| Failure::bad_request(format!("invalid value \"{value}\" of the parameter {name}")))
+}

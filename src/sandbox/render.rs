@@ -1,0 +1,145 @@
+//! Stored objects in the form the client asked for.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::conversion;
+use super::kinds::{Kind, Wire};
+use super::negotiate::Form;
+use super::object::{Object, meta, to_bytes};
+use super::params::Include;
+use super::table;
+
+/// One form of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Renderer {
+    pub(crate) kind: &'static Kind,
+    pub(crate) form: Form,
+    pub(crate) include: Include,
+}
+
+/// The metadata of a list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListMeta {
+    pub(crate) revision: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("resourceVersion".to_owned(), json!(self.revision.to_string()));
+        if let Some(token) = &self.continue_token {
+            map.insert("continue".to_owned(), json!(token));
+        }
+        if let Some(remaining) = self.remaining {
+            map.insert("remainingItemCount".to_owned(), json!(remaining));
+        }
+        Value::Object(map)
+    }
+}
+
+impl Renderer {
+    /// One object. `headers` says whether a table names its columns, which a watch does only once.
+    pub(crate) fn object(&self, object: &Object, now: Timestamp, headers: bool) -> Bytes {
+        match self.form {
+            Form::Table => {
+                let metadata = json!({"resourceVersion": meta(&object.value, "resourceVersion")});
+                to_bytes(&self.table(metadata, [self.row(object, now)].into(), headers))
+            }
+            Form::PartialMetadata => to_bytes(&self.partial(&object.value)),
+            Form::Plain | Form::AggregatedDiscovery => self.plain(object),
+        }
+    }
+
+    /// A list. The items' texts are joined, not serialised again; they keep their apiVersion and kind,
+    /// which a real server leaves out and no client minds.
+    pub(crate) fn list(&self, objects: &[Arc<Object>], list: &ListMeta, now: Timestamp) -> Bytes {
+        match self.form {
+            Form::Table => {
+                let rows = objects.iter().map(|object| self.row(object, now)).collect();
+                to_bytes(&self.table(list.to_value(), rows, true))
+            }
+            Form::PartialMetadata => {
+                let items: Vec<Value> = objects.iter().map(|object| self.partial(&object.value)).collect();
+                to_bytes(&json!({
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": list.to_value(),
+                    "items": items,
+                }))
+            }
+            Form::Plain | Form::AggregatedDiscovery => {
+                let mut text = BytesMut::new();
+                let head = format!(
+                    "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
+                    self.kind.kind,
+                    self.kind.api_version(),
+                    list.to_value(),
+                );
+                text.put_slice(head.as_bytes());
+                for (index, object) in objects.iter().enumerate() {
+                    if index > 0 {
+                        text.put_u8(b',');
+                    }
+                    text.put_slice(&self.plain(object));
+                }
+                text.put_slice(b"]}");
+                text.freeze()
+            }
+        }
+    }
+
+    /// The object of a bookmark: nothing but its kind and how far the watch has come.
+    pub(crate) fn bookmark(&self, revision: u64, annotations: Option<Value>) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if let Some(annotations) = annotations {
+            metadata["annotations"] = annotations;
+        }
+        let (kind, api_version) = match self.form {
+            Form::Table => return to_bytes(&self.table(metadata, Vec::new(), false)),
+            Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            Form::Plain | Form::AggregatedDiscovery => (self.kind.kind, self.kind.api_version()),
+        };
+        to_bytes(&json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
+    }
+
+    fn plain(&self, object: &Object) -> Bytes {
+        match self.kind.wire {
+            Wire::AsStored => object.text(),
+            Wire::EventsV1 => to_bytes(&conversion::to_wire(self.kind, &object.value)),
+        }
+    }
+
+    fn partial(&self, object: &Value) -> Value {
+        json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": object.get("metadata").unwrap_or(&Value::Null),
+        })
+    }
+
+    fn table(&self, metadata: Value, rows: Vec<Value>, headers: bool) -> Value {
+        json!({
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "columnDefinitions": if headers { table::columns(self.kind.kind) } else { Value::Null },
+            "rows": rows,
+        })
+    }
+
+    fn row(&self, object: &Object, now: Timestamp) -> Value {
+        let mut row = json!({"cells": table::cells(self.kind.kind, &object.value, now)});
+        match self.include {
+            Include::None => {}
+            Include::Metadata => row["object"] = self.partial(&object.value),
+            Include::Object => row["object"] = conversion::to_wire(self.kind, &object.value).into_owned(),
+        }
+        row
+    }
+}

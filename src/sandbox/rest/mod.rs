@@ -1,0 +1,354 @@
+//! The requests, from the wire to the store and back.
+//!
+//! Everything between reading a body and writing an answer is synchronous: a write computes the next
+//! state from the stored one and commits it if that is still stored, else starts again. Only watches
+//! and injected delays wait.
+
+mod body;
+mod create;
+mod delete;
+mod patch;
+mod read;
+mod scale;
+mod strategy;
+mod subresources;
+mod update;
+
+pub(crate) use create::insert;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT, WARNING};
+use http::request::Parts;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Options;
+use super::discovery;
+use super::hook::{ConnectionLost, Hook, RequestInfo, Verdict};
+use super::kinds::{self, KINDS, Subresource};
+use super::names::Names;
+use super::negotiate::{Form, negotiate};
+use super::object::{Object, to_bytes};
+use super::openapi;
+use super::params::Params;
+use super::render::Renderer;
+use super::request::{self, Document, Request, Target, Verb};
+use super::status::Failure;
+use super::store::Store;
+use super::watch;
+
+/// A larger body is refused, as a real server does.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// What all requests of one sandbox share.
+pub(crate) struct Server {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) names: Names,
+    pub(crate) hook: RwLock<Option<Hook>>,
+    /// Cancelled to break the watches that are open.
+    watches: Mutex<CancellationToken>,
+}
+
+impl Server {
+    pub(crate) fn new(options: Options) -> Self {
+        let hook = RwLock::new(options.on_request.clone());
+        let (store, names) = (Store::new(options.history), Names::new(options.seed));
+        Server { options, store, names, hook, watches: Mutex::default() }
+    }
+
+    /// The token that breaks the watches open now.
+    pub(crate) fn watches(&self) -> CancellationToken {
+        self.watches.lock().clone()
+    }
+
+    pub(crate) fn break_watches(&self) {
+        std::mem::take(&mut *self.watches.lock()).cancel();
+    }
+}
+
+/// The answer to a request that was carried out.
+pub(crate) struct Reply {
+    code: u16,
+    content_type: &'static str,
+    content: Content,
+    warnings: Vec<String>,
+}
+
+enum Content {
+    Text(Bytes),
+    Stream(Body),
+}
+
+impl Reply {
+    fn json(code: u16, text: Bytes) -> Self {
+        Reply { code, content_type: "application/json", content: Content::Text(text), warnings: Vec::new() }
+    }
+
+    fn value(code: u16, value: &Value) -> Self {
+        Self::json(code, to_bytes(value))
+    }
+
+    /// An object in the form the request asks for.
+    fn object(server: &Server, request: &Request, code: u16, object: &Object) -> Self {
+        let renderer = Renderer { kind: request.kind(), form: request.form, include: request.params.include };
+        Self::json(code, renderer.object(object, (server.options.now)(), true))
+    }
+
+    fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    /// Indented for people, as `?pretty=true` asks for.
+    fn prettified(mut self) -> Self {
+        if let Content::Text(text) = &self.content
+            && let Ok(value) = serde_json::from_slice::<Value>(text)
+            && let Ok(mut pretty) = serde_json::to_vec_pretty(&value)
+        {
+            pretty.push(b'\n');
+            self.content = Content::Text(pretty.into());
+        }
+        self
+    }
+
+    fn into_response(self) -> Response {
+        let body = match self.content {
+            Content::Text(text) => Body::from(text),
+            Content::Stream(body) => body,
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        for warning in self.warnings {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                headers.append(WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Self {
+        Reply::value(failure.code, &failure.to_value())
+    }
+}
+
+/// Answers one request. `closing` is cancelled when its connection's server goes down.
+pub(crate) async fn answer(
+    server: Arc<Server>,
+    closing: CancellationToken,
+    request: axum::extract::Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = match read_body(body).await {
+        Ok(body) => body,
+        Err(failure) => return Reply::from(failure).into_response(),
+    };
+    let incoming = match Incoming::parse(&parts, body) {
+        Ok(incoming) => incoming,
+        Err(failure) => return Reply::from(failure).into_response(),
+    };
+    let hook = server.hook.read().clone();
+    let verdict = hook.map_or(Verdict::Proceed, |hook| hook(&incoming.info(&parts)));
+    let (verb, path) = (incoming.verb(&parts), parts.uri.path().to_owned());
+    let perform = move || incoming.perform(&server, closing);
+    let reply = match verdict {
+        Verdict::Proceed => perform(),
+        Verdict::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
+        Verdict::LoseRequest => return lost(),
+        Verdict::LoseReply => {
+            perform();
+            return lost();
+        }
+        Verdict::Delay(time) => {
+            // On a task of its own, so that it happens even if the client hangs up meanwhile: a late
+            // write is what this fault is for.
+            let task = tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                perform()
+            });
+            match task.await {
+                Ok(reply) => reply,
+                Err(error) => Failure::internal(error).into(),
+            }
+        }
+        Verdict::DelayReply(time) => {
+            let reply = perform();
+            tokio::time::sleep(time).await;
+            reply
+        }
+    };
+    tracing::debug!(verb, path, code = reply.code, "request");
+    reply.into_response()
+}
+
+/// An answer that breaks off. The status is a success on purpose: a client that does not read the body
+/// to its end would otherwise take the loss for a refusal.
+fn lost() -> Response {
+    Response::new(Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(ConnectionLost) })))
+}
+
+async fn read_body(body: Body) -> Result<Bytes, Failure> {
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
+        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// A parsed request.
+enum Incoming {
+    Object(Request),
+    Document { document: Document, form: Form, pretty: bool, body: Bytes },
+}
+
+impl Incoming {
+    fn parse(parts: &Parts, body: Bytes) -> Result<Self, Failure> {
+        let target = request::resolve(parts.uri.path())?;
+        let params = Params::parse(&parts.uri)?;
+        let accept = header(&parts.headers, &ACCEPT);
+        match target {
+            Target::Place(place) => {
+                let form = negotiate(accept, false)?;
+                let verb = request::verb(&parts.method, &place, params.watch)?;
+                let content_type = header(&parts.headers, &CONTENT_TYPE).to_owned();
+                Ok(Incoming::Object(Request { verb, place, params, form, content_type, body }))
+            }
+            Target::Document(document) => {
+                if parts.method != http::Method::GET && parts.method != http::Method::HEAD {
+                    return Err(Failure::method_not_allowed());
+                }
+                let aggregated = matches!(document, Document::CoreVersions | Document::Groups);
+                // Health and OpenAPI are asked for with all kinds of Accept headers.
+                let form = if aggregated { negotiate(accept, true)? } else { Form::Plain };
+                Ok(Incoming::Document { document, form, pretty: params.pretty, body })
+            }
+        }
+    }
+
+    fn verb(&self, parts: &Parts) -> &'static str {
+        match self {
+            Incoming::Object(request) => request.verb.name(),
+            Incoming::Document { .. } if parts.method == http::Method::HEAD => "head",
+            Incoming::Document { .. } => "get",
+        }
+    }
+
+    fn info(&self, parts: &Parts) -> RequestInfo {
+        let (place, body) = match self {
+            Incoming::Object(request) => (Some(&request.place), &request.body),
+            Incoming::Document { body, .. } => (None, body),
+        };
+        RequestInfo {
+            verb: self.verb(parts),
+            group: place.map_or("", |place| place.kind.group),
+            kind: place.map_or("", |place| place.kind.kind),
+            namespace: place.map(|place| place.namespace.clone()).unwrap_or_default(),
+            name: place.map(|place| place.name.clone()).unwrap_or_default(),
+            subresource: place.and_then(|place| place.subresource).map_or("", Subresource::name),
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            content_type: header(&parts.headers, &CONTENT_TYPE).to_owned(),
+            user_agent: header(&parts.headers, &USER_AGENT).to_owned(),
+            body: body.clone(),
+        }
+    }
+
+    fn perform(&self, server: &Arc<Server>, closing: CancellationToken) -> Reply {
+        let (outcome, pretty) = match self {
+            Incoming::Object(request) => (object_reply(server, closing, request), request.params.pretty),
+            Incoming::Document { document, form, pretty, .. } => (document_reply(document, *form), *pretty),
+        };
+        let reply = outcome.unwrap_or_else(Reply::from);
+        if pretty { reply.prettified() } else { reply }
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn object_reply(
+    server: &Arc<Server>,
+    closing: CancellationToken,
+    request: &Request,
+) -> Result<Reply, Failure> {
+    match (request.verb, request.place.subresource) {
+        (Verb::Watch, _) => {
+            let content = Content::Stream(watch::open(server, closing, request)?);
+            Ok(Reply { code: 200, content_type: "application/json", content, warnings: Vec::new() })
+        }
+        (Verb::Get, Some(Subresource::Scale)) => scale::get(server, request),
+        (Verb::Get, _) => read::get(server, request),
+        (Verb::List, _) => read::list(server, request),
+        (Verb::Create, Some(Subresource::Binding)) => subresources::bind(server, request),
+        (Verb::Create, Some(_)) => subresources::evict(server, request),
+        (Verb::Create, None) => create::create(server, request),
+        (Verb::Update, Some(Subresource::Scale)) => scale::update(server, request),
+        (Verb::Update, _) => update::update(server, request),
+        (Verb::Patch, Some(Subresource::Scale)) => scale::patch(server, request),
+        (Verb::Patch, _) => patch::patch(server, request),
+        (Verb::Delete, _) => delete::delete(server, request),
+        (Verb::DeleteCollection, _) => delete::delete_collection(server, request),
+    }
+}
+
+fn document_reply(document: &Document, form: Form) -> Result<Reply, Failure> {
+    let value = match document {
+        Document::Health => {
+            return Ok(Reply {
+                code: 200,
+                content_type: "text/plain; charset=utf-8",
+                content: Content::Text(Bytes::from_static(b"ok")),
+                warnings: Vec::new(),
+            });
+        }
+        Document::Version => discovery::version(),
+        Document::CoreVersions if form == Form::AggregatedDiscovery => discovery::aggregated(true),
+        Document::Groups if form == Form::AggregatedDiscovery => discovery::aggregated(false),
+        Document::CoreVersions => discovery::core_versions(),
+        Document::Groups => discovery::groups(),
+        Document::Group(group) => discovery::group(group).ok_or_else(Failure::unknown_path)?,
+        Document::Resources(group, version) => {
+            discovery::resources(group, version).ok_or_else(Failure::unknown_path)?
+        }
+        Document::OpenApiIndex => openapi::index(&kinds::group_versions()),
+        Document::OpenApi(group, version) => {
+            let rows: Vec<_> =
+                KINDS.iter().filter(|row| row.group == group && row.version == version).collect();
+            if rows.is_empty() {
+                return Err(Failure::unknown_path());
+            }
+            let subresources: Vec<Vec<&str>> = rows
+                .iter()
+                .map(|row| {
+                    let patched = [Subresource::Status, Subresource::Scale];
+                    patched.into_iter().filter(|sub| row.has(*sub)).map(Subresource::name).collect()
+                })
+                .collect();
+            let resources: Vec<openapi::Resource<'_>> = rows
+                .iter()
+                .zip(&subresources)
+                .map(|(row, subresources)| openapi::Resource {
+                    kind: row.kind,
+                    plural: row.plural,
+                    namespaced: row.namespaced,
+                    subresources,
+                })
+                .collect();
+            openapi::document(group, version, &resources)
+        }
+    };
+    Ok(Reply { content_type: form.content_type(), ..Reply::value(200, &value) })
+}

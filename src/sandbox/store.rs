@@ -1,0 +1,342 @@
+//! The objects, their history and the one revision counter.
+//!
+//! The guarantee: every write gets the next revision, and the changes of one kind are kept in the order
+//! of their revisions. So a list at a revision and the changes after it are together a consistent
+//! prefix of that kind's history, which is what a watch promises.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::kinds::KINDS;
+use super::object::{Object, set_meta};
+
+/// Where an object of a kind is: namespace ("" for cluster-scoped kinds) and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+/// One committed write.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: u64,
+    pub(crate) key: Key,
+    /// The object before, unless this created it.
+    pub(crate) before: Option<Arc<Object>>,
+    /// The object after, unless this removed it.
+    pub(crate) after: Option<Arc<Object>>,
+    departed: OnceLock<Arc<Object>>,
+}
+
+impl Change {
+    /// What a DELETED event carries: the state before, under this change's revision.
+    pub(crate) fn departed(&self) -> Option<Arc<Object>> {
+        let before = self.before.as_ref()?;
+        Some(self.departed.get_or_init(|| Arc::new(at_revision(before.value.clone(), self.revision))).clone())
+    }
+}
+
+/// The stored object is not the one the write was computed from.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Raced;
+
+/// Why a revision cannot be read or watched from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Unreadable {
+    /// Its history has been compacted; `oldest` is the first revision that still works.
+    Compacted { oldest: u64 },
+    /// It has not happened yet.
+    Future { current: u64 },
+}
+
+/// Objects as of one revision, ordered by namespace and name.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) revision: u64,
+    pub(crate) objects: Vec<(Key, Arc<Object>)>,
+}
+
+/// The objects and history of one kind.
+#[derive(Debug)]
+struct Shelf {
+    objects: BTreeMap<Key, Arc<Object>>,
+    log: VecDeque<Arc<Change>>,
+    /// The revision of the newest change the log has lost.
+    lost: u64,
+    /// The oldest revision that a list or watch may start from.
+    floor: u64,
+    /// Tells watchers that there is something to read; the value itself is not used.
+    bell: tokio::sync::watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    revision: u64,
+    shelves: BTreeMap<&'static str, Shelf>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    state: RwLock<State>,
+    history: usize,
+}
+
+impl Store {
+    /// An empty store that keeps the last `history` changes of each kind.
+    pub(crate) fn new(history: usize) -> Self {
+        let shelf = || Shelf {
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+            lost: 0,
+            floor: 1,
+            bell: tokio::sync::watch::Sender::new(0),
+        };
+        let shelves = KINDS.iter().map(|row| (row.kind, shelf())).collect();
+        Store { state: RwLock::new(State { revision: 1, shelves }), history: history.max(1) }
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.state.read().revision
+    }
+
+    pub(crate) fn get(&self, kind: &str, key: &Key) -> Option<Arc<Object>> {
+        self.state.read().shelves.get(kind)?.objects.get(key).cloned()
+    }
+
+    /// Stores `value` under the next revision if the object is still `expected` (None: absent).
+    pub(crate) fn put(
+        &self,
+        kind: &str,
+        key: &Key,
+        expected: Option<&Arc<Object>>,
+        value: Value,
+    ) -> Result<Arc<Object>, Raced> {
+        let mut state = self.state.write();
+        let revision = state.revision + 1;
+        let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
+        if !same(shelf.objects.get(key), expected) {
+            return Err(Raced);
+        }
+        let after = Arc::new(at_revision(value, revision));
+        let before = shelf.objects.insert(key.clone(), after.clone());
+        shelf.record(self.history, revision, key, before, Some(after.clone()));
+        state.revision = revision;
+        Ok(after)
+    }
+
+    /// Removes the object if it is still `expected`. The answer is its last state under the deletion's
+    /// revision.
+    pub(crate) fn remove(&self, kind: &str, key: &Key, expected: &Arc<Object>) -> Result<Arc<Object>, Raced> {
+        let mut state = self.state.write();
+        let revision = state.revision + 1;
+        let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
+        if !same(shelf.objects.get(key), Some(expected)) {
+            return Err(Raced);
+        }
+        let before = shelf.objects.remove(key);
+        let departed = shelf.record(self.history, revision, key, before, None);
+        state.revision = revision;
+        departed.ok_or(Raced)
+    }
+
+    /// The objects of a kind now or at an earlier revision, in one namespace or ("") in all, starting
+    /// after `after`. An earlier revision is rebuilt by undoing the changes since, so it costs as much
+    /// as has been written meanwhile, and works only as far back as the history reaches.
+    pub(crate) fn list(
+        &self,
+        kind: &str,
+        namespace: &str,
+        after: Option<&Key>,
+        at: Option<u64>,
+    ) -> Result<Snapshot, Unreadable> {
+        let state = self.state.read();
+        let current = state.revision;
+        let Some(shelf) = state.shelves.get(kind) else {
+            return Ok(Snapshot { revision: current, objects: Vec::new() });
+        };
+        let wanted = |key: &Key| {
+            (namespace.is_empty() || key.namespace == namespace) && after.is_none_or(|after| key > after)
+        };
+        let first = Key::new(namespace, "");
+        let start = match after {
+            Some(after) => Bound::Excluded(after.max(&first)),
+            None => Bound::Included(&first),
+        };
+        let now = shelf
+            .objects
+            .range((start, Bound::Unbounded))
+            .take_while(|(key, _)| namespace.is_empty() || key.namespace == namespace)
+            .map(|(key, object)| (key.clone(), object.clone()));
+        match at {
+            Some(at) if at > current => Err(Unreadable::Future { current }),
+            Some(at) if at < shelf.floor => Err(Unreadable::Compacted { oldest: shelf.floor }),
+            Some(at) if at < current => {
+                let mut then: BTreeMap<Key, Arc<Object>> = now.collect();
+                for change in shelf.log.iter().rev().take_while(|change| change.revision > at) {
+                    if wanted(&change.key) {
+                        match &change.before {
+                            Some(before) => then.insert(change.key.clone(), before.clone()),
+                            None => then.remove(&change.key),
+                        };
+                    }
+                }
+                Ok(Snapshot { revision: at, objects: then.into_iter().collect() })
+            }
+            _ => Ok(Snapshot { revision: current, objects: now.collect() }),
+        }
+    }
+
+    /// Whether a watch may start from `revision`.
+    pub(crate) fn check_watchable(&self, kind: &str, revision: u64) -> Result<(), Unreadable> {
+        match self.state.read().shelves.get(kind) {
+            Some(shelf) if revision < shelf.floor => Err(Unreadable::Compacted { oldest: shelf.floor }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Up to `limit` changes after `position`, and the position after them. An error if some have been
+    /// lost meanwhile, because the reader was too slow for the history.
+    pub(crate) fn changes(
+        &self,
+        kind: &str,
+        position: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Change>>, u64), Unreadable> {
+        let state = self.state.read();
+        let Some(shelf) = state.shelves.get(kind) else { return Ok((Vec::new(), position)) };
+        if position < shelf.lost {
+            return Err(Unreadable::Compacted { oldest: shelf.floor });
+        }
+        let start = shelf.log.partition_point(|change| change.revision <= position);
+        let found: Vec<_> = shelf.log.range(start..).take(limit).cloned().collect();
+        let truncated = shelf.log.len() - start > found.len();
+        let position = match found.last() {
+            Some(last) if truncated => last.revision,
+            _ => state.revision.max(position),
+        };
+        Ok((found, position))
+    }
+
+    /// A receiver that is notified after each change of the kind.
+    pub(crate) fn subscribe(&self, kind: &str) -> Option<tokio::sync::watch::Receiver<u64>> {
+        Some(self.state.read().shelves.get(kind)?.bell.subscribe())
+    }
+
+    /// Forgets the history: lists and watches from before this revision are too old from now on.
+    /// Watches that are up to date go on.
+    pub(crate) fn compact(&self) {
+        let mut state = self.state.write();
+        let revision = state.revision;
+        for shelf in state.shelves.values_mut() {
+            if let Some(last) = shelf.log.back() {
+                shelf.lost = last.revision;
+            }
+            shelf.log.clear();
+            shelf.floor = revision;
+        }
+    }
+}
+
+impl Shelf {
+    fn record(
+        &mut self,
+        history: usize,
+        revision: u64,
+        key: &Key,
+        before: Option<Arc<Object>>,
+        after: Option<Arc<Object>>,
+    ) -> Option<Arc<Object>> {
+        let change = Change { revision, key: key.clone(), before, after, departed: OnceLock::new() };
+        let departed = if change.after.is_none() { change.departed() } else { None };
+        self.log.push_back(Arc::new(change));
+        while self.log.len() > history {
+            if let Some(lost) = self.log.pop_front() {
+                self.lost = lost.revision;
+                self.floor = self.floor.max(lost.revision);
+            }
+        }
+        self.bell.send_replace(revision);
+        departed
+    }
+}
+
+fn same(stored: Option<&Arc<Object>>, expected: Option<&Arc<Object>>) -> bool {
+    match (stored, expected) {
+        (None, None) => true,
+        (Some(stored), Some(expected)) => Arc::ptr_eq(stored, expected),
+        _ => false,
+    }
+}
+
+fn at_revision(mut value: Value, revision: u64) -> Object {
+    set_meta(&mut value, "resourceVersion", revision.to_string());
+    Object::new(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(snapshot: &Snapshot) -> Vec<&str> {
+        snapshot.objects.iter().map(|(key, _)| key.name.as_str()).collect()
+    }
+
+    #[test]
+    fn an_earlier_revision_is_listed_as_it_was() {
+        let store = Store::new(10);
+        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        let first = store.put("Pod", &a, None, json!({})).unwrap();
+        let then = store.revision();
+        store.put("Pod", &b, None, json!({})).unwrap();
+        store.remove("Pod", &a, &first).unwrap();
+        assert_eq!(names(&store.list("Pod", "ns", None, Some(then)).unwrap()), ["a"]);
+        assert_eq!(names(&store.list("Pod", "ns", None, None).unwrap()), ["b"]);
+    }
+
+    #[test]
+    fn a_write_computed_from_another_state_is_refused() {
+        let store = Store::new(10);
+        let key = Key::new("ns", "a");
+        let first = store.put("Pod", &key, None, json!({})).unwrap();
+        store.put("Pod", &key, Some(&first), json!({"spec": 1})).unwrap();
+        assert_eq!(store.put("Pod", &key, Some(&first), json!({})).unwrap_err(), Raced);
+        assert_eq!(store.put("Pod", &key, None, json!({})).unwrap_err(), Raced);
+    }
+
+    #[test]
+    fn a_reader_that_is_slower_than_the_history_is_told_so() {
+        let store = Store::new(2);
+        let start = store.revision();
+        for name in ["a", "b", "c"] {
+            store.put("Pod", &Key::new("ns", name), None, json!({})).unwrap();
+        }
+        assert_eq!(store.changes("Pod", start, 10).unwrap_err(), Unreadable::Compacted { oldest: 2 });
+        assert_eq!(store.changes("Pod", 2, 10).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn compaction_spares_a_reader_that_is_up_to_date() {
+        let store = Store::new(10);
+        store.put("Pod", &Key::new("ns", "a"), None, json!({})).unwrap();
+        let position = store.revision();
+        store.put("Node", &Key::new("", "n"), None, json!({})).unwrap();
+        store.compact();
+        assert!(store.changes("Pod", position, 10).is_ok());
+        assert!(store.check_watchable("Pod", position).is_err());
+    }
+}

@@ -1,0 +1,460 @@
+//! Strategic merge patches: merge patches that know which lists are sets keyed by a field
+//! (apimachinery `util/strategicpatch`, merge keys from the `patchMergeKey` tags of the API types).
+//!
+//! Directives (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) steer the
+//! merge and never reach the stored object, wherever in the patch they stand.
+
+mod schema;
+
+use serde_json::{Map, Value};
+
+use schema::{Field, Schema};
+
+const PATCH: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ORDER: &str = "$setElementOrder/";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
+
+/// Applies `patch` to `current`, an object of `kind`.
+///
+/// # Errors
+/// A patch that is not an object, a directive of the wrong form, or a list element without its merge
+/// key. `current` may then be half patched: work on a copy.
+pub fn merge(kind: &str, current: &mut Value, patch: &Value) -> Result<(), String> {
+    let (Some(current), Some(patch)) = (current.as_object_mut(), patch.as_object()) else {
+        return Err("invalid JSON document".to_owned());
+    };
+    merge_object(current, patch, schema::of(kind))
+}
+
+fn merge_object(
+    current: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    schema: &'static Schema,
+) -> Result<(), String> {
+    match patch.get(PATCH) {
+        None => {}
+        Some(directive) if directive == "merge" => {}
+        Some(directive) if directive == "delete" => {
+            current.clear();
+            return Ok(());
+        }
+        Some(directive) if directive == "replace" => {
+            current.clear();
+        }
+        Some(other) => return Err(unknown_directive(other, patch)),
+    }
+    if let Some(retain) = patch.get(RETAIN_KEYS) {
+        retain_keys(current, patch, retain)?;
+    }
+    for (key, list) in patch {
+        let Some(field) = key.strip_prefix(DELETE_FROM) else { continue };
+        let removed = list.as_array().ok_or("invalid patch format of primitive list")?;
+        if let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) {
+            items.retain(|item| !removed.contains(item));
+            if items.is_empty() {
+                current.remove(field);
+            }
+        }
+    }
+    for (key, value) in patch {
+        if is_directive(key) {
+            continue;
+        }
+        if value.is_null() {
+            current.remove(key);
+            continue;
+        }
+        let field = schema.field(key);
+        match (field, value) {
+            (Field::Object(schema), Value::Object(patch)) => {
+                // What cannot be merged into is replaced; merging into nothing strips the directives.
+                let target = slot(current, key, Value::is_object, || Value::Object(Map::new()));
+                if let Some(target) = target.as_object_mut() {
+                    merge_object(target, patch, schema)?;
+                }
+            }
+            (Field::List { key: merge_key, item }, Value::Array(patch)) => {
+                let target = slot(current, key, Value::is_array, || Value::Array(Vec::new()));
+                if let Some(target) = target.as_array_mut() {
+                    merge_list(target, patch, merge_key, item)?;
+                }
+            }
+            (Field::Set, Value::Array(patch)) => {
+                let target = slot(current, key, Value::is_array, || Value::Array(Vec::new()));
+                if let Some(target) = target.as_array_mut() {
+                    for item in patch {
+                        if !target.contains(item) {
+                            target.push(item.clone());
+                        }
+                    }
+                }
+            }
+            _ => {
+                current.insert(key.clone(), stripped(value));
+            }
+        }
+        // Go does not write an empty list, so an object that lost its last finalizer has no such field.
+        if !matches!(field, Field::Object(_))
+            && current.get(key).is_some_and(|list| *list == Value::Array(vec![]))
+        {
+            current.remove(key);
+        }
+    }
+    for (key, order) in patch {
+        let Some(field) = key.strip_prefix(SET_ORDER) else { continue };
+        let order = order.as_array().ok_or("invalid patch format of setElementOrder list")?;
+        let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) else { continue };
+        match schema.field(field) {
+            Field::List { key: merge_key, .. } => {
+                let wanted: Vec<&Value> = order.iter().map(|item| &item[merge_key]).collect();
+                reorder(items, &wanted, Some(merge_key));
+            }
+            Field::Set => reorder(items, &order.iter().collect::<Vec<_>>(), None),
+            _ => return Err("invalid patch format of setElementOrder list".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// `$retainKeys` names the only fields that stay: how a union (a volume's source, a rollout strategy)
+/// changes its member without the old member lingering.
+fn retain_keys(
+    current: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    retain: &Value,
+) -> Result<(), String> {
+    let retain = retain.as_array().ok_or("invalid patch format of retainKeys")?;
+    let retained = |key: &str| retain.iter().any(|retain| retain == key);
+    let contradicts =
+        |(key, value): (&String, &Value)| !is_directive(key) && !value.is_null() && !retained(key);
+    if patch.iter().any(contradicts) {
+        return Err("patch content doesn't match retainKeys list".to_owned());
+    }
+    current.retain(|key, _| retained(key));
+    Ok(())
+}
+
+fn merge_list(
+    current: &mut Vec<Value>,
+    patch: &[Value],
+    merge_key: &str,
+    schema: &'static Schema,
+) -> Result<(), String> {
+    if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
+        current.clear();
+    }
+    for item in patch {
+        let Some(item) = item.as_object() else {
+            return Err(format!("expected a map, but received a {}", type_name(item)));
+        };
+        let directive = item.get(PATCH);
+        if directive.is_some_and(|directive| directive == "replace") {
+            // The marker is an element of its own: it may carry nothing but the directive.
+            if item.len() == 1 {
+                continue;
+            }
+        }
+        let Some(identity) = item.get(merge_key) else {
+            let item = Value::Object(item.clone());
+            return Err(format!("map: {item} does not contain declared merge key: {merge_key}"));
+        };
+        if directive.is_some_and(|directive| directive == "delete") {
+            current.retain(|existing| existing.get(merge_key) != Some(identity));
+            continue;
+        }
+        let found = current.iter().position(|existing| existing.get(merge_key) == Some(identity));
+        match found.and_then(|position| current.get_mut(position)).and_then(Value::as_object_mut) {
+            Some(existing) => merge_object(existing, item, schema)?,
+            None => {
+                let mut added = Map::new();
+                merge_object(&mut added, item, schema)?;
+                current.push(Value::Object(added));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts the named items into the given order. Items that only the server knows keep their place
+/// relative to the named items that stood before them.
+fn reorder(items: &mut Vec<Value>, order: &[&Value], merge_key: Option<&str>) {
+    let rank = |item: &Value| {
+        // Primitives are their own identity.
+        let identity = merge_key.map_or(Some(item), |key| item.get(key))?;
+        order.iter().position(|wanted| *wanted == identity)
+    };
+    let mut named: Vec<(usize, Value)> = Vec::new();
+    // How many named items stood before each of the others.
+    let mut others: Vec<(usize, Value)> = Vec::new();
+    for item in std::mem::take(items) {
+        match rank(&item) {
+            Some(rank) => named.push((rank, item)),
+            None => others.push((named.len(), item)),
+        }
+    }
+    named.sort_by_key(|(rank, _)| *rank);
+    let mut others = others.into_iter().peekable();
+    for (position, (_, item)) in named.into_iter().enumerate() {
+        while let Some((_, other)) = others.next_if(|(before, _)| *before <= position) {
+            items.push(other);
+        }
+        items.push(item);
+    }
+    items.extend(others.map(|(_, other)| other));
+}
+
+/// The value in a field, made anew if it is absent or of another type.
+fn slot<'a>(
+    current: &'a mut Map<String, Value>,
+    key: &str,
+    fits: impl Fn(&Value) -> bool,
+    empty: impl Fn() -> Value,
+) -> &'a mut Value {
+    let slot = current.entry(key).or_insert(Value::Null);
+    if !fits(slot) {
+        *slot = empty();
+    }
+    slot
+}
+
+/// A copy without directives, for what is replaced as a whole.
+fn stripped(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(key, value)| !is_directive(key) && !value.is_null())
+            .map(|(key, value)| (key.clone(), stripped(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => {
+            let only_directives = |item: &Value| {
+                item.as_object().is_some_and(|m| !m.is_empty() && m.keys().all(|k| is_directive(k)))
+            };
+            items.iter().filter(|item| !only_directives(item)).map(stripped).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+fn is_directive(key: &str) -> bool {
+    key == PATCH || key == RETAIN_KEYS || key.starts_with(SET_ORDER) || key.starts_with(DELETE_FROM)
+}
+
+fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> String {
+    let directive = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
+    format!("unknown patch type: {directive} in map: {}", Value::Object(patch.clone()))
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nil",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: &str, current: Value, patch: Value, expected: Value) {
+        let mut patched = current;
+        merge(kind, &mut patched, &patch).unwrap();
+        assert_eq!(patched, expected);
+        assert!(!patched.to_string().contains('$'), "a directive was stored: {patched}");
+    }
+
+    fn pods(spec: Value) -> Value {
+        json!({"spec": {"template": {"spec": spec}}})
+    }
+
+    #[test]
+    fn an_image_is_set_in_the_container_of_that_name() {
+        check(
+            "Deployment",
+            pods(
+                json!({"containers": [{"name": "a", "image": "a:1", "tty": true}, {"name": "b", "image": "b:1"}]}),
+            ),
+            pods(json!({
+                "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
+                "containers": [{"name": "a", "image": "a:2"}],
+            })),
+            pods(
+                json!({"containers": [{"name": "a", "image": "a:2", "tty": true}, {"name": "b", "image": "b:1"}]}),
+            ),
+        );
+    }
+
+    #[test]
+    fn variables_are_added_changed_and_removed_by_name() {
+        let env = |env: Value| pods(json!({"containers": [{"name": "a", "env": env}]}));
+        check(
+            "Deployment",
+            env(json!([{"name": "KEEP", "value": "1"}, {"name": "GO", "value": "2"}])),
+            env(
+                json!([{"name": "NEW", "value": "3"}, {"name": "GO", "$patch": "delete"}, {"name": "KEEP", "value": "4"}]),
+            ),
+            env(json!([{"name": "KEEP", "value": "4"}, {"name": "NEW", "value": "3"}])),
+        );
+    }
+
+    #[test]
+    fn a_container_is_removed_and_the_rest_reordered() {
+        let three = pods(json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}));
+        check(
+            "Deployment",
+            three.clone(),
+            pods(json!({
+                "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+                "containers": [{"$patch": "delete", "name": "b"}],
+            })),
+            pods(json!({"containers": [{"name": "c"}, {"name": "a"}]})),
+        );
+        check(
+            "Deployment",
+            three.clone(),
+            pods(json!({"containers": [{"$patch": "replace"}, {"name": "z"}]})),
+            pods(json!({"containers": [{"name": "z"}]})),
+        );
+        check(
+            "Deployment",
+            three,
+            pods(json!({"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]})),
+            pods(json!({"containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}]})),
+        );
+    }
+
+    #[test]
+    fn a_strategy_changes_its_kind_without_leftovers() {
+        check(
+            "Deployment",
+            json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}),
+            json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}),
+            json!({"spec": {"strategy": {"type": "Recreate"}}}),
+        );
+        let wrong = json!({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}});
+        let error = merge("Deployment", &mut json!({}), &wrong).unwrap_err();
+        assert_eq!(error, "patch content doesn't match retainKeys list");
+    }
+
+    #[test]
+    fn a_pod_is_adopted_and_released() {
+        let owner = |uid: &str, name: &str| json!({"uid": uid, "name": name});
+        let owned = |owners: Value| json!({"metadata": {"uid": "pod", "ownerReferences": owners}});
+        check(
+            "Pod",
+            json!({"metadata": {"uid": "pod"}}),
+            owned(json!([owner("u1", "rs")])),
+            owned(json!([owner("u1", "rs")])),
+        );
+        check(
+            "Pod",
+            owned(json!([owner("u0", "other"), owner("u1", "rs")])),
+            json!({"metadata": {"uid": "pod", "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
+            owned(json!([owner("u0", "other")])),
+        );
+        check(
+            "Pod",
+            json!({"metadata": {"uid": "pod"}}),
+            json!({"metadata": {"uid": "pod", "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
+            json!({"metadata": {"uid": "pod"}}),
+        );
+    }
+
+    #[test]
+    fn finalizers_are_a_set() {
+        let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
+        check(
+            "ConfigMap",
+            finalizers(json!(["x.io/a", "x.io/b"])),
+            json!({"metadata": {
+                "$deleteFromPrimitiveList/finalizers": ["x.io/a"],
+                "finalizers": ["x.io/b", "x.io/c"],
+                "$setElementOrder/finalizers": ["x.io/c", "x.io/b"],
+            }}),
+            finalizers(json!(["x.io/c", "x.io/b"])),
+        );
+    }
+
+    #[test]
+    fn null_deletes_and_maps_merge() {
+        check(
+            "Deployment",
+            json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"paused": true}}),
+            json!({"metadata": {"labels": {"a": null, "c": "3"}}, "spec": {"paused": null, "x": {"y": null}}}),
+            json!({"metadata": {"labels": {"b": "2", "c": "3"}}, "spec": {"x": {}}}),
+        );
+    }
+
+    #[test]
+    fn atomic_lists_are_replaced() {
+        check(
+            "Pod",
+            json!({"spec": {"tolerations": [{"key": "a"}, {"key": "b"}]}}),
+            json!({"spec": {"tolerations": [{"key": "c", "$patch": "merge"}, {"$patch": "replace"}]}}),
+            json!({"spec": {"tolerations": [{"key": "c"}]}}),
+        );
+        check(
+            "Pod",
+            json!({"spec": {"containers": [{"name": "a", "args": ["1", "2"]}]}}),
+            json!({"spec": {"containers": [{"name": "a", "args": ["3"]}]}}),
+            json!({"spec": {"containers": [{"name": "a", "args": ["3"]}]}}),
+        );
+    }
+
+    #[test]
+    fn whole_maps_can_be_replaced_or_emptied() {
+        let labels = json!({"metadata": {"labels": {"a": "1"}}});
+        check(
+            "Pod",
+            labels.clone(),
+            json!({"metadata": {"labels": {"$patch": "replace", "b": "2"}}}),
+            json!({"metadata": {"labels": {"b": "2"}}}),
+        );
+        check(
+            "Pod",
+            labels,
+            json!({"metadata": {"labels": {"$patch": "delete"}}}),
+            json!({"metadata": {"labels": {}}}),
+        );
+    }
+
+    #[test]
+    fn conditions_merge_by_type_and_ports_by_number() {
+        check(
+            "ReplicaSet",
+            json!({"status": {"conditions": [{"type": "A", "status": "True", "reason": "x"}]}}),
+            json!({"status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B"}]}}),
+            json!({"status": {"conditions": [{"type": "A", "status": "False", "reason": "x"}, {"type": "B"}]}}),
+        );
+        check(
+            "Service",
+            json!({"spec": {"ports": [{"port": 80, "name": "a"}]}}),
+            json!({"spec": {"ports": [{"port": 80, "name": "b"}, {"port": 81}]}}),
+            json!({"spec": {"ports": [{"port": 80, "name": "b"}, {"port": 81}]}}),
+        );
+    }
+
+    #[test]
+    fn malformed_patches_are_refused() {
+        let refuse = |patch: Value| merge("Deployment", &mut json!({}), &patch).unwrap_err();
+        assert_eq!(refuse(json!([])), "invalid JSON document");
+        assert_eq!(
+            refuse(json!({"$patch": "mangle"})),
+            "unknown patch type: mangle in map: {\"$patch\":\"mangle\"}"
+        );
+        assert_eq!(
+            refuse(pods(json!({"containers": [{"image": "x"}]}))),
+            "map: {\"image\":\"x\"} does not contain declared merge key: name"
+        );
+        assert_eq!(refuse(pods(json!({"containers": ["x"]}))), "expected a map, but received a string");
+        assert_eq!(refuse(json!({"spec": {"$retainKeys": "x"}})), "invalid patch format of retainKeys");
+    }
+}

@@ -1,0 +1,470 @@
+//! Decoding as strictly as an API server: wrong types are refused with the path of the field,
+//! unknown and repeated fields are reported, and `null` means "absent".
+//!
+//! The types come from `k8s-openapi`, but the checked object stays JSON: a typed round trip would
+//! write fields that the user never set.
+
+use std::fmt;
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::autoscaling::v1::Scale;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{
+    Binding, ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount,
+};
+use k8s_openapi::api::events::v1::Event as EventsEvent;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::quantity::{self, Quantity};
+
+/// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
+const MAX_REPORTS: usize = 100;
+
+/// An object whose types are right, with what `fieldValidation` decides about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// The object as JSON: `null`s and unknown fields are gone, quantities are in canonical form.
+    pub object: Value,
+    /// One `unknown field "spec.foo"` each, in document order of the keys.
+    pub unknown: Vec<String>,
+    /// One `duplicate field "spec.replicas"` each. The last value is the one that counts.
+    pub duplicates: Vec<String>,
+}
+
+/// Decodes a request body as `kind` of `api_version`.
+///
+/// # Errors
+/// A sentence with the path of the field: `spec.replicas: invalid type: string "three", expected i32`.
+/// Bodies that are not JSON, or nested deeper than 128 levels, are refused as well.
+pub fn check(api_version: &str, kind: &str, body: &[u8]) -> Result<Checked, String> {
+    let mut duplicates = Vec::new();
+    let mut path = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = Walk { path: &mut path, duplicates: &mut duplicates }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value))
+        .map_err(|error| error.to_string())?;
+    let mut checked = check_value(api_version, kind, value)?;
+    checked.duplicates = duplicates;
+    Ok(checked)
+}
+
+/// The same for an object that is already JSON, such as the result of a patch. Repeated fields
+/// cannot be seen any more, so `duplicates` is empty.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<Checked, String> {
+    let Some(map) = object.as_object_mut() else {
+        return Err(format!("couldn't decode a {kind}: the body is not a JSON object"));
+    };
+    if matches!(map.get("apiVersion"), None | Some(Value::Null)) {
+        map.insert("apiVersion".into(), api_version.into());
+    }
+    if matches!(map.get("kind"), None | Some(Value::Null)) {
+        map.insert("kind".into(), kind.into());
+    }
+    prune_nulls(&mut object, false);
+    if matches!(kind, "Pod" | "Deployment" | "ReplicaSet" | "Node") {
+        canonical_quantities(&mut object, &mut Vec::new())?;
+    }
+    let ignored = match (api_version, kind) {
+        ("v1", "Namespace") => decode::<Namespace>(&object),
+        ("v1", "Node") => decode::<Node>(&object),
+        ("v1", "Pod") => decode::<Pod>(&object),
+        ("v1", "Event") => decode::<Event>(&object),
+        ("v1", "ConfigMap") => decode::<ConfigMap>(&object),
+        ("v1", "Secret") => decode::<Secret>(&object),
+        ("v1", "Service") => decode::<Service>(&object),
+        ("v1", "ServiceAccount") => decode::<ServiceAccount>(&object),
+        ("v1", "Binding") => decode::<Binding>(&object),
+        (_, "DeleteOptions") => decode::<DeleteOptions>(&object),
+        ("apps/v1", "Deployment") => decode::<Deployment>(&object),
+        ("apps/v1", "ReplicaSet") => decode::<ReplicaSet>(&object),
+        ("autoscaling/v1", "Scale") => decode::<Scale>(&object),
+        ("coordination.k8s.io/v1", "Lease") => decode::<Lease>(&object),
+        ("events.k8s.io/v1", "Event") => decode::<EventsEvent>(&object),
+        ("policy/v1", "Eviction") => decode::<Eviction>(&object),
+        _ => return Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
+    }?;
+    let mut unknown = Vec::new();
+    for path in ignored {
+        remove(&mut object, &path);
+        if unknown.len() < MAX_REPORTS {
+            unknown.push(format!("unknown field \"{}\"", Dotted(&path)));
+        }
+    }
+    Ok(Checked { object, unknown, duplicates: Vec::new() })
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Segment {
+    Key(String),
+    Index(usize),
+}
+
+/// Writes a path as users of kubectl know it: `spec.containers[0].image`.
+struct Dotted<'a>(&'a [Segment]);
+
+impl fmt::Display for Dotted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Key(key) if position == 0 => f.write_str(key)?,
+                Segment::Key(key) => write!(f, ".{key}")?,
+                Segment::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decodes for the sake of the errors only; returns the paths that no field took.
+fn decode<'de, T: serde::Deserialize<'de>>(object: &'de Value) -> Result<Vec<Vec<Segment>>, String> {
+    let mut ignored = Vec::new();
+    let mut track = serde_path_to_error::Track::new();
+    let deserializer = serde_path_to_error::Deserializer::new(object, &mut track);
+    let result: Result<T, _> = serde_ignored::deserialize(deserializer, |path| ignored.push(segments(&path)));
+    match result {
+        Ok(_) => Ok(ignored),
+        Err(error) => {
+            let path = track.path();
+            let at_top = path.iter().next().is_none();
+            Err(if at_top { error.to_string() } else { format!("{path}: {error}") })
+        }
+    }
+}
+
+fn segments(path: &serde_ignored::Path<'_>) -> Vec<Segment> {
+    use serde_ignored::Path;
+    let mut reversed = Vec::new();
+    let mut path = path;
+    loop {
+        path = match path {
+            Path::Root => break,
+            Path::Seq { parent, index } => {
+                reversed.push(Segment::Index(*index));
+                parent
+            }
+            Path::Map { parent, key } => {
+                reversed.push(Segment::Key(key.clone()));
+                parent
+            }
+            Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+                parent
+            }
+        };
+    }
+    reversed.reverse();
+    reversed
+}
+
+fn remove(object: &mut Value, path: &[Segment]) {
+    let Some((Segment::Key(last), parents)) = path.split_last() else { return };
+    let mut at = object;
+    for segment in parents {
+        let child = match segment {
+            Segment::Key(key) => at.get_mut(key),
+            Segment::Index(index) => at.get_mut(*index),
+        };
+        let Some(child) = child else { return };
+        at = child;
+    }
+    if let Some(map) = at.as_object_mut() {
+        map.remove(last);
+    }
+}
+
+/// The fields whose values are maps of strings: their keys are data, not field names.
+fn is_string_map(field: &str) -> bool {
+    matches!(
+        field,
+        "labels" | "annotations" | "matchLabels" | "nodeSelector" | "data" | "stringData" | "binaryData"
+    )
+}
+
+/// Go decodes `null` into the zero value: a field that is absent, a string that is empty.
+fn prune_nulls(value: &mut Value, string_map: bool) {
+    match value {
+        Value::Object(map) if string_map => {
+            for value in map.values_mut().filter(|value| value.is_null()) {
+                *value = Value::String(String::new());
+            }
+        }
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            for (key, value) in map {
+                prune_nulls(value, is_string_map(key));
+            }
+        }
+        Value::Array(items) => {
+            let zero = if items.iter().any(Value::is_object) {
+                Some(Value::Object(Map::new()))
+            } else if items.iter().any(Value::is_string) {
+                Some(Value::String(String::new()))
+            } else {
+                None
+            };
+            for item in items {
+                match &zero {
+                    Some(zero) if item.is_null() => *item = zero.clone(),
+                    _ => prune_nulls(item, false),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Accepts `cpu: 1` as well as `cpu: "1"` and writes both as a real API server stores them.
+fn canonical_quantities(value: &mut Value, path: &mut Vec<Segment>) -> Result<(), String> {
+    match value {
+        Value::Object(map) => {
+            for (key, child) in map {
+                path.push(Segment::Key(key.clone()));
+                match (key.as_str(), &mut *child) {
+                    (field, _) if is_string_map(field) => {}
+                    (
+                        "limits" | "requests" | "capacity" | "allocatable" | "overhead"
+                        | "allocatedResources",
+                        Value::Object(resources),
+                    ) => {
+                        for (name, amount) in resources {
+                            path.push(Segment::Key(name.clone()));
+                            canonical(amount, path)?;
+                            path.pop();
+                        }
+                    }
+                    ("sizeLimit" | "divisor", amount) => canonical(amount, path)?,
+                    _ => canonical_quantities(child, path)?,
+                }
+                path.pop();
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                path.push(Segment::Index(index));
+                canonical_quantities(item, path)?;
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn canonical(amount: &mut Value, path: &[Segment]) -> Result<(), String> {
+    let text = match &*amount {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.trim().to_owned(),
+        Value::Null => "0".to_owned(),
+        // The typed decode words this error.
+        _ => return Ok(()),
+    };
+    match Quantity::parse(&text) {
+        Some(quantity) => {
+            *amount = Value::String(quantity.canonical());
+            Ok(())
+        }
+        None => Err(format!("{}: {}", Dotted(path), quantity::PATTERN)),
+    }
+}
+
+/// Builds a [`Value`] and notes every key that occurs twice in one object. `serde_json` alone keeps
+/// the last and says nothing.
+struct Walk<'a> {
+    path: &'a mut Vec<Segment>,
+    duplicates: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        serde_json::Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        loop {
+            self.path.push(Segment::Index(array.len()));
+            let item = items.next_element_seed(Walk { path: self.path, duplicates: self.duplicates })?;
+            self.path.pop();
+            match item {
+                Some(item) => array.push(item),
+                None => return Ok(Value::Array(array)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            self.path.push(Segment::Key(key.clone()));
+            if map.contains_key(&key) && self.duplicates.len() < MAX_REPORTS {
+                let message = format!("duplicate field \"{}\"", Dotted(self.path));
+                if !self.duplicates.contains(&message) {
+                    self.duplicates.push(message);
+                }
+            }
+            let value = entries.next_value_seed(Walk { path: self.path, duplicates: self.duplicates })?;
+            self.path.pop();
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(body: &str) -> Result<Checked, String> {
+        check("apps/v1", "Deployment", body.as_bytes())
+    }
+
+    #[test]
+    fn a_wrong_type_is_refused_with_the_path_of_the_field() {
+        let error = deployment(r#"{"spec":{"replicas":"three"}}"#).unwrap_err();
+        assert_eq!(error, "spec.replicas: invalid type: string \"three\", expected i32");
+        let error = deployment(r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"},{"name":7}]}}}}"#);
+        assert!(error.unwrap_err().starts_with("spec.template.spec.containers[1].name: invalid type: "));
+    }
+
+    #[test]
+    fn unknown_fields_are_named_by_path_and_dropped() {
+        let checked = deployment(
+            r#"{"metadata":{"name":"web"},"spec":{"replica":3,
+               "template":{"spec":{"containers":[{"name":"a","imagee":"x"}]}}},"sepc":{}}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            checked.unknown.iter().collect::<std::collections::BTreeSet<_>>(),
+            [
+                "unknown field \"sepc\"",
+                "unknown field \"spec.replica\"",
+                "unknown field \"spec.template.spec.containers[0].imagee\"",
+            ]
+            .map(String::from)
+            .iter()
+            .collect()
+        );
+        assert_eq!(
+            checked.object,
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}},
+            })
+        );
+    }
+
+    #[test]
+    fn a_repeated_field_is_reported_once_and_the_last_value_counts() {
+        let checked = deployment(r#"{"spec":{"replicas":1,"replicas":2,"replicas":3}}"#).unwrap();
+        assert_eq!(checked.duplicates, ["duplicate field \"spec.replicas\""]);
+        assert_eq!(checked.object["spec"]["replicas"], 3);
+        let body = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","name":"b"}]}}}}"#;
+        let expected = ["duplicate field \"spec.template.spec.containers[0].name\""];
+        assert_eq!(deployment(body).unwrap().duplicates, expected);
+    }
+
+    #[test]
+    fn null_is_the_same_as_absent() {
+        let checked = deployment(
+            r#"{"metadata":{"creationTimestamp":null,"labels":{"a":null}},"spec":{"replicas":null}}"#,
+        )
+        .unwrap();
+        assert_eq!(checked.unknown, Vec::<String>::new());
+        assert_eq!(checked.object["metadata"], json!({"labels": {"a": ""}}));
+        assert_eq!(checked.object["spec"], json!({}));
+    }
+
+    #[test]
+    fn quantities_may_be_numbers_and_are_stored_canonically() {
+        let pod = |resources: &str| {
+            let body = format!(
+                r#"{{"metadata":{{"annotations":{{"limits":"1000m"}}}},
+                    "spec":{{"containers":[{{"name":"a","resources":{resources}}}]}}}}"#
+            );
+            check("v1", "Pod", body.as_bytes())
+        };
+        let checked = pod(r#"{"limits":{"cpu":1,"memory":"1024Mi"},"requests":{"cpu":0.5}}"#).unwrap();
+        assert_eq!(
+            checked.object["spec"]["containers"][0]["resources"],
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}})
+        );
+        assert_eq!(checked.object["metadata"]["annotations"]["limits"], "1000m");
+        let error = pod(r#"{"limits":{"cpu":"lots"}}"#).unwrap_err();
+        assert!(
+            error.starts_with("spec.containers[0].resources.limits.cpu: quantities must match"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_body_that_is_not_one_json_object_is_refused() {
+        for body in ["", "[]", "null", "{", "{} {}", "{\"a\":\"\u{1}\"}", &"[".repeat(100_000)] {
+            assert!(deployment(body).is_err(), "{body:.20}");
+        }
+        assert!(check("apps/v1", "Deployment", b"{\"a\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn every_served_kind_is_known() {
+        for (api_version, kinds) in [
+            ("v1", "Namespace Node Pod Event ConfigMap Secret Service ServiceAccount Binding DeleteOptions"),
+            ("apps/v1", "Deployment ReplicaSet"),
+            ("autoscaling/v1", "Scale"),
+            ("coordination.k8s.io/v1", "Lease"),
+            ("events.k8s.io/v1", "Event"),
+            ("policy/v1", "Eviction"),
+        ] {
+            for kind in kinds.split(' ') {
+                let checked = check(api_version, kind, br#"{"surely":1}"#).unwrap();
+                assert_eq!(checked.unknown, ["unknown field \"surely\""], "{api_version} {kind}");
+            }
+        }
+        assert!(check("v1", "Deployment", b"{}").is_err());
+    }
+}

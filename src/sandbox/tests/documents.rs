@@ -1,0 +1,63 @@
+//! Discovery, health, and paths that lead nowhere.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn discovery_lists_the_table_of_kinds() {
+    let sandbox = sandbox();
+    let groups = sandbox.get("/apis").await.ok();
+    let names: Vec<_> =
+        groups["groups"].as_array().unwrap().iter().map(|group| group["name"].clone()).collect();
+    assert_eq!(names, ["apps", "coordination.k8s.io", "events.k8s.io"]);
+    let resources = sandbox.get("/apis/apps/v1").await.ok();
+    let names: Vec<_> =
+        resources["resources"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+    let expected = [
+        "deployments",
+        "deployments/scale",
+        "deployments/status",
+        "replicasets",
+        "replicasets/scale",
+        "replicasets/status",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(resources["resources"][1]["kind"], "Scale");
+    sandbox.get("/apis/apps/v2").await.refused(404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_comes_in_one_document_for_those_who_ask() {
+    let sandbox = sandbox();
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let core = sandbox.get_as("/api", accept).await.ok();
+    let resources = core["items"][0]["versions"][0]["resources"].as_array().unwrap();
+    let pods = resources.iter().find(|entry| entry["resource"] == "pods").unwrap();
+    assert_eq!(pods["scope"], "Namespaced");
+    assert_eq!(pods["shortNames"], json!(["po"]));
+    let groups = sandbox.get_as("/apis", accept).await.ok();
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_can_ask_for_health_and_version() {
+    let sandbox = sandbox();
+    for path in ["/healthz", "/livez", "/readyz", "/readyz/ping"] {
+        assert_eq!(sandbox.get(path).await.code, 200, "{path}");
+    }
+    assert_eq!(sandbox.get("/version").await.ok()["minor"], "36");
+    assert!(sandbox.get("/openapi/v3").await.ok()["paths"].is_object());
+    sandbox.get("/openapi/v3/apis/apps/v1").await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_not_found() {
+    let sandbox = sandbox();
+    for path in
+        ["/", "/openapi/v2", "/apis/batch/v1/jobs", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/log"]
+    {
+        let message = sandbox.get(path).await.refused(404);
+        assert_eq!(message, "the server could not find the requested resource", "{path}");
+    }
+    sandbox.post(&format!("{PODS}/a"), pod("a")).await.refused(405);
+    sandbox.get_as(PODS, "application/cbor").await.refused(406);
+}

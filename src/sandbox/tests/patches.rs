@@ -1,0 +1,95 @@
+//! The three kinds of patches, and the scale.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_merge_patch_replaces_lists_and_a_strategic_one_merges_them() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let containers = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    let sidecar = containers(json!([{"name": "sidecar", "image": "registry.example/side:v1"}]));
+    let merged = sandbox.patch(&path, STRATEGIC, sidecar.clone()).await.ok();
+    assert_eq!(merged["spec"]["template"]["spec"]["containers"].as_array().map(Vec::len), Some(2));
+    let replaced = sandbox.patch(&path, MERGE, sidecar).await.ok();
+    assert_eq!(replaced["spec"]["template"]["spec"]["containers"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_json_patch_is_applied_whole_or_not_at_all() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let failing = json!([
+        {"op": "replace", "path": "/data/a", "value": "2"},
+        {"op": "test", "path": "/data/a", "value": "3"},
+    ]);
+    sandbox.patch(&path, JSON_PATCH, failing).await.refused(422);
+    assert_eq!(sandbox.get(&path).await.ok()["data"]["a"], "1");
+    let add = json!([{"op": "add", "path": "/data/b", "value": "2"}]);
+    assert_eq!(sandbox.patch(&path, JSON_PATCH, add).await.ok()["data"]["b"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_carries_a_revision_is_refused_when_it_is_stale() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    let created = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    sandbox.patch(&path, MERGE, json!({"data": {"a": "2"}})).await.ok();
+    let version = created["metadata"]["resourceVersion"].clone();
+    let stale = json!({"metadata": {"resourceVersion": version}, "data": {"a": "3"}});
+    sandbox.patch(&path, MERGE, stale).await.refused(409);
+    let other = json!({"metadata": {"uid": "other"}, "data": {"a": "3"}});
+    sandbox.patch(&path, MERGE, other).await.refused(409);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_are_checked_as_strictly_as_asked() {
+    let sandbox = sandbox();
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let unknown = json!({"spec": {"foo": 1}});
+    let strict = format!("{DEPLOYMENTS}/web?fieldValidation=Strict");
+    let refused = sandbox.patch(&strict, MERGE, unknown.clone()).await.refused(422);
+    assert!(refused.contains("unknown field \"spec.foo\""), "{refused}");
+    let warned = sandbox.patch(&format!("{DEPLOYMENTS}/web"), MERGE, unknown).await;
+    assert_eq!((warned.code, warned.warnings.len()), (200, 1));
+    let wrong = json!({"spec": {"replicas": "three"}});
+    sandbox.patch(&format!("{DEPLOYMENTS}/web"), MERGE, wrong).await.refused(422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_served_is_said() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let apply = sandbox.patch(&path, "application/apply-patch+yaml", deployment("web")).await.refused(415);
+    assert!(apply.contains("server-side apply"), "{apply}");
+    sandbox.patch(&path, "text/plain", json!({})).await.refused(415);
+    sandbox.patch(&format!("{DEPLOYMENTS}/nobody"), MERGE, json!({})).await.refused(404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scale_is_a_view_of_the_deployment() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web/scale");
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let mut scale = sandbox.get(&path).await.ok();
+    assert_eq!(scale["kind"], "Scale");
+    assert_eq!(scale["spec"]["replicas"], 3);
+    assert_eq!(scale["status"]["selector"], "app=web");
+    scale["spec"]["replicas"] = json!(5);
+    assert_eq!(sandbox.put(&path, scale.clone()).await.ok()["spec"]["replicas"], 5);
+    let stale = sandbox.put(&path, json!({"metadata": scale["metadata"], "spec": {"replicas": 6}})).await;
+    assert_eq!(stale.code, 409, "{}", stale.body);
+    sandbox.patch(&path, MERGE, json!({"spec": {"replicas": 7}})).await.ok();
+    let deployment = sandbox.get(&format!("{DEPLOYMENTS}/web")).await.ok();
+    assert_eq!(
+        (&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]),
+        (&json!(7), &json!(3))
+    );
+    let negative = sandbox.patch(&path, MERGE, json!({"spec": {"replicas": -1}})).await.refused(422);
+    assert_eq!(
+        negative,
+        "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+    );
+}

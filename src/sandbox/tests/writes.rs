@@ -1,0 +1,272 @@
+//! Creating and updating.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_new_object_gets_what_the_server_decides() {
+    let sandbox = sandbox();
+    tokio::time::sleep(Duration::from_millis(90_500)).await;
+    let created = sandbox.post(DEPLOYMENTS, deployment("web")).await;
+    assert_eq!(created.code, 201);
+    let metadata = created.body["metadata"].clone();
+    assert_eq!(metadata["creationTimestamp"], "2026-01-01T00:01:30Z");
+    assert_eq!(metadata["namespace"], "default");
+    assert_eq!(metadata["generation"], 1);
+    assert_eq!(metadata["uid"].as_str().map(str::len), Some(36));
+    assert_eq!(created.body["spec"]["strategy"]["type"], "RollingUpdate", "defaults are applied");
+    assert_eq!(sandbox.get(&format!("{DEPLOYMENTS}/web")).await.ok(), created.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_seed_makes_the_same_cluster_twice() {
+    let (a, b) = (sandbox(), sandbox());
+    for sandbox in [&a, &b] {
+        let mut generated = pod("");
+        generated["metadata"] = json!({"generateName": "web-"});
+        sandbox.post(PODS, generated).await.ok();
+    }
+    assert_eq!(a.objects("Pod"), b.objects("Pod"));
+    let name = a.objects("Pod")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_name_and_a_missing_object_are_named_in_the_refusal() {
+    let sandbox = sandbox();
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let taken = sandbox.post(DEPLOYMENTS, deployment("web")).await;
+    assert_eq!(taken.body["reason"], "AlreadyExists");
+    assert_eq!(taken.refused(409), "deployments.apps \"web\" already exists");
+    let missing = sandbox.get(&format!("{PODS}/nobody")).await;
+    assert_eq!(missing.body["details"], json!({"name": "nobody", "kind": "pods"}));
+    assert_eq!(missing.refused(404), "pods \"nobody\" not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_write_is_refused() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    let mut first = sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let mut second = first.clone();
+    first["spec"]["replicas"] = json!(4);
+    sandbox.put(&path, first).await.ok();
+    second["spec"]["replicas"] = json!(5);
+    let stale = sandbox.put(&path, second.clone()).await.refused(409);
+    assert_eq!(
+        stale,
+        "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please \
+         apply your changes to the latest version and try again"
+    );
+    second["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    sandbox.put(&path, second).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_for_an_earlier_object_of_the_same_name_is_refused() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    let mut earlier = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    sandbox.delete(&path).await.ok();
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    earlier["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let refusal = sandbox.put(&path, earlier).await.refused(409);
+    assert!(refusal.contains("Precondition failed: UID in precondition"), "{refusal}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_generation_counts_spec_changes_only() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(sandbox.patch(&path, MERGE, labels).await.ok()["metadata"]["generation"], 1);
+    let spec = json!({"spec": {"replicas": 5}});
+    assert_eq!(sandbox.patch(&path, MERGE, spec).await.ok()["metadata"]["generation"], 2);
+    let status = json!({"status": {"replicas": 5, "observedGeneration": 2}});
+    let patched = sandbox.patch(&format!("{path}/status"), MERGE, status).await.ok();
+    assert_eq!(patched["metadata"]["generation"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_of_a_deployment_count_as_spec_for_they_are_copied_to_its_replica_sets() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let annotations = json!({"metadata": {"annotations": {"a": "b"}}});
+    assert_eq!(sandbox.patch(&path, MERGE, annotations).await.ok()["metadata"]["generation"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_and_spec_are_written_apart() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    let mut both = sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    both["spec"]["replicas"] = json!(7);
+    both["status"] = json!({"replicas": 7});
+    both["metadata"]["labels"] = json!({"new": "label"});
+    both["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
+    let status_only = sandbox.put(&format!("{path}/status"), both.clone()).await.ok();
+    assert_eq!(status_only["spec"]["replicas"], 3);
+    assert_eq!(status_only["status"]["replicas"], 7);
+    assert_eq!(status_only["metadata"]["labels"], Value::Null);
+    assert_eq!(
+        status_only["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1",
+        "the Deployment controller writes its revision through the status"
+    );
+    both["metadata"]["resourceVersion"] = status_only["metadata"]["resourceVersion"].clone();
+    both["status"] = json!({"replicas": 99});
+    let spec_only = sandbox.put(&path, both).await.ok();
+    assert_eq!(spec_only["spec"]["replicas"], 7);
+    assert_eq!(spec_only["status"]["replicas"], 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_changes_nothing_is_no_write() {
+    let sandbox = sandbox();
+    let created = sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let mut watch = sandbox.watch(&format!("{DEPLOYMENTS}?resourceVersion={}", revision(&created))).await;
+    let again = sandbox.put(&format!("{DEPLOYMENTS}/web"), deployment("web")).await.ok();
+    assert_eq!(again, created);
+    sandbox.patch(&format!("{DEPLOYMENTS}/web"), MERGE, json!({"metadata": {"annotations": {}}})).await.ok();
+    assert_eq!(sandbox.revision(), revision(&created));
+    watch.assert_idle();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_answers_as_if_and_does_nothing() {
+    let sandbox = sandbox();
+    let before = sandbox.revision();
+    let created = sandbox.post(&format!("{DEPLOYMENTS}?dryRun=All"), deployment("web")).await;
+    assert_eq!(created.code, 201);
+    assert_eq!(sandbox.revision(), before);
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let before = sandbox.revision();
+    sandbox.post(&format!("{DEPLOYMENTS}?dryRun=All"), deployment("web")).await.refused(409);
+    let path = format!("{DEPLOYMENTS}/web?dryRun=All");
+    let patched = sandbox.patch(&path, MERGE, json!({"spec": {"replicas": 9}})).await.ok();
+    assert_eq!(patched["spec"]["replicas"], 9);
+    sandbox.delete(&path).await.ok();
+    assert_eq!(sandbox.revision(), before);
+    assert_eq!(sandbox.get(&format!("{DEPLOYMENTS}/web")).await.ok()["spec"]["replicas"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_are_refused_warned_of_or_ignored_as_asked() {
+    let sandbox = sandbox();
+    let mut object = deployment("web");
+    object["spec"]["foo"] = json!(1);
+    let strict = sandbox.post(&format!("{DEPLOYMENTS}?fieldValidation=Strict"), object.clone()).await;
+    assert_eq!(
+        strict.refused(400),
+        "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown \
+         field \"spec.foo\""
+    );
+    let ignored =
+        sandbox.post(&format!("{DEPLOYMENTS}?fieldValidation=Ignore&dryRun=All"), object.clone()).await;
+    assert_eq!((ignored.code, ignored.warnings.len()), (201, 0));
+    let warned = sandbox.post(DEPLOYMENTS, object).await;
+    assert_eq!(warned.warnings, ["299 - \"unknown field \\\"spec.foo\\\"\""]);
+    assert_eq!(warned.ok()["spec"]["foo"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_object_is_refused_with_its_causes() {
+    let sandbox = sandbox();
+    let mut object = deployment("web");
+    object["spec"]["replicas"] = json!(-1);
+    let refused = sandbox.post(DEPLOYMENTS, object).await;
+    assert_eq!(refused.body["details"]["causes"][0]["field"], "spec.replicas");
+    assert_eq!(
+        refused.refused(422),
+        "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_not_the_object_are_refused() {
+    let sandbox = sandbox();
+    let raw = |body: &'static str, content_type: &'static str| {
+        Request::post(CONFIG_MAPS).header("content-type", content_type).body(Body::from(body)).unwrap()
+    };
+    sandbox.send(raw("{", "application/json")).await.refused(400);
+    sandbox.send(raw("[]", "application/json")).await.refused(400);
+    sandbox.send(raw("kind: ConfigMap", "application/yaml")).await.refused(415);
+    sandbox.post(CONFIG_MAPS, pod("a")).await.refused(400);
+    let mut elsewhere = config_map("a");
+    elsewhere["metadata"]["namespace"] = json!("other");
+    sandbox.post(CONFIG_MAPS, elsewhere).await.refused(400);
+    sandbox.put(&format!("{CONFIG_MAPS}/b"), config_map("a")).await.refused(400);
+    let huge = json!({"data": "x".repeat(3 * 1024 * 1024)});
+    sandbox.post(CONFIG_MAPS, huge).await.refused(413);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_created_by_put_and_never_overwritten_blindly() {
+    let sandbox = sandbox();
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/leader";
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"},
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+    });
+    assert_eq!(sandbox.put(path, lease.clone()).await.code, 201);
+    let message = sandbox.put(path, lease).await.refused(422);
+    assert!(message.contains("metadata.resourceVersion"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_where_there_is_no_namespace() {
+    let sandbox = sandbox();
+    let refused = sandbox.post("/api/v1/namespaces/x/configmaps", config_map("a")).await.refused(404);
+    assert_eq!(refused, "namespaces \"x\" not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_one_object_in_both_groups() {
+    let sandbox = sandbox();
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "note": "hello", "type": "Normal",
+        "reason": "Started", "action": "Start", "reportingController": "example.com/c", "reportingInstance": "c-0",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    });
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    assert_eq!(sandbox.post(events, event).await.ok()["note"], "hello");
+    let core =
+        sandbox.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dp").await.ok();
+    assert_eq!(core["items"][0]["message"], "hello");
+    assert_eq!(core["items"][0]["involvedObject"]["name"], "p");
+    let again = sandbox.get(&format!("{events}/e")).await.ok();
+    assert_eq!(again["regarding"]["name"], "p");
+    assert_eq!(again["apiVersion"], "events.k8s.io/v1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_gives_a_pod_its_node_once() {
+    let sandbox = sandbox();
+    sandbox.post(PODS, pod("a")).await.ok();
+    let binding = |node: &str| json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}});
+    sandbox.post(&format!("{PODS}/a/binding"), binding("n1")).await.ok();
+    let bound = sandbox.get(&format!("{PODS}/a")).await.ok();
+    assert_eq!(bound["spec"]["nodeName"], "n1");
+    assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+    let again = sandbox.post(&format!("{PODS}/a/binding"), binding("n2")).await.refused(409);
+    assert!(again.contains("already assigned to node \"n1\""), "{again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_get_addresses_of_their_own_and_keep_them() {
+    let sandbox = sandbox();
+    let service = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        })
+    };
+    let services = "/api/v1/namespaces/default/services";
+    let a = sandbox.post(services, service("a")).await.ok();
+    let b = sandbox.post(services, service("b")).await.ok();
+    assert!(a["spec"]["clusterIP"].as_str().unwrap().starts_with("10.96."));
+    assert_ne!(a["spec"]["clusterIP"], b["spec"]["clusterIP"]);
+    let again = sandbox.put(&format!("{services}/a"), service("a")).await.ok();
+    assert_eq!(again["spec"]["clusterIP"], a["spec"]["clusterIP"]);
+}
