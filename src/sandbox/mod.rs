@@ -67,6 +67,8 @@ pub mod table;
 pub mod validate;
 
 #[cfg(test)]
+mod behaviours;
+#[cfg(test)]
 mod robustness;
 #[cfg(test)]
 mod tests;
