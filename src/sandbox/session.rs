@@ -91,13 +91,22 @@ where
             ..kubelet::Options::new(now.clone())
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());
-        crew.add("pod simulator", async move { Ok(simulator.await) });
+        crew.add("pod simulator", async move {
+            simulator.await;
+            Ok(())
+        });
     }
     if !args.no_controllers {
         let collector = garbage::run(client.clone(), shutdown.clone());
-        crew.add("garbage collector", async move { Ok(collector.await) });
+        crew.add("garbage collector", async move {
+            collector.await;
+            Ok(())
+        });
         let controller = namespaces::run(client.clone(), now, shutdown.clone());
-        crew.add("namespace controller", async move { Ok(controller.await) });
+        crew.add("namespace controller", async move {
+            controller.await;
+            Ok(())
+        });
         let controllers = start_controllers(client.clone(), shutdown.clone());
         crew.add("controllers", async move { controllers.await? });
     }
