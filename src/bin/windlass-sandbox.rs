@@ -65,7 +65,8 @@ fn start_controllers(
 
 /// Warnings go to standard error, or what `WINDLASS_LOG` asks for.
 fn log() -> Result<(), logging::LogError> {
-    logging::init(&LogOptions { filter: std::env::var(FILTER_VARIABLE).ok(), ..LogOptions::default() })
+    let filter = std::env::var(FILTER_VARIABLE).unwrap_or_else(|_| "warn".into());
+    logging::init(&LogOptions { filter: Some(filter), ..LogOptions::default() })
 }
 
 #[allow(clippy::print_stderr)] // The last words of a program at a terminal.
