@@ -53,6 +53,8 @@ pub mod table;
 pub mod validate;
 
 #[cfg(test)]
+mod robustness;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
