@@ -151,8 +151,12 @@ fn only_three_files_write_to_the_api() {
         "only execute.rs, lease.rs and events.rs write to the API",
         &["controllers/", "runtime/", "app.rs"],
         |s| {
-            let may =
-                ["controllers/execute.rs", "runtime/lease.rs", "runtime/events/write.rs", "runtime/request.rs"];
+            let may = [
+                "controllers/execute.rs",
+                "runtime/lease.rs",
+                "runtime/events/write.rs",
+                "runtime/request.rs",
+            ];
             let writes =
                 ["request::post", "request::put", "request::patch", "request::delete", "Method::POST"];
             let write = writes.iter().find(|write| s.shipped().contains(**write))?;
