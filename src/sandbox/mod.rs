@@ -52,6 +52,24 @@ pub mod strict;
 pub mod table;
 pub mod validate;
 
+// What in a real cluster is a client of the API server, and the session around it.
+pub mod cli;
+pub mod cluster;
+pub mod garbage;
+pub mod kubeconfig;
+pub mod kubelet;
+pub mod lines;
+pub mod manifest;
+pub mod mirror;
+pub mod namespaces;
+pub mod progress;
+pub mod resources;
+pub mod scheduler;
+pub mod session;
+pub mod view;
+
+#[cfg(test)]
+mod behaviours;
 #[cfg(test)]
 mod robustness;
 #[cfg(test)]

@@ -1,0 +1,373 @@
+//! Who owns whom, by UID. Pure: changes in, the objects to look at and what to do with one out.
+//!
+//! An object is looked at when something happened that can decide its fate: it appeared with an owner
+//! that is not known, its owner went away or began a foreground deletion, it began a deletion of its own
+//! that others must be told of, or the last dependent that blocked it went away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+/// Set by `--cascade=foreground`: the object stays until its blocking dependents are gone.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// Set by `--cascade=orphan`: the object stays until its dependents do not name it any more.
+pub const ORPHAN: &str = "orphan";
+
+/// One object, as far as ownership needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// Index of its kind in the collector's list.
+    pub kind: usize,
+    /// Group and kind, such as `("apps", "ReplicaSet")`, which owner references are compared with.
+    pub type_name: (String, String),
+    /// Name, namespace, UID, resourceVersion, finalizers, owners.
+    pub metadata: ObjectMeta,
+}
+
+impl Item {
+    /// The UID.
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The owner references.
+    pub fn owners(&self) -> &[OwnerReference] {
+        self.metadata.owner_references.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it has that finalizer.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.metadata.finalizers.iter().flatten().any(|have| have == finalizer)
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it waits for its dependents to be deleted.
+    pub fn is_deleting_dependents(&self) -> bool {
+        self.is_deleting() && self.has_finalizer(FOREGROUND)
+    }
+
+    fn is_orphaning(&self) -> bool {
+        self.is_deleting() && self.has_finalizer(ORPHAN)
+    }
+
+    fn blocks(&self, owner: &str) -> bool {
+        self.owners()
+            .iter()
+            .any(|reference| reference.uid == owner && reference.block_owner_deletion == Some(true))
+    }
+
+    /// Whether `reference`, found on a dependent in `namespace`, means this object: group, kind, name and
+    /// namespace must agree, not only the UID. A namespaced owner is looked for in the dependent's own
+    /// namespace; one in another is as good as absent.
+    fn is_meant_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
+        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        (self.type_name.0.as_str(), self.type_name.1.as_str()) == (group, reference.kind.as_str())
+            && self.metadata.name.as_deref() == Some(reference.name.as_str())
+            && (self.metadata.namespace.is_none() || self.metadata.namespace.as_deref() == namespace)
+    }
+}
+
+/// What is known of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It exists.
+    Solid,
+    /// It exists, but waits for its dependents to be deleted.
+    WaitsForDependents,
+    /// It is certain that it does not exist.
+    Absent,
+    /// Not in the cache, which proves nothing: the server must be asked.
+    Unknown,
+}
+
+/// What to do with an object that was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Nothing.
+    Keep,
+    /// Its dependents are gone, or have been let go: take the finalizer away.
+    RemoveFinalizer(&'static str),
+    /// Look at these dependents first; the object itself waits.
+    Await(Vec<String>),
+    /// Let these dependents go, then take the orphan finalizer away.
+    Orphan(Vec<String>),
+    /// First find out about its owners, then ask [`judge`].
+    AskOwners,
+}
+
+/// What to do with an object all of whose owners are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Some owner holds it.
+    Keep,
+    /// Some owner holds it, but these references lead nowhere any more.
+    DropOwners(Vec<String>),
+    /// Nobody holds it. The propagation is `Background`, `Foreground` or `Orphan`.
+    Delete(&'static str),
+}
+
+/// The objects and their relations.
+#[derive(Debug, Default)]
+pub struct Graph {
+    items: BTreeMap<String, Item>,
+    /// Owner's UID to the dependents' UIDs; the owner need not exist.
+    dependents: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    /// The object with that UID.
+    pub fn get(&self, uid: &str) -> Option<&Item> {
+        self.items.get(uid)
+    }
+
+    /// The dependents of an owner, existing or not.
+    pub fn dependents(&self, owner: &str) -> impl Iterator<Item = &Item> {
+        self.dependents.get(owner).into_iter().flatten().filter_map(|uid| self.items.get(uid))
+    }
+
+    /// Takes in an object as it is now. Gives back the UIDs to look at.
+    pub fn put(&mut self, item: Item) -> BTreeSet<String> {
+        let uid = item.uid().to_owned();
+        let before = self.items.insert(uid.clone(), item.clone());
+        let old_owners: BTreeSet<&str> =
+            before.iter().flat_map(Item::owners).map(|owner| owner.uid.as_str()).collect();
+        let new_owners: BTreeSet<&str> = item.owners().iter().map(|owner| owner.uid.as_str()).collect();
+        let mut look = BTreeSet::new();
+        for &left in old_owners.difference(&new_owners) {
+            self.unlink(left, &uid);
+        }
+        for &joined in new_owners.difference(&old_owners) {
+            self.dependents.entry(joined.to_owned()).or_default().insert(uid.clone());
+        }
+        if old_owners != new_owners || before.is_none() {
+            let doubtful = item.owners().iter().any(|owner| self.known(owner, &item) != Owner::Solid);
+            if doubtful {
+                look.insert(uid.clone());
+            }
+        }
+        // An owner in a foreground deletion may have lost a dependent, or one may not block it any more.
+        for owner in old_owners.union(&new_owners) {
+            let blocked = before.as_ref().is_some_and(|before| before.blocks(owner));
+            let waits = self.items.get(*owner).is_some_and(Item::is_deleting_dependents);
+            if waits && (!new_owners.contains(owner) || blocked != item.blocks(owner)) {
+                look.insert((*owner).to_owned());
+            }
+        }
+        let was = |state: fn(&Item) -> bool| before.as_ref().is_some_and(state);
+        if (item.is_deleting_dependents() && !was(Item::is_deleting_dependents))
+            || (item.is_orphaning() && !was(Item::is_orphaning))
+        {
+            look.insert(uid);
+        }
+        look
+    }
+
+    /// Takes in that an object does not exist any more. Gives back the UIDs to look at.
+    pub fn gone(&mut self, uid: &str) -> BTreeSet<String> {
+        let mut look: BTreeSet<String> = self.dependents(uid).map(|item| item.uid().to_owned()).collect();
+        if let Some(item) = self.items.remove(uid) {
+            for owner in item.owners() {
+                self.unlink(&owner.uid, uid);
+                if self.items.get(&owner.uid).is_some_and(Item::is_deleting_dependents) {
+                    look.insert(owner.uid.clone());
+                }
+            }
+        }
+        look
+    }
+
+    fn unlink(&mut self, owner: &str, dependent: &str) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+
+    /// What the cache says of an owner of `item`.
+    pub fn known(&self, owner: &OwnerReference, item: &Item) -> Owner {
+        match self.items.get(&owner.uid) {
+            Some(found) if !found.is_meant_by(owner, item.metadata.namespace.as_deref()) => Owner::Unknown,
+            Some(found) if found.is_deleting_dependents() => Owner::WaitsForDependents,
+            Some(_) => Owner::Solid,
+            None => Owner::Unknown,
+        }
+    }
+
+    /// Looks at one object.
+    pub fn look_at(&self, uid: &str) -> Verdict {
+        let Some(item) = self.items.get(uid) else { return Verdict::Keep };
+        let uids = |items: Vec<&Item>| items.into_iter().map(|item| item.uid().to_owned()).collect();
+        if item.is_orphaning() {
+            return Verdict::Orphan(uids(self.dependents(uid).collect()));
+        }
+        if item.is_deleting_dependents() {
+            if !self.dependents(uid).any(|dependent| dependent.blocks(uid)) {
+                return Verdict::RemoveFinalizer(FOREGROUND);
+            }
+            let rest = self.dependents(uid).filter(|dependent| !dependent.is_deleting()).collect();
+            return Verdict::Await(uids(rest));
+        }
+        if item.is_deleting() || item.owners().is_empty() {
+            return Verdict::Keep;
+        }
+        Verdict::AskOwners
+    }
+
+    /// Whether an object has dependents.
+    pub fn has_dependents(&self, uid: &str) -> bool {
+        self.dependents.contains_key(uid)
+    }
+}
+
+/// Decides about an object by the state of each of its owners. `None` while one is unknown.
+pub fn judge(item: &Item, owners: &[Owner], has_dependents: bool) -> Option<Fate> {
+    let of = |wanted: Owner| owners.iter().filter(|owner| **owner == wanted).count();
+    if of(Owner::Unknown) > 0 || owners.len() != item.owners().len() {
+        return None;
+    }
+    if of(Owner::Solid) > 0 {
+        let dropped: Vec<String> = item
+            .owners()
+            .iter()
+            .zip(owners)
+            .filter(|(_, state)| **state != Owner::Solid)
+            .map(|(owner, _)| owner.uid.clone())
+            .collect();
+        return Some(if dropped.is_empty() { Fate::Keep } else { Fate::DropOwners(dropped) });
+    }
+    if owners.is_empty() {
+        return Some(Fate::Keep);
+    }
+    // An owner that waits in the foreground wants what hangs below its dependents to be gone as well.
+    if of(Owner::WaitsForDependents) > 0 && has_dependents {
+        return Some(Fate::Delete("Foreground"));
+    }
+    Some(Fate::Delete(match () {
+        () if item.has_finalizer(ORPHAN) => "Orphan",
+        () if item.has_finalizer(FOREGROUND) => "Foreground",
+        () => "Background",
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn item(uid: &str, owners: &[&str], more: Value) -> Item {
+        let references: Vec<Value> = owners
+            .iter()
+            .map(|owner| {
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner,
+                       "blockOwnerDeletion": true})
+            })
+            .collect();
+        let mut metadata =
+            json!({"name": uid, "namespace": "shop", "uid": uid, "ownerReferences": references});
+        json_patch::merge(&mut metadata, &more);
+        Item {
+            kind: 0,
+            type_name: (String::new(), "ConfigMap".to_owned()),
+            metadata: serde_json::from_value(metadata).unwrap(),
+        }
+    }
+
+    fn deleting(finalizer: &str) -> Value {
+        json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [finalizer]})
+    }
+
+    fn set(uids: &[&str]) -> BTreeSet<String> {
+        uids.iter().map(|uid| (*uid).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_dependents_of_what_is_gone_are_looked_at() {
+        let mut graph = Graph::default();
+        graph.put(item("owner", &[], json!({})));
+        assert_eq!(graph.put(item("a", &["owner"], json!({}))), set(&[]));
+        graph.put(item("b", &["owner"], json!({})));
+        assert_eq!(graph.gone("owner"), set(&["a", "b"]));
+        assert_eq!(graph.look_at("a"), Verdict::AskOwners);
+    }
+
+    #[test]
+    fn an_object_that_names_an_unknown_owner_is_looked_at_and_an_absent_cache_entry_proves_nothing() {
+        let mut graph = Graph::default();
+        assert_eq!(graph.put(item("a", &["owner"], json!({}))), set(&["a"]));
+        let a = graph.get("a").unwrap();
+        assert_eq!(graph.known(&a.owners()[0], a), Owner::Unknown);
+        assert_eq!(judge(a, &[Owner::Unknown], false), None);
+    }
+
+    #[test]
+    fn an_owner_in_another_namespace_or_of_another_kind_is_not_meant() {
+        let mut graph = Graph::default();
+        graph.put(item("owner", &[], json!({"namespace": "elsewhere"})));
+        graph.put(item("a", &["owner"], json!({})));
+        let a = graph.get("a").unwrap();
+        assert_eq!(graph.known(&a.owners()[0], a), Owner::Unknown);
+        graph.put(item("owner", &[], json!({})));
+        let a = graph.get("a").unwrap();
+        assert_eq!(graph.known(&a.owners()[0], a), Owner::Solid);
+        let mut other = a.owners()[0].clone();
+        other.kind = "Secret".to_owned();
+        assert_eq!(graph.known(&other, a), Owner::Unknown);
+    }
+
+    #[test]
+    fn the_fate_depends_on_all_owners_together() {
+        let two = item("a", &["x", "y"], json!({}));
+        let fate = |owners: &[Owner]| judge(&two, owners, false).unwrap();
+        assert_eq!(fate(&[Owner::Solid, Owner::Solid]), Fate::Keep);
+        assert_eq!(fate(&[Owner::Solid, Owner::Absent]), Fate::DropOwners(vec!["y".to_owned()]));
+        assert_eq!(fate(&[Owner::WaitsForDependents, Owner::Solid]), Fate::DropOwners(vec!["x".to_owned()]));
+        assert_eq!(fate(&[Owner::Absent, Owner::Absent]), Fate::Delete("Background"));
+        assert_eq!(fate(&[Owner::Absent, Owner::WaitsForDependents]), Fate::Delete("Background"));
+        assert_eq!(
+            judge(&two, &[Owner::Absent, Owner::WaitsForDependents], true).unwrap(),
+            Fate::Delete("Foreground")
+        );
+        let orphaning = item("a", &["x"], json!({"finalizers": ["orphan"]}));
+        assert_eq!(judge(&orphaning, &[Owner::Absent], false).unwrap(), Fate::Delete("Orphan"));
+    }
+
+    #[test]
+    fn a_foreground_deletion_waits_for_blocking_dependents_and_ends_when_the_last_is_gone() {
+        let mut graph = Graph::default();
+        graph.put(item("owner", &[], json!({})));
+        graph.put(item("a", &["owner"], json!({})));
+        assert_eq!(graph.put(item("owner", &[], deleting(FOREGROUND))), set(&["owner"]));
+        assert_eq!(graph.look_at("owner"), Verdict::Await(vec!["a".to_owned()]));
+        graph.put(item("a", &["owner"], deleting("example.com/slow")));
+        assert_eq!(graph.look_at("owner"), Verdict::Await(Vec::new()), "it is on its way already");
+        assert_eq!(graph.gone("a"), set(&["owner"]));
+        assert_eq!(graph.look_at("owner"), Verdict::RemoveFinalizer(FOREGROUND));
+    }
+
+    #[test]
+    fn a_dependent_that_stops_blocking_lets_its_owner_go() {
+        let mut graph = Graph::default();
+        graph.put(item("owner", &[], deleting(FOREGROUND)));
+        let mut dependent = item("a", &["owner"], json!({}));
+        graph.put(dependent.clone());
+        dependent.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = Some(false);
+        assert_eq!(graph.put(dependent), set(&["owner"]));
+        assert_eq!(graph.look_at("owner"), Verdict::RemoveFinalizer(FOREGROUND));
+    }
+
+    #[test]
+    fn an_orphaning_owner_lets_its_dependents_go() {
+        let mut graph = Graph::default();
+        graph.put(item("a", &["owner"], json!({})));
+        assert_eq!(graph.put(item("owner", &[], deleting(ORPHAN))), set(&["owner"]));
+        assert_eq!(graph.look_at("owner"), Verdict::Orphan(vec!["a".to_owned()]));
+        graph.put(item("a", &[], json!({})));
+        assert_eq!(graph.look_at("owner"), Verdict::Orphan(Vec::new()));
+    }
+}

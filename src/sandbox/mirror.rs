@@ -1,0 +1,175 @@
+//! A local copy of one kind that turns a watcher's events into changes, including the deletions that a
+//! relist implies. The watcher of kube-runtime reports a relist only as `Init, InitApply…, InitDone`, so
+//! an object that vanished while the connection was down would otherwise never be reported as gone.
+
+use std::collections::BTreeMap;
+
+use futures::{Stream, StreamExt as _, stream::BoxStream};
+use kube::{
+    Api, Resource,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde::de::DeserializeOwned;
+
+/// What happened to the objects of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change<K> {
+    /// An object was created, changed, or seen for the first time.
+    Put(K),
+    /// An object does not exist any more. This is its last known form.
+    Gone(K),
+    /// Everything that existed has been reported by now. Sent once.
+    Synced,
+}
+
+/// The objects of one kind by UID.
+#[derive(Debug)]
+pub struct Mirror<K> {
+    objects: BTreeMap<String, K>,
+    /// The objects a relist has named so far; `None` outside of one.
+    listed: Option<BTreeMap<String, K>>,
+    synced: bool,
+}
+
+impl<K> Default for Mirror<K> {
+    fn default() -> Self {
+        Mirror { objects: BTreeMap::new(), listed: None, synced: false }
+    }
+}
+
+impl<K: Resource + Clone> Mirror<K> {
+    /// Takes in one event and says what changed. An object in a relist with the same resourceVersion as
+    /// before is no change.
+    pub fn observe(&mut self, event: watcher::Event<K>) -> Vec<Change<K>> {
+        match event {
+            watcher::Event::Init => {
+                self.listed = Some(BTreeMap::new());
+                Vec::new()
+            }
+            watcher::Event::InitApply(object) => {
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(identity(&object), object);
+                }
+                Vec::new()
+            }
+            watcher::Event::InitDone => self.replace(),
+            watcher::Event::Apply(object) => {
+                let uid = identity(&object);
+                self.objects.insert(uid, object.clone());
+                vec![Change::Put(object)]
+            }
+            watcher::Event::Delete(object) => {
+                self.objects.remove(&identity(&object));
+                vec![Change::Gone(object)]
+            }
+        }
+    }
+
+    fn replace(&mut self) -> Vec<Change<K>> {
+        let listed = self.listed.take().unwrap_or_default();
+        let before = std::mem::replace(&mut self.objects, listed);
+        let mut changes = Vec::new();
+        for (uid, old) in &before {
+            if !self.objects.contains_key(uid) {
+                changes.push(Change::Gone(old.clone()));
+            }
+        }
+        for (uid, object) in &self.objects {
+            let version = &object.meta().resource_version;
+            if before.get(uid).is_none_or(|old| old.meta().resource_version != *version) {
+                changes.push(Change::Put(object.clone()));
+            }
+        }
+        if !self.synced {
+            self.synced = true;
+            changes.push(Change::Synced);
+        }
+        changes
+    }
+}
+
+/// Follows the objects of `api` that `config` selects, for ever. Failures of the connection are logged and
+/// retried with a growing delay; managed fields are dropped at once, as they outweigh everything else.
+pub fn follow<K>(api: Api<K>, config: watcher::Config) -> BoxStream<'static, Change<K>>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let events = watcher(api, config).default_backoff();
+    changes(events, Mirror::default()).boxed()
+}
+
+fn changes<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    mirror: Mirror<K>,
+) -> impl Stream<Item = Change<K>> + Send
+where
+    K: Resource + Clone + Send + 'static,
+{
+    events
+        .scan(mirror, |mirror, event| {
+            let changes = match event {
+                Ok(event) => mirror.observe(event.modify(|object| object.meta_mut().managed_fields = None)),
+                Err(error) => {
+                    tracing::warn!(%error, "watch failed, trying again");
+                    Vec::new()
+                }
+            };
+            std::future::ready(Some(futures::stream::iter(changes)))
+        })
+        .flatten()
+}
+
+/// The UID, or the name where a server sends none.
+fn identity<K: Resource>(object: &K) -> String {
+    let meta = object.meta();
+    meta.uid.clone().or_else(|| meta.name.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.uid = Some(uid.to_owned());
+        object.metadata.resource_version = Some(version.to_owned());
+        object
+    }
+
+    fn relist(mirror: &mut Mirror<ConfigMap>, objects: &[ConfigMap]) -> Vec<Change<ConfigMap>> {
+        mirror.observe(watcher::Event::Init);
+        for object in objects {
+            mirror.observe(watcher::Event::InitApply(object.clone()));
+        }
+        mirror.observe(watcher::Event::InitDone)
+    }
+
+    #[test]
+    fn a_relist_reports_what_vanished_meanwhile_and_only_what_changed() {
+        let mut mirror = Mirror::default();
+        let (kept, lost) = (object("kept", "u1", "1"), object("lost", "u2", "2"));
+        assert_eq!(
+            relist(&mut mirror, &[kept.clone(), lost.clone()]),
+            vec![Change::Put(kept.clone()), Change::Put(lost.clone()), Change::Synced]
+        );
+        let changed = object("new", "u3", "3");
+        assert_eq!(
+            relist(&mut mirror, &[kept, changed.clone()]),
+            vec![Change::Gone(lost), Change::Put(changed)]
+        );
+    }
+
+    #[test]
+    fn an_object_recreated_under_its_name_is_one_gone_and_one_new() {
+        let mut mirror = Mirror::default();
+        let (first, second) = (object("web", "u1", "1"), object("web", "u2", "5"));
+        relist(&mut mirror, std::slice::from_ref(&first));
+        assert_eq!(
+            relist(&mut mirror, std::slice::from_ref(&second)),
+            vec![Change::Gone(first), Change::Put(second)]
+        );
+    }
+}

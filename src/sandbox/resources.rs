@@ -1,0 +1,192 @@
+//! The kinds an API server serves, and the few requests that its controllers send. Everything here goes
+//! through a [`kube::Client`], so it works beside any API server.
+
+use std::{fmt, time::Duration};
+
+use kube::{
+    Client,
+    core::{Request, Status},
+    discovery::{ApiResource, Discovery, Scope, verbs},
+};
+use serde_json::Value;
+
+/// Where the time comes from. Handed in, so that a test can run under a paused clock.
+pub type Now = std::sync::Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
+
+/// How long any request other than a watch may take. kube itself sets no limit at all.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A kind found by discovery.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Group, version, kind and plural.
+    pub resource: ApiResource,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// The verbs the server offers for it.
+    pub verbs: Vec<String>,
+}
+
+impl Kind {
+    /// Whether the server offers every one of `wanted`.
+    pub fn supports(&self, wanted: &[&str]) -> bool {
+        wanted.iter().all(|verb| self.verbs.iter().any(|have| have == verb))
+    }
+
+    /// The requests for this kind's objects in `namespace`, or in all of them.
+    pub fn requests(&self, namespace: Option<&str>) -> Request {
+        let ApiResource { group, api_version, plural, .. } = &self.resource;
+        let prefix = if group.is_empty() { "/api" } else { "/apis" };
+        Request::new(match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => format!("{prefix}/{api_version}/namespaces/{namespace}/{plural}"),
+            None => format!("{prefix}/{api_version}/{plural}"),
+        })
+    }
+}
+
+/// Every kind of the server in its preferred version that can be listed, watched and deleted, in a
+/// stable order. Events are left out: they own nothing, nothing owns them, and there are many.
+pub async fn discover(client: &Client) -> Result<Vec<Kind>, CallError> {
+    let found = tokio::time::timeout(REQUEST_TIMEOUT, Discovery::new(client.clone()).run())
+        .await
+        .map_err(|_| CallError::Timeout)?
+        .map_err(CallError::from)?;
+    let mut kinds: Vec<Kind> = found
+        .groups()
+        .flat_map(|group| group.recommended_resources())
+        .map(|(resource, capabilities)| Kind {
+            resource,
+            namespaced: capabilities.scope == Scope::Namespaced,
+            verbs: capabilities.operations,
+        })
+        .filter(|kind| kind.supports(&[verbs::LIST, verbs::WATCH, verbs::DELETE]))
+        .filter(|kind| kind.resource.kind != "Event")
+        .collect();
+    kinds.sort_by(|a, b| {
+        (&a.resource.group, &a.resource.plural).cmp(&(&b.resource.group, &b.resource.plural))
+    });
+    Ok(kinds)
+}
+
+/// A request that got no usable answer.
+#[derive(Debug)]
+pub enum CallError {
+    /// The server refused, with its reason.
+    Refused(Box<Status>),
+    /// The server could not be reached or did not speak its protocol.
+    Broken(Box<kube::Error>),
+    /// No answer in time. Whether the request took effect is unknown.
+    Timeout,
+}
+
+impl CallError {
+    /// The object (or the path) does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, CallError::Refused(status) if status.code == 404)
+    }
+
+    /// A resourceVersion or UID that is no longer current, or an object that exists already.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, CallError::Refused(status) if status.code == 409)
+    }
+
+    /// A create of something that exists.
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self, CallError::Refused(status) if status.reason == "AlreadyExists")
+    }
+
+    /// Asking again will not help: the request itself was judged wrong.
+    pub fn is_final(&self) -> bool {
+        matches!(self, CallError::Refused(status) if matches!(status.code, 400 | 404 | 405 | 415 | 422))
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Refused(status) if status.message.is_empty() => {
+                write!(f, "the server answered {} {}", status.code, status.reason)
+            }
+            CallError::Refused(status) => f.write_str(&status.message),
+            CallError::Broken(error) => write!(f, "{error}"),
+            CallError::Timeout => {
+                write!(f, "no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => CallError::Refused(status),
+            other => CallError::Broken(Box::new(other)),
+        }
+    }
+}
+
+/// Sends `request` and gives back the body. The request is the `Result` that kube's builders return, so
+/// that a name they refuse is an error like any other.
+pub async fn send(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<Value, CallError> {
+    let request = request.map_err(|error| CallError::from(kube::Error::BuildRequest(error)))?;
+    match tokio::time::timeout(REQUEST_TIMEOUT, client.request::<Value>(request)).await {
+        Ok(answer) => answer.map_err(CallError::from),
+        Err(_) => Err(CallError::Timeout),
+    }
+}
+
+/// A request with a JSON body to a path that kube has no builder for, such as `pods/x/binding`.
+pub fn post(path: String, body: &Value) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    with_body(http::Method::POST, path, body)
+}
+
+/// The same as [`post`], for a PUT.
+pub fn put(path: String, body: &Value) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    with_body(http::Method::PUT, path, body)
+}
+
+fn with_body(
+    method: http::Method,
+    path: String,
+    body: &Value,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body.to_string().into_bytes())
+        .map_err(kube::core::request::Error::BuildRequest)
+}
+
+/// How long to wait before try number `failures + 1`: 0.1 s, doubling, at most 15 s.
+pub fn backoff(failures: u32) -> Duration {
+    Duration::from_millis(100u64 << failures.saturating_sub(1).min(10)).min(Duration::from_secs(15))
+}
+
+/// A time as Kubernetes writes it: UTC, whole seconds.
+pub fn rfc3339(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_wait_longer_up_to_a_cap() {
+        assert_eq!(backoff(1), Duration::from_millis(100));
+        assert_eq!(backoff(2), Duration::from_millis(200));
+        assert_eq!(backoff(u32::MAX), Duration::from_secs(15));
+    }
+
+    #[test]
+    fn times_are_written_in_whole_seconds() {
+        let time: jiff::Timestamp = "2026-01-02T03:04:05.999Z".parse().unwrap();
+        assert_eq!(rfc3339(time), "2026-01-02T03:04:05Z");
+    }
+}

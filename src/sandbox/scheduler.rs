@@ -1,0 +1,226 @@
+//! Which node a pod goes to. Pure: nodes and a pod in, a node or the reason why not out.
+//!
+//! A node must not be cordoned, must match the pod's node selector and required node affinity, must have
+//! no taint that the pod does not tolerate, and must have room by its number of pods. Of those that
+//! remain the one with the fewest pods wins, and of equals the first by name, so that the same history
+//! gives the same placement. Resource requests, preferences and pod affinity are not looked at.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
+
+use super::kubelet::record::Pod;
+
+/// The nodes by name, each with the number of pods that are on it or on their way to it.
+pub type Load = BTreeMap<String, usize>;
+
+/// Chooses the node for `pod`, or says in the words of kube-scheduler why there is none.
+pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<String, String> {
+    if nodes.is_empty() {
+        return Err("no nodes available to schedule pods".to_owned());
+    }
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut best: Option<(usize, &String)> = None;
+    for (name, node) in nodes {
+        let pods = load.get(name).copied().unwrap_or(0);
+        match refusal(pod, node, pods) {
+            Some(reason) => *reasons.entry(reason).or_default() += 1,
+            None if best.is_none_or(|best| (pods, name) < best) => best = Some((pods, name)),
+            None => {}
+        }
+    }
+    match best {
+        Some((_, name)) => Ok(name.clone()),
+        None => {
+            let mut counted: Vec<String> =
+                reasons.iter().map(|(why, count)| format!("{count} {why}")).collect();
+            counted.sort();
+            Err(format!("0/{} nodes are available: {}.", nodes.len(), counted.join(", ")))
+        }
+    }
+}
+
+/// Why `node` cannot take the pod; the first reason only, as kube-scheduler's filters stop there too.
+fn refusal(pod: &Pod, node: &Node, pods: usize) -> Option<String> {
+    let spec = node.spec.clone().unwrap_or_default();
+    let tolerations = pod.spec.tolerations.as_deref().unwrap_or_default();
+    if spec.unschedulable == Some(true) && !tolerations.iter().any(|t| tolerates(t, &cordoned())) {
+        return Some("node(s) were unschedulable".to_owned());
+    }
+    for taint in spec.taints.as_deref().unwrap_or_default() {
+        if taint.effect != "PreferNoSchedule" && !tolerations.iter().any(|t| tolerates(t, taint)) {
+            let value = taint.value.as_deref().unwrap_or_default();
+            return Some(format!("node(s) had untolerated taint {{{}: {value}}}", taint.key));
+        }
+    }
+    if !selects(pod, node) {
+        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
+    }
+    let room = node
+        .status
+        .as_ref()
+        .and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()))
+        .and_then(|resources| resources.get("pods")?.0.parse::<usize>().ok());
+    room.is_some_and(|room| pods >= room).then(|| "Too many pods".to_owned())
+}
+
+/// The taint that a cordoned node carries in a real cluster.
+fn cordoned() -> Taint {
+    Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    }
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let effect = toleration.effect.as_deref().unwrap_or_default();
+    let key = toleration.key.as_deref().unwrap_or_default();
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    (effect.is_empty() || effect == taint.effect)
+        && (key == taint.key || (key.is_empty() && exists))
+        && (exists
+            || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default())
+}
+
+fn selects(pod: &Pod, node: &Node) -> bool {
+    let empty = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
+    let selector = pod.spec.node_selector.as_ref().unwrap_or(&empty);
+    if !selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let required = pod
+        .spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref())
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    required.is_none_or(|required| {
+        required.node_selector_terms.iter().any(|term| term_matches(term, labels, name))
+    })
+}
+
+/// The requirements of a term are all needed; a term without any matches nothing.
+fn term_matches(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name: &str) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    expressions.iter().all(|r| requirement_matches(r, labels.get(&r.key).map(String::as_str)))
+        && fields.iter().all(|r| r.key == "metadata.name" && requirement_matches(r, Some(name)))
+}
+
+fn requirement_matches(requirement: &NodeSelectorRequirement, actual: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let listed = |actual: &str| values.iter().any(|value| value == actual);
+    let compare = |than: fn(i64, i64) -> bool| {
+        let bound = values.first().and_then(|value| value.parse::<i64>().ok());
+        let actual = actual.and_then(|actual| actual.parse::<i64>().ok());
+        matches!((actual, bound), (Some(actual), Some(bound)) if than(actual, bound))
+    };
+    match requirement.operator.as_str() {
+        "In" => actual.is_some_and(listed),
+        "NotIn" => !actual.is_some_and(listed),
+        "Exists" => actual.is_some(),
+        "DoesNotExist" => actual.is_none(),
+        "Gt" => compare(|actual, bound| actual > bound),
+        "Lt" => compare(|actual, bound| actual < bound),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn nodes(values: &[Value]) -> BTreeMap<String, Node> {
+        values
+            .iter()
+            .map(|value| {
+                let node: Node = serde_json::from_value(value.clone()).unwrap();
+                (node.metadata.name.clone().unwrap(), node)
+            })
+            .collect()
+    }
+
+    fn pod(spec: Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
+    }
+
+    fn node(name: &str) -> Value {
+        json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+               "status": {"allocatable": {"pods": "2"}}})
+    }
+
+    #[test]
+    fn the_node_with_the_fewest_pods_wins_and_the_first_by_name_among_equals() {
+        let nodes = nodes(&[node("a"), node("b"), node("c")]);
+        let load = Load::from([("a".to_owned(), 1)]);
+        assert_eq!(choose(&pod(json!({})), &nodes, &load).unwrap(), "b");
+        assert_eq!(choose(&pod(json!({})), &nodes, &Load::new()).unwrap(), "a");
+    }
+
+    #[test]
+    fn the_reasons_against_all_nodes_are_counted() {
+        let mut cordoned = node("a");
+        cordoned["spec"] = json!({"unschedulable": true});
+        let mut tainted = node("b");
+        tainted["spec"] = json!({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
+        let nodes = nodes(&[cordoned, tainted, node("c"), node("d")]);
+        let load = Load::from([("d".to_owned(), 2), ("c".to_owned(), 2)]);
+        assert_eq!(
+            choose(&pod(json!({})), &nodes, &load).unwrap_err(),
+            "0/4 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, \
+             1 node(s) were unschedulable, 2 Too many pods."
+        );
+    }
+
+    #[test]
+    fn without_nodes_the_reason_is_that_there_are_none() {
+        let none = BTreeMap::new();
+        assert_eq!(
+            choose(&pod(json!({})), &none, &Load::new()).unwrap_err(),
+            "no nodes available to schedule pods"
+        );
+    }
+
+    #[test]
+    fn a_toleration_opens_a_tainted_node() {
+        let mut tainted = node("b");
+        tainted["spec"] = json!({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
+        let nodes = nodes(&[tainted]);
+        let place =
+            |tolerations: Value| choose(&pod(json!({"tolerations": tolerations})), &nodes, &Load::new());
+        assert!(place(json!([{"key": "gpu", "operator": "Exists"}])).is_ok());
+        assert!(place(json!([{"operator": "Exists"}])).is_ok());
+        assert!(place(json!([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])).is_ok());
+        assert!(place(json!([{"key": "gpu", "value": "no"}])).is_err());
+        assert!(place(json!([{"key": "gpu", "operator": "Exists", "effect": "NoExecute"}])).is_err());
+    }
+
+    #[test]
+    fn required_node_affinity_is_one_of_its_terms() {
+        let nodes = nodes(&[node("a"), node("b")]);
+        let place = |terms: Value| {
+            let required = json!({"nodeSelectorTerms": terms});
+            let affinity =
+                json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+            choose(&pod(json!({"affinity": affinity})), &nodes, &Load::new())
+        };
+        let hostname = |operator: &str, values: Value| {
+            json!({"matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": operator, "values": values}]})
+        };
+        assert_eq!(place(json!([hostname("In", json!(["b"]))])).unwrap(), "b");
+        assert_eq!(place(json!([hostname("NotIn", json!(["a"]))])).unwrap(), "b");
+        assert_eq!(place(json!([hostname("In", json!(["z"])), hostname("Exists", json!([]))])).unwrap(), "a");
+        assert!(place(json!([{}])).is_err());
+        let field = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]);
+        assert_eq!(place(field).unwrap(), "b");
+    }
+}

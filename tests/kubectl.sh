@@ -1,0 +1,300 @@
+#!/usr/bin/env bash
+# Runs the commands that people use with the installed kubectl against the sandbox and checks what they
+# did. One line per check; the last line says how many passed and failed, and the exit code agrees.
+#
+#   tests/kubectl.sh [path of windlass-sandbox]
+#
+# Everything is on the loopback interface, in a temporary directory, and gone at the end.
+set -euo pipefail
+
+sandbox=${1:-target/debug/windlass-sandbox}
+work=$(mktemp -d)
+pids=()
+passed=0
+failed=0
+
+finish() {
+  for pid in "${pids[@]}"; do
+    kill "$pid" 2>/dev/null || true
+  done
+  for pid in "${pids[@]}"; do
+    wait "$pid" 2>/dev/null || true
+  done
+  rm -rf "$work"
+}
+trap finish EXIT
+
+if ! command -v kubectl >/dev/null; then
+  echo "kubectl is not installed" >&2
+  exit 1
+fi
+if [[ ! -x $sandbox ]]; then
+  echo "$sandbox is not there: cargo build --bin windlass-sandbox" >&2
+  exit 1
+fi
+
+export KUBECONFIG=$work/kubeconfig
+export KUBECACHEDIR=$work/cache
+export HOME=$work
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY || true
+
+# Every call of kubectl is bounded, so that a server that hangs fails a check and not the run.
+k() { timeout 60 kubectl "$@"; }
+
+pass() { passed=$((passed + 1)); echo "ok    $1"; }
+fail() {
+  failed=$((failed + 1))
+  echo "FAIL  $1"
+  [[ $# -lt 2 ]] || printf '%s\n' "$2" | sed 's/^/      | /' | head -20
+}
+
+# check NAME COMMAND...: the command must succeed.
+check() {
+  local name=$1 out
+  shift
+  if out=$("$@" 2>&1); then pass "$name"; else fail "$name" "$out"; fi
+}
+
+# refuse NAME PATTERN COMMAND...: the command must fail and say something that matches.
+refuse() {
+  local name=$1 pattern=$2 out
+  shift 2
+  if out=$("$@" 2>&1); then fail "$name" "did not fail: $out"; return; fi
+  if grep -Eq -- "$pattern" <<<"$out"; then pass "$name"; else fail "$name" "$out"; fi
+}
+
+# says NAME PATTERN COMMAND...: the command must succeed and its output match.
+says() {
+  local name=$1 pattern=$2 out
+  shift 2
+  if ! out=$("$@" 2>&1); then fail "$name" "$out"; return; fi
+  if grep -Eq -- "$pattern" <<<"$out"; then pass "$name"; else fail "$name" "no /$pattern/ in: $out"; fi
+}
+
+# equals NAME EXPECTED COMMAND...: the output must be exactly that.
+equals() {
+  local name=$1 expected=$2 out
+  shift 2
+  out=$("$@" 2>&1) || true
+  if [[ $out == "$expected" ]]; then pass "$name"; else fail "$name" "expected '$expected', got '$out'"; fi
+}
+
+# eventually NAME SECONDS COMMAND...: the command must succeed within that time.
+eventually() {
+  local name=$1 seconds=$2 out end
+  shift 2
+  end=$((SECONDS + seconds))
+  while ! out=$("$@" 2>&1); do
+    if ((SECONDS >= end)); then fail "$name" "$out"; return; fi
+    sleep 0.2
+  done
+  pass "$name"
+}
+
+# count KIND [ARGS...]: how many there are.
+count() { k get "$@" -o name | wc -l | tr -d ' '; }
+count_is() { local want=$1; shift; [[ $(count "$@") == "$want" ]]; }
+path() { local expression=$1; shift; k get "$@" -o "jsonpath=$expression"; }
+path_is() { local want=$1; shift; [[ $(path "$@") == "$want" ]]; }
+# images_are IMAGE: all pods of web, those on their way out included, run this image.
+images_are() {
+  [[ $(path '{range .items[*]}{.spec.containers[0].image}{"\n"}{end}' pods -l app=web | sort -u) == "$1" ]]
+}
+revision() { path '{.metadata.annotations.deployment\.kubernetes\.io/revision}' deploy/"$1"; }
+absent() { [[ -z $(k get "$@" --ignore-not-found -o name) ]]; }
+
+deployment() { # NAME REPLICAS IMAGE
+  cat <<YAML
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: $1
+  labels: {app: $1}
+spec:
+  replicas: $2
+  selector: {matchLabels: {app: $1}}
+  template:
+    metadata: {labels: {app: $1}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: $3
+YAML
+}
+
+"$sandbox" --write-kubeconfig "$KUBECONFIG" --ready-delay 200ms --shutdown-delay 200ms \
+  --never-ready ':broken$' >"$work/out" 2>"$work/err" &
+pids+=($!)
+for _ in $(seq 100); do
+  [[ -s $KUBECONFIG ]] && break
+  kill -0 "${pids[0]}" 2>/dev/null || { cat "$work/err" >&2; exit 1; }
+  sleep 0.1
+done
+
+echo "# server"
+says "kubectl version reaches the server" 'Server Version' k version
+says "kubectl api-resources lists deployments" '^deployments +deploy +apps/v1 +true +Deployment' k api-resources
+eventually "three nodes are ready" 20 count_is 3 nodes
+says "kubectl explain knows a Deployment" 'KIND: +Deployment' k explain deployment
+check "kubectl auth can-i answers or is refused in time" bash -c 'timeout 20 kubectl auth can-i list pods >/dev/null 2>&1; [ $? -lt 124 ]'
+
+echo "# create and get"
+deployment web 3 nginx:1.26 >"$work/web.yaml"
+says "create -f" 'deployment.apps/web created' k create -f "$work/web.yaml"
+refuse "create -f again" 'AlreadyExists' k create -f "$work/web.yaml"
+says "rollout status waits for the end" 'deployment "web" successfully rolled out' \
+  k rollout status deploy/web --timeout=60s
+check "wait --for=condition=Available" k wait --for=condition=Available deploy/web --timeout=30s
+says "get deploy shows 3/3" '^web +3/3 +3 +3 ' k get deploy
+says "get -o wide shows the image" '^deployment.apps/web .*nginx:1\.26' k get deploy,rs,pods -o wide
+says "get pods -o wide shows nodes" 'sandbox-node-[123]' k get pods -o wide
+equals "three pods run" 3 count pods -l app=web
+equals "one ReplicaSet" 1 count rs -l app=web
+says "get -o yaml has a status" 'readyReplicas: 3' k get deploy web -o yaml
+says "describe shows the strategy and the events" 'RollingUpdateStrategy: +25% max unavailable, 25% max surge' \
+  k describe deploy web
+says "describe shows ScalingReplicaSet" 'ScalingReplicaSet.*Scaled up replica set web-[a-z0-9]+ from 0 to 3' \
+  k describe deploy web
+says "get events shows what happened" 'ScalingReplicaSet' k get events
+says "describe pod shows where it went" 'Successfully assigned default/web-' \
+  bash -c 'timeout 30 kubectl describe "$(timeout 30 kubectl get pods -l app=web -o name | head -1)"'
+says "get --field-selector" '^pod/web-' k get pods --field-selector status.phase=Running -o name
+says "get --show-labels" 'pod-template-hash=' k get rs --show-labels
+
+echo "# watch"
+timeout 60 kubectl get deploy web -w >"$work/watch" 2>&1 &
+watch=$!
+pids+=("$watch")
+eventually "get -w begins with what there is" 20 grep -q '^web ' "$work/watch"
+
+echo "# apply"
+deployment shop 2 httpd:2.4 >"$work/shop.yaml"
+says "apply -f creates" 'deployment.apps/shop created' k apply -f "$work/shop.yaml"
+says "apply -f again changes nothing" 'deployment.apps/shop unchanged' k apply -f "$work/shop.yaml"
+deployment shop 4 httpd:2.5 >"$work/shop.yaml"
+says "diff shows the change" 'httpd:2\.5' bash -c "timeout 60 kubectl diff -f '$work/shop.yaml' || [ \$? -eq 1 ]"
+says "apply -f after an edit configures" 'deployment.apps/shop configured' k apply -f "$work/shop.yaml"
+check "its rollout ends" k rollout status deploy/shop --timeout=60s
+equals "the new image is there" httpd:2.5 path '{.spec.template.spec.containers[0].image}' deploy/shop
+equals "four replicas" 4 path '{.status.readyReplicas}' deploy/shop
+equals "it is revision 2" 2 revision shop
+says "apply --dry-run=server keeps nothing" 'created \(server dry run\)' \
+  bash -c "sed s/shop/ghost/ '$work/shop.yaml' | timeout 60 kubectl apply --dry-run=server -f -"
+check "the dry run left nothing" absent deploy ghost
+refuse "an unknown field is refused" 'unknown field "spec.replcas"' \
+  bash -c "sed 's/replicas:/replcas:/' '$work/web.yaml' | sed s/web/typo/ | timeout 60 kubectl create -f -"
+refuse "a selector cannot be changed" 'field is immutable' \
+  k patch deploy web --type=merge -p '{"spec":{"selector":{"matchLabels":{"app":"other"}}}}'
+
+echo "# set image, scale, edit"
+check "set image" k set image deploy/web main=nginx:1.27
+check "its rollout ends" k rollout status deploy/web --timeout=60s
+eventually "every pod has the new image" 30 images_are nginx:1.27
+equals "it is revision 2" 2 revision web
+check "scale" k scale deploy/web --replicas=5
+eventually "five are ready" 30 path_is 5 '{.status.readyReplicas}' deploy/web
+refuse "scale with a wrong precondition" 'Expected replicas to be 9, was 5' \
+  k scale deploy/web --current-replicas=9 --replicas=2
+equals "scaling is no new revision" 2 revision web
+check "edit" env EDITOR='sed -i s/nginx:1.27/nginx:1.28/' timeout 60 kubectl edit deploy/web
+check "its rollout ends" k rollout status deploy/web --timeout=60s
+equals "the edit took effect" nginx:1.28 path '{.spec.template.spec.containers[0].image}' deploy/web
+check "the watch has seen the scaling" grep -Eq '^web +[0-9]/5' "$work/watch"
+kill "$watch" 2>/dev/null || true
+
+echo "# rollout"
+says "rollout history lists revisions" '^3 ' k rollout history deploy/web
+says "rollout history of one revision" 'nginx:1\.26' k rollout history deploy/web --revision=1
+check "annotate a change cause" k annotate deploy/web kubernetes.io/change-cause='to 1.28'
+eventually "history shows the change cause" 20 bash -c 'timeout 30 kubectl rollout history deploy/web | grep -q "to 1.28"'
+check "rollout undo" k rollout undo deploy/web
+check "its rollout ends" k rollout status deploy/web --timeout=60s
+equals "undo brought the image back" nginx:1.27 path '{.spec.template.spec.containers[0].image}' deploy/web
+equals "as revision 4" 4 revision web
+check "rollout undo --to-revision" k rollout undo deploy/web --to-revision=1
+check "its rollout ends" k rollout status deploy/web --timeout=60s
+equals "revision 1 is back" nginx:1.26 path '{.spec.template.spec.containers[0].image}' deploy/web
+check "rollout pause" k rollout pause deploy/web
+check "set image while paused" k set image deploy/web main=nginx:1.29
+sleep 1
+equals "nothing rolls out while paused" nginx:1.26 bash -c \
+  'timeout 30 kubectl get pods -l app=web -o "jsonpath={range .items[*]}{.spec.containers[0].image}{\"\n\"}{end}" | sort -u'
+refuse "restart while paused is refused" 'paused' k rollout restart deploy/web
+check "rollout resume" k rollout resume deploy/web
+check "its rollout ends" k rollout status deploy/web --timeout=60s
+eventually "the paused change rolled out" 30 bash -c \
+  '[ "$(timeout 30 kubectl get pods -l app=web -o "jsonpath={range .items[*]}{.spec.containers[0].image}{\"\n\"}{end}" | sort -u)" = nginx:1.29 ]'
+before=$(k get pods -l app=web -o name | sort)
+check "rollout restart" k rollout restart deploy/web
+check "its rollout ends" k rollout status deploy/web --timeout=60s
+# A pod that is on its way out may outlive the rollout by its grace.
+no_pod_of_before() { [[ -z $(comm -12 <(echo "$before") <(k get pods -l app=web -o name | sort)) ]]; }
+eventually "every pod is a new one" 30 no_pod_of_before
+
+echo "# a rollout that cannot end"
+check "set a broken image" k set image deploy/shop main=httpd:broken
+check "set a short deadline" k patch deploy shop -p '{"spec":{"progressDeadlineSeconds":2}}'
+refuse "rollout status fails at the deadline" 'exceeded its progress deadline' \
+  k rollout status deploy/shop --timeout=60s
+says "the pods say why" 'ImagePullBackOff' k get pods -l app=shop
+check "most of the old version still serves" bash -c '[ "$(timeout 30 kubectl get deploy shop -o jsonpath={.status.availableReplicas})" -ge 3 ]'
+check "rollout undo helps" k rollout undo deploy/shop
+check "its rollout ends" k rollout status deploy/shop --timeout=60s
+
+echo "# delete"
+check "delete a pod" k delete pod --wait=false "$(path '{.items[0].metadata.name}' pods -l app=web)"
+eventually "it is replaced" 30 path_is 5 '{.status.readyReplicas}' deploy/web
+check "delete (background)" k delete deploy web --timeout=30s
+eventually "its ReplicaSets are gone" 30 count_is 0 rs -l app=web
+eventually "its pods are gone" 30 count_is 0 pods -l app=web
+check "delete --cascade=foreground" k delete deploy shop --cascade=foreground --timeout=60s
+equals "nothing of it is left at that moment" 0 count rs -l app=shop
+k create -f - >/dev/null < <(deployment loose 2 nginx:1.27)
+k rollout status deploy/loose --timeout=60s >/dev/null || true
+check "delete --cascade=orphan" k delete deploy loose --cascade=orphan --timeout=30s
+check "the Deployment is gone" absent deploy loose
+equals "its ReplicaSet stays" 1 count rs -l app=loose
+equals "nobody owns the ReplicaSet" "" path '{.items[0].metadata.ownerReferences}' rs -l app=loose
+equals "its pods stay" 2 count pods -l app=loose
+k create -f - >/dev/null < <(deployment loose 2 nginx:1.27)
+check "a new Deployment rolls out" k rollout status deploy/loose --timeout=60s
+eventually "it has adopted the ReplicaSet" 20 bash -c \
+  '[ "$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.ownerReferences[0].kind}")" = Deployment ]'
+equals "and made no other" 1 count rs -l app=loose
+check "delete rs --cascade=orphan leaves pods" k delete rs -l app=loose --cascade=orphan --timeout=30s
+check "delete by label" k delete deploy -l app=loose --timeout=30s
+
+echo "# namespaces"
+check "create namespace" k create namespace zoo
+eventually "it gets its ServiceAccount" 20 k get serviceaccount default -n zoo
+k create -n zoo -f - >/dev/null < <(deployment lions 3 nginx:1.27)
+check "a rollout in it ends" k rollout status deploy/lions -n zoo --timeout=60s
+check "create configmap" k create configmap map --from-literal=key=value -n zoo
+says "get all -n" 'deployment.apps/lions' k get all -n zoo
+check "delete namespace" k delete namespace zoo --timeout=60s
+check "the namespace is gone" absent namespace zoo
+equals "and its pods" 0 count pods -A -l app=lions
+
+echo "# nodes"
+for node in 1 2 3; do k cordon "sandbox-node-$node" >/dev/null || true; done
+k create -f - >/dev/null < <(deployment homeless 1 nginx:1.27)
+eventually "a pod that fits nowhere says so" 20 bash -c \
+  'timeout 30 kubectl get events | grep -q "FailedScheduling.*0/3 nodes are available: 3 node(s) were unschedulable"'
+equals "and is pending" Pending path '{.items[0].status.phase}' pods -l app=homeless
+check "uncordon" k uncordon sandbox-node-2
+check "it is placed and ready" k rollout status deploy/homeless --timeout=60s
+equals "on the node that takes it" sandbox-node-2 path '{.items[0].spec.nodeName}' pods -l app=homeless
+
+echo "# the end"
+kill -TERM "${pids[0]}"
+if timeout 15 tail --pid="${pids[0]}" -f /dev/null && wait "${pids[0]}"; then
+  pass "SIGTERM ends the sandbox with code 0"
+else
+  fail "SIGTERM ends the sandbox with code 0" "$(cat "$work/err")"
+fi
+check "it warned of nothing" test ! -s "$work/err"
+[[ ! -s $work/err ]] || sed 's/^/      | /' "$work/err" | head -20
+
+echo "$passed passed, $failed failed"
+((failed == 0))
