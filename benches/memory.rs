@@ -1,0 +1,123 @@
+//! The heap that a cached object costs: as our record in an informer's store, indexes included, and
+//! next to it the typed form of k8s-openapi. `cargo bench --bench memory`.
+//!
+//! The figures are counted, not sampled, and do not depend on the machine's load. The run fails if a
+//! cached pod costs more than the target.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use k8s_openapi::api::apps::v1::ReplicaSet as TypedSet;
+use k8s_openapi::api::core::v1::Pod as TypedPod;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use windlass::metrics::Metrics;
+use windlass::model::{Pod, Record, ReplicaSet};
+use windlass::runtime::api::Api;
+use windlass::runtime::informer::{Informer, InformerOptions};
+use windlass::runtime::limit::Limiter;
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// The most that a cached pod may cost, in bytes of heap, indexes included.
+const TARGET: usize = 600;
+const PODS: usize = 20_000;
+const SETS: usize = 4_000;
+const TYPED: usize = 500;
+
+fn live() -> usize {
+    dhat::HeapStats::get().curr_bytes
+}
+
+/// Answers lists in pages and leaves watches open.
+async fn answer(request: Request<Body>, total: usize, object: fn(usize) -> String) -> Response<Body> {
+    let query = request.uri().query().unwrap_or_default().to_string();
+    let value = |name: &str| {
+        query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name))
+            .map(|text| text.trim_start_matches('=').to_string())
+    };
+    let body = |code: u16, text: String| {
+        Response::builder().status(code).body(Body::from(text.into_bytes())).unwrap()
+    };
+    if value("sendInitialEvents").is_some() {
+        return body(
+            422,
+            r#"{"kind":"Status","code":422,"reason":"Invalid","message":"no streaming lists"}"#.into(),
+        );
+    }
+    if value("watch").is_some() {
+        std::future::pending::<()>().await;
+    }
+    let from: usize = value("continue").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let to = (from + 500).min(total);
+    let items: Vec<String> = (from..to).map(object).collect();
+    let next = if to < total { format!(r#","continue":"{to}""#) } else { String::new() };
+    body(
+        200,
+        format!(
+            r#"{{"metadata":{{"resourceVersion":"{}"{next}}},"items":[{}]}}"#,
+            total + 1,
+            items.join(",")
+        ),
+    )
+}
+
+/// Fills an informer's store through the client and returns the live bytes per object.
+async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
+    let service = tower::service_fn(move |request| async move {
+        Ok::<_, std::convert::Infallible>(answer(request, total, object).await)
+    });
+    let api = Api::new(kube::Client::new(service, "default"), "bench", Limiter::unlimited(), Metrics::new());
+    let informer = Informer::<T>::new(api, InformerOptions::default());
+    let (store, mut ready) = (informer.store(), informer.ready());
+    let before = live();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(informer.run(stop.clone()));
+    ready.wait().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(store.len(), total);
+    let bytes = live() - before;
+    stop.cancel();
+    task.await.unwrap();
+    bytes / total
+}
+
+/// The live bytes per object of a vector of typed objects, without and with their managed fields.
+fn typed<
+    T: DeserializeOwned + k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
+>(
+    object: fn(usize) -> String,
+) -> (usize, usize) {
+    let before = live();
+    let mut all: Vec<Arc<T>> =
+        (0..TYPED).map(|n| Arc::new(serde_json::from_str(&object(n)).unwrap())).collect();
+    let full = (live() - before) / TYPED;
+    for object in &mut all {
+        Arc::get_mut(object).unwrap().metadata_mut().managed_fields = None;
+    }
+    ((live() - before) / TYPED, full)
+}
+
+#[tokio::main(flavor = "current_thread")]
+#[allow(clippy::print_stdout)] // The table is what it is for.
+async fn main() {
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let pod = cached::<Pod>(PODS, support::pod).await;
+    let set = cached::<ReplicaSet>(SETS, support::replica_set).await;
+    let (slim_pod, full_pod) = typed::<TypedPod>(support::pod);
+    let (slim_set, full_set) = typed::<TypedSet>(support::replica_set);
+    println!(
+        "| bytes of heap per object | JSON | windlass, indexes included | k8s-openapi, managedFields dropped | k8s-openapi |"
+    );
+    println!("|---|---|---|---|---|");
+    println!("| pod | {} | {pod} | {slim_pod} | {full_pod} |", support::pod(0).len());
+    println!("| ReplicaSet | {} | {set} | {slim_set} | {full_set} |", support::replica_set(0).len());
+    assert!(pod <= TARGET, "a cached pod costs {pod} bytes; the target is {TARGET}");
+}
