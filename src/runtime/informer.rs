@@ -90,6 +90,7 @@ impl<T: Record> Informer<T> {
         let Informer { api, options, intake, ready, relist } = self;
         let reflector = Reflector::new(api, options, intake, ready, relist.demanded);
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => {}
             never = reflector.run() => match never {},
         }

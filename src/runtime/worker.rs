@@ -211,6 +211,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
                 Turn::Wait(None) => woken.await,
                 Turn::Wait(Some(deadline)) => {
                     tokio::select! {
+                        biased;
                         () = woken => {}
                         () = tokio::time::sleep_until(deadline) => {}
                     }
