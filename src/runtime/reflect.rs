@@ -61,6 +61,8 @@ enum End {
     Demanded,
     /// The list is older than what we have seen.
     Stale,
+    /// The server does not let us watch. Lists alone keep the cache moving then.
+    NoWatch(&'static str),
     /// Anything else, in one word for the metrics.
     Broken(&'static str),
 }
@@ -132,7 +134,7 @@ impl<T: Record> Reflector<T> {
             listing = match end {
                 End::Listed => false,
                 End::Closed | End::Broken(_) => self.intake.is_listing(),
-                End::Expired | End::Refused | End::Demanded | End::Stale => true,
+                End::Expired | End::Refused | End::Demanded | End::Stale | End::NoWatch(_) => true,
             };
             tokio::time::sleep(wait).await;
         }
@@ -179,7 +181,7 @@ impl<T: Record> Reflector<T> {
                 self.count("stale_list");
                 self.next_delay()
             }
-            End::Broken(reason) => {
+            End::Broken(reason) | End::NoWatch(reason) => {
                 self.count(reason);
                 self.next_delay()
             }
@@ -358,7 +360,11 @@ impl<T: Record> Reflector<T> {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
         tracing::warn!(resource, %error, "could not watch");
-        End::Broken(error.label())
+        match code {
+            429 => End::Broken(error.label()),
+            400..500 if !list => End::NoWatch(error.label()),
+            _ => End::Broken(error.label()),
+        }
     }
 
     /// Takes in all complete lines.

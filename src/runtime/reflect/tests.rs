@@ -16,10 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::runtime::fixture::{Thing, json_of, key};
+use crate::runtime::expectations::{Caches, Expectations, Freshness};
+use crate::runtime::fixture::{THINGS, Thing, json_of, key, uid};
 use crate::runtime::informer::{Informer, Ready, Relist};
 use crate::runtime::limit::Limiter;
 use crate::runtime::store::{Change, Store};
+use crate::runtime::waiters::Waiters;
+use crate::runtime::worker::{Next, SyncError, WorkQueue, run_workers};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -445,6 +448,74 @@ async fn an_unreachable_server_is_tried_again_with_growing_jittered_delays() {
     }
     assert!(gaps.len() >= 7, "{gaps:?}");
     assert!(!world.ready.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_list_and_not_watch_lists_again_and_again() {
+    let no = Answer::Status(403, status(403, "Forbidden"));
+    let world =
+        start(vec![no.clone(), page(30, &[("a", 5)], ""), no.clone(), page(40, &[("b", 35)], ""), no]);
+    tokio::time::sleep(2 * S).await;
+    assert_eq!(world.requests()[..4], ["watch list", "limit=500", "watch resourceVersion=30", "limit=500"]);
+    assert_eq!(world.told(), ["+a@5", "=30", "+b@35", "-a@5", "=40"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_waits_for_the_cache_runs_as_soon_as_a_bookmark_says_so() {
+    let script = vec![Answer::Stream(vec![complete(10), Step::Wait(7 * S), bookmark(50)])];
+    let script = Arc::new(Mutex::new(VecDeque::from(script)));
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let answer = script.lock().pop_front().unwrap_or(Answer::Stream(Vec::new()));
+        async move { Ok::<_, Infallible>(answer.respond()) }
+    });
+    let metrics = Metrics::new();
+    let api = Api::new(kube::Client::new(service, "d"), "h", Limiter::unlimited(), metrics.clone());
+    let mut informer = Informer::<Thing>::new(api, InformerOptions::default());
+    let queue = WorkQueue::new("test", &metrics);
+    let waiters = Waiters::new(queue.clone());
+    let woken = waiters.clone();
+    informer.on_position(move |position| woken.reached(THINGS, position));
+    let caches = Caches::default().with(informer.store());
+    let mut ready = informer.ready();
+    tokio::spawn(informer.run(CancellationToken::new()));
+    assert!(ready.wait().await);
+
+    let expectations = Expectations::new(metrics.clone());
+    expectations.wrote(&uid("o"), THINGS, 50);
+    let (planned, start) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+    let log = planned.clone();
+    queue.add("owner");
+    tokio::spawn(run_workers(queue, 1, move |key| {
+        let (log, waiters) = (log.clone(), waiters.clone());
+        let (expectations, caches) = (expectations.clone(), caches.clone());
+        async move {
+            match expectations.check(&uid("o"), &caches, Instant::now()) {
+                Freshness::Fresh => log.lock().push(start.elapsed()),
+                Freshness::Behind(behind) => {
+                    waiters.park(&key, &behind, &caches);
+                    return Ok(Next::After(behind.check_again));
+                }
+            }
+            Ok::<_, Never>(Next::Settled)
+        }
+    }));
+    tokio::time::sleep(60 * S).await;
+    assert_eq!(*planned.lock(), [7 * S]);
+}
+
+#[derive(Debug)]
+enum Never {}
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+impl SyncError for Never {
+    fn label(&self) -> &'static str {
+        match *self {}
+    }
 }
 
 #[tokio::test(start_paused = true)]
