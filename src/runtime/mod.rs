@@ -42,4 +42,4 @@ pub use informer::{Informer, InformerOptions, Ready};
 pub use limit::Limiter;
 pub use store::{Change, Store};
 pub use waiters::Waiters;
-pub use worker::{Next, SyncError, WorkQueue, run_workers};
+pub use worker::{Next, SyncFailure, WorkQueue, run_workers};

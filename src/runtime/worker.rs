@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::api::ApiError;
 use super::backoff::Backoff;
 use super::queue::{LONGEST_DELAY, Queue, Taken};
 use crate::metrics::{Metrics, set_gauge, set_seconds};
@@ -30,7 +31,7 @@ pub enum Next {
 }
 
 /// What the workers need to know of an error.
-pub trait SyncError: Display {
+pub trait SyncFailure: Display {
     /// The kind of error in one word of a closed set, for metrics and logs.
     fn label(&self) -> &'static str;
 
@@ -43,6 +44,20 @@ pub trait SyncError: Display {
     /// then logged for debugging only.
     fn is_ordinary(&self) -> bool {
         false
+    }
+}
+
+impl SyncFailure for ApiError {
+    fn label(&self) -> &'static str {
+        ApiError::label(self)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        ApiError::retry_after(self)
+    }
+
+    fn is_ordinary(&self) -> bool {
+        self.is_conflict()
     }
 }
 
@@ -247,7 +262,7 @@ where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<Next, E>> + Send + 'static,
-    E: SyncError + Send + 'static,
+    E: SyncFailure + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     for _ in 0..workers.max(1) {
@@ -266,7 +281,7 @@ where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<Next, E>> + Send,
-    E: SyncError + Send,
+    E: SyncFailure + Send,
 {
     while let Some(key) = queue.next().await {
         process(&queue, &key, sync.clone()).await;
@@ -279,7 +294,7 @@ where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut + Send,
     Fut: Future<Output = Result<Next, E>> + Send,
-    E: SyncError + Send,
+    E: SyncFailure + Send,
 {
     let name = queue.shared.name.as_str();
     // Nothing that the closure captures is used after a panic except through locks that do not poison,
@@ -330,7 +345,7 @@ mod tests {
     #[error("refused")]
     struct Refused(Option<Duration>);
 
-    impl SyncError for Refused {
+    impl SyncFailure for Refused {
         fn label(&self) -> &'static str {
             "refused"
         }

@@ -22,7 +22,7 @@ use crate::runtime::informer::{Informer, Ready, Relist};
 use crate::runtime::limit::Limiter;
 use crate::runtime::store::{Change, Store};
 use crate::runtime::waiters::Waiters;
-use crate::runtime::worker::{Next, SyncError, WorkQueue, run_workers};
+use crate::runtime::worker::{Next, SyncFailure, WorkQueue, run_workers};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -210,7 +210,7 @@ fn page(version: u64, names: &[(&str, u64)], next: &str) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn a_streaming_list_fills_the_store_and_the_same_stream_goes_on_as_a_watch() {
-    let mut world = start(vec![Answer::Stream(vec![
+    let world = start(vec![Answer::Stream(vec![
         added("b", 7),
         added("a", 5),
         Step::Wait(S),
@@ -476,7 +476,7 @@ async fn a_key_that_waits_for_the_cache_runs_as_soon_as_a_bookmark_says_so() {
     let woken = waiters.clone();
     informer.on_position(move |position| woken.reached(THINGS, position));
     let caches = Caches::default().with(informer.store());
-    let mut ready = informer.ready();
+    let ready = informer.ready();
     tokio::spawn(informer.run(CancellationToken::new()));
     assert!(ready.wait().await);
 
@@ -512,7 +512,7 @@ impl std::fmt::Display for Never {
     }
 }
 
-impl SyncError for Never {
+impl SyncFailure for Never {
     fn label(&self) -> &'static str {
         match *self {}
     }
