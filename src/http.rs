@@ -184,6 +184,7 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
         sleep(DRAIN).await;
     };
     tokio::select! {
+        biased;
         result = serving => result,
         () = overdue => Ok(()),
     }
@@ -221,13 +222,13 @@ impl Listener for Bounded {
 }
 
 /// A connection that ends when its client has been silent for too long.
-struct Connection {
-    stream: TcpStream,
+struct Connection<S = TcpStream> {
+    stream: S,
     idle: Pin<Box<Sleep>>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -242,7 +243,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -310,6 +311,19 @@ mod tests {
         assert_eq!(ask(&app, "/healthz/leaderElection").await.0, 500);
         assert_eq!(ask(&app, "/healthz/ping").await.0, 200);
         assert_eq!(ask(&app, "/healthz/informer-sync").await.0, 404);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_says_nothing_is_cut_off_and_each_byte_gives_it_more_time() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut client, stream) = tokio::io::duplex(64);
+        let mut connection = Connection { stream, idle: Box::pin(sleep(IDLE)), _permit: None };
+        let start = tokio::time::Instant::now();
+        let reading = tokio::spawn(async move { connection.read_to_end(&mut Vec::new()).await });
+        sleep(IDLE / 2).await;
+        client.write_all(b"G").await.unwrap();
+        assert_eq!(reading.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(start.elapsed() >= IDLE + IDLE / 2);
     }
 
     #[tokio::test]

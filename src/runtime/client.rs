@@ -16,7 +16,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ClientOptions {
     /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: a URL that replaces the kubeconfig's.
+    /// `--master`: a URL that replaces that of the kubeconfig given with the flag. Without that flag
+    /// it stands alone, since the credentials of some other cluster must not go to it.
     pub master: Option<String>,
 }
 
@@ -88,7 +89,7 @@ enum Source {
     Master,
 }
 
-/// Chooses the source: the flag, then `$KUBECONFIG`, then `~/.kube/config`, then the pod we run in.
+/// Chooses the source: the flags, then `$KUBECONFIG`, then `~/.kube/config`, then the pod we run in.
 fn choose(
     options: &ClientOptions,
     env: &dyn Fn(&str) -> Option<String>,
@@ -97,6 +98,9 @@ fn choose(
     if let Some(file) = &options.kubeconfig {
         let name = format!("--kubeconfig {}", file.display());
         return Ok(Source::Files { name, files: vec![file.clone()] });
+    }
+    if options.master.is_some() {
+        return Ok(Source::Master);
     }
     if let Some(list) = env("KUBECONFIG").filter(|list| !list.is_empty()) {
         // As kubectl has it, files of the list that do not exist are passed over.
@@ -107,9 +111,6 @@ fn choose(
     let home = env("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".kube/config"));
     if let Some(file) = home.as_ref().filter(|file| exists(file)) {
         return Ok(Source::Files { name: file.display().to_string(), files: vec![file.clone()] });
-    }
-    if options.master.is_some() {
-        return Ok(Source::Master);
     }
     if env("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Ok(Source::InCluster);
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn a_url_alone_is_enough_and_nothing_at_all_is_explained() {
         let master = ClientOptions { kubeconfig: None, master: Some("http://127.0.0.1:8001".into()) };
-        assert_eq!(chosen(&master, &[("HOME", "/h")], &[]).unwrap(), Source::Master);
+        assert_eq!(chosen(&master, &[("HOME", "/h")], &["/h/.kube/config"]).unwrap(), Source::Master);
         let error = chosen(&ClientOptions::default(), &[("HOME", "/h")], &[]).unwrap_err().to_string();
         for word in ["--kubeconfig", "--master", "KUBECONFIG", "/h/.kube/config", "KUBERNETES_SERVICE_HOST"] {
             assert!(error.contains(word), "{error}");

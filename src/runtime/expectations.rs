@@ -176,7 +176,8 @@ impl Expectations {
     }
 
     /// Notes a deletion: the cache must show the object gone or on its way out, or reach the version
-    /// that the server returned, if it returned one.
+    /// that the server returned, if it returned one. "Not found" counts as a deletion; a deletion whose
+    /// outcome is not known does not, because the object may well stay: ask the server first.
     pub fn deleted(
         &self,
         owner: &Uid,

@@ -90,6 +90,7 @@ impl<T: Record> Informer<T> {
         let Informer { api, options, intake, ready, relist } = self;
         let reflector = Reflector::new(api, options, intake, ready, relist.demanded);
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => {}
             never = reflector.run() => match never {},
         }
@@ -104,8 +105,8 @@ pub struct Ready {
 
 impl Ready {
     /// Waits for the first complete list. Returns `false` if the informer was dropped before that.
-    pub async fn wait(&mut self) -> bool {
-        self.synced.wait_for(|synced| *synced).await.is_ok()
+    pub async fn wait(&self) -> bool {
+        self.synced.clone().wait_for(|synced| *synced).await.is_ok()
     }
 
     /// Whether the first list is complete.

@@ -9,7 +9,7 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`limit`], [`api`], [`client`]: how the API server is called.
-//! * [`store`], [`frame`], [`intake`], [`reflect`], [`informer`]: a cache of one kind, kept current.
+//! * [`store`], `frame`, `intake`, `reflect`, [`informer`]: a cache of one kind, kept current.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
@@ -42,4 +42,4 @@ pub use informer::{Informer, InformerOptions, Ready};
 pub use limit::Limiter;
 pub use store::{Change, Store};
 pub use waiters::Waiters;
-pub use worker::{Next, SyncError, WorkQueue, run_workers};
+pub use worker::{Next, SyncFailure, WorkQueue, run_workers};

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use http_body_util::BodyExt;
 use prometheus::IntCounterVec;
 use tokio::sync::{Notify, watch};
@@ -58,6 +59,10 @@ enum End {
     Refused,
     /// A new list is wanted.
     Demanded,
+    /// The list is older than what we have seen.
+    Stale,
+    /// The server does not let us watch. Lists alone keep the cache moving then.
+    NoWatch(&'static str),
     /// Anything else, in one word for the metrics.
     Broken(&'static str),
 }
@@ -129,7 +134,7 @@ impl<T: Record> Reflector<T> {
             listing = match end {
                 End::Listed => false,
                 End::Closed | End::Broken(_) => self.intake.is_listing(),
-                End::Expired | End::Refused | End::Demanded => true,
+                End::Expired | End::Refused | End::Demanded | End::Stale | End::NoWatch(_) => true,
             };
             tokio::time::sleep(wait).await;
         }
@@ -172,7 +177,11 @@ impl<T: Record> Reflector<T> {
                     self.next_delay()
                 }
             }
-            End::Broken(reason) => {
+            End::Stale => {
+                self.count("stale_list");
+                self.next_delay()
+            }
+            End::Broken(reason) | End::NoWatch(reason) => {
                 self.count(reason);
                 self.next_delay()
             }
@@ -194,6 +203,8 @@ impl<T: Record> Reflector<T> {
     }
 
     fn begin_list(&self) -> bool {
+        // What was demanded until now, this list brings.
+        let _ = self.demanded.notified().now_or_never();
         let trusting = self.stale_lists >= REFUSED_STALE_LISTS;
         self.intake.begin_list(trusting);
         trusting
@@ -202,6 +213,9 @@ impl<T: Record> Reflector<T> {
     /// Whether a list of this version must be refused: it is older than what we have seen, so to take
     /// it would undo what has happened since. If the server insists, its history was set back, from a
     /// backup for example, and the list is the truth.
+    ///
+    /// The price: a streaming list tells its version only at its end. What an old one showed of objects
+    /// that are long gone stays in the store until the next list.
     fn is_stale(&mut self, version: u64, trusting: bool) -> bool {
         let position = self.intake.store.position();
         if version >= position {
@@ -239,7 +253,7 @@ impl<T: Record> Reflector<T> {
                 Ok(body) => match Page::read(&body) {
                     Ok(page) if page.next.is_none() || page.next != token => {
                         if first_version.is_none() && self.is_stale(page.version, trusting) {
-                            return End::Broken("stale_list");
+                            return End::Stale;
                         }
                         attempt = 0;
                         let version = *first_version.get_or_insert(page.version);
@@ -328,7 +342,7 @@ impl<T: Record> Reflector<T> {
 
     /// Turns the early end of a streaming list into a refusal when it happens again and again.
     fn cut(&mut self, end: End) -> End {
-        if !self.intake.is_listing() {
+        if !self.intake.is_listing() || matches!(end, End::Stale) {
             return end;
         }
         self.cut_streams += 1;
@@ -346,7 +360,11 @@ impl<T: Record> Reflector<T> {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
         tracing::warn!(resource, %error, "could not watch");
-        End::Broken(error.label())
+        match code {
+            429 => End::Broken(error.label()),
+            400..500 if !list => End::NoWatch(error.label()),
+            _ => End::Broken(error.label()),
+        }
     }
 
     /// Takes in all complete lines.
@@ -362,7 +380,7 @@ impl<T: Record> Reflector<T> {
                 Ok(Frame::Delete(object)) => self.intake.delete(object),
                 Ok(Frame::Bookmark { version, ends_list: true }) if self.intake.is_listing() => {
                     if self.is_stale(version, trusting) {
-                        return Err(End::Broken("stale_list"));
+                        return Err(End::Stale);
                     }
                     self.end_list(version);
                 }
@@ -403,3 +421,6 @@ struct Failure {
     text: String,
     wait: Option<Duration>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::api::ApiError;
 use super::backoff::Backoff;
 use super::queue::{LONGEST_DELAY, Queue, Taken};
 use crate::metrics::{Metrics, set_gauge, set_seconds};
@@ -30,7 +31,7 @@ pub enum Next {
 }
 
 /// What the workers need to know of an error.
-pub trait SyncError: Display {
+pub trait SyncFailure: Display {
     /// The kind of error in one word of a closed set, for metrics and logs.
     fn label(&self) -> &'static str;
 
@@ -43,6 +44,20 @@ pub trait SyncError: Display {
     /// then logged for debugging only.
     fn is_ordinary(&self) -> bool {
         false
+    }
+}
+
+impl SyncFailure for ApiError {
+    fn label(&self) -> &'static str {
+        ApiError::label(self)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        ApiError::retry_after(self)
+    }
+
+    fn is_ordinary(&self) -> bool {
+        self.is_conflict()
     }
 }
 
@@ -211,6 +226,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
                 Turn::Wait(None) => woken.await,
                 Turn::Wait(Some(deadline)) => {
                     tokio::select! {
+                        biased;
                         () = woken => {}
                         () = tokio::time::sleep_until(deadline) => {}
                     }
@@ -246,7 +262,7 @@ where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<Next, E>> + Send + 'static,
-    E: SyncError + Send + 'static,
+    E: SyncFailure + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     for _ in 0..workers.max(1) {
@@ -265,7 +281,7 @@ where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<Next, E>> + Send,
-    E: SyncError + Send,
+    E: SyncFailure + Send,
 {
     while let Some(key) = queue.next().await {
         process(&queue, &key, sync.clone()).await;
@@ -278,7 +294,7 @@ where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut + Send,
     Fut: Future<Output = Result<Next, E>> + Send,
-    E: SyncError + Send,
+    E: SyncFailure + Send,
 {
     let name = queue.shared.name.as_str();
     // Nothing that the closure captures is used after a panic except through locks that do not poison,
@@ -321,6 +337,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -328,7 +345,7 @@ mod tests {
     #[error("refused")]
     struct Refused(Option<Duration>);
 
-    impl SyncError for Refused {
+    impl SyncFailure for Refused {
         fn label(&self) -> &'static str {
             "refused"
         }
@@ -384,6 +401,67 @@ mod tests {
         run(&queue, 2, 10 * S, &log, |_, nth| Ok(if nth < 3 { Next::After(2 * S) } else { Next::Settled }))
             .await;
         assert_eq!(log.times(), [0, 2000, 4000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_workers_start_at_once_on_whatever_comes_first() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        let adding = queue.clone();
+        tokio::spawn(async move {
+            adding.add_after(1, 8 * S);
+            tokio::time::sleep(S).await;
+            adding.add(2);
+            tokio::time::sleep(S).await;
+            // Sooner than what the workers sleep for.
+            adding.add_after(3, S);
+        });
+        run(&queue, 2, 10 * S, &log, |_, _| Ok(Next::Settled)).await;
+        assert_eq!((log.keys(), log.times()), (vec![2, 3, 1], vec![1000, 3000, 8000]));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_key_is_lost_between_threads() {
+        const KEYS: u32 = 500;
+        let metrics = Metrics::new();
+        let queue = WorkQueue::new("test", &metrics);
+        // Each key counts how often it was wanted and, per run, what it had been wanted by then.
+        let wanted: Arc<Vec<AtomicU32>> = Arc::new((0..KEYS).map(|_| AtomicU32::new(0)).collect());
+        let seen: Arc<Vec<AtomicU32>> = Arc::new((0..KEYS).map(|_| AtomicU32::new(0)).collect());
+        let (want, see) = (wanted.clone(), seen.clone());
+        let workers = tokio::spawn(run_workers(queue.clone(), 4, move |key: u32| {
+            let (want, see) = (want.clone(), see.clone());
+            async move {
+                let by_now = want[key as usize].load(Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                see[key as usize].fetch_max(by_now, Ordering::SeqCst);
+                Ok::<_, Refused>(Next::Settled)
+            }
+        }));
+        let mut producers = JoinSet::new();
+        for _ in 0..4 {
+            let (queue, wanted) = (queue.clone(), wanted.clone());
+            producers.spawn(async move {
+                for n in 0..20 * KEYS {
+                    let key = n * 7 % KEYS;
+                    wanted[key as usize].fetch_add(1, Ordering::SeqCst);
+                    queue.add(key);
+                    if n % 50 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+        }
+        producers.join_all().await;
+        let all_seen = || (0..KEYS as usize).all(|key| seen[key].load(Ordering::SeqCst) == 80);
+        let waiting = async {
+            while !all_seen() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(20 * S, waiting).await.expect("the last addition of each key leads to a run");
+        queue.shut_down();
+        workers.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

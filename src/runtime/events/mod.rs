@@ -1,7 +1,7 @@
 //! Events: what users read in `kubectl describe` and `kubectl get events`.
 //!
 //! The one guarantee: recording never waits. An event goes into a bounded queue, and a task of its own
-//! decides what becomes of it ([`correlate`]) and writes it. When the API server is slow, events are
+//! decides what becomes of it (`correlate`) and writes it. When the API server is slow, events are
 //! lost and counted; no sync is.
 
 mod correlate;

@@ -54,6 +54,7 @@ impl EventWriter {
             }
         };
         tokio::select! {
+            biased;
             () = running => return,
             () = shutdown.cancelled() => {}
         }
