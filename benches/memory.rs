@@ -76,7 +76,7 @@ async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
     });
     let api = Api::new(kube::Client::new(service, "default"), "bench", Limiter::unlimited(), Metrics::new());
     let informer = Informer::<T>::new(api, InformerOptions::default());
-    let (store, mut ready) = (informer.store(), informer.ready());
+    let (store, ready) = (informer.store(), informer.ready());
     let before = live();
     let stop = CancellationToken::new();
     let task = tokio::spawn(informer.run(stop.clone()));

@@ -112,14 +112,16 @@ impl Controllers {
         let Parts { client, host, clock, seed, metrics } = parts;
         let limiter = || Limiter::new(config.qps, config.burst);
         let api = Api::new(client.clone(), &host, limiter(), metrics.clone());
-        // Events have a limit of their own, so that a storm of them holds up no write that matters.
-        let events_api = Api::new(client, &host, limiter(), metrics.clone());
+        // Events and watches have a limit of their own each: a storm of events holds up no write that
+        // matters, and a watch that reopens does not queue behind a burst of writes.
+        let events_api = Api::new(client.clone(), &host, limiter(), metrics.clone());
+        let watch_api = Api::new(client, &host, limiter(), metrics.clone());
         let (recorder, events) = EventRecorder::new(events_api, clock.clone(), seed);
 
         let options = |salt: u64| InformerOptions { seed: seed ^ salt, ..InformerOptions::default() };
-        let mut deployments = Informer::<Deployment>::new(api.clone(), options(1));
-        let mut sets = Informer::<ReplicaSet>::new(api.clone(), options(2));
-        let mut pods = Informer::<Pod>::new(api.clone(), options(3));
+        let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));
+        let mut sets = Informer::<ReplicaSet>::new(watch_api.clone(), options(2));
+        let mut pods = Informer::<Pod>::new(watch_api.clone(), options(3));
 
         let deployment_queue = WorkQueue::new("deployment", &metrics);
         let set_queue = WorkQueue::new("replicaset", &metrics);
@@ -176,7 +178,7 @@ impl Controllers {
         let events = tokio::spawn(events.run(events_stop.clone()));
 
         // No decision before every cache is complete: half a list looks like missing pods.
-        for (name, mut ready) in caches {
+        for (name, ready) in caches {
             tokio::select! {
                 complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
                 () = shutdown.cancelled() => return Ok(()),

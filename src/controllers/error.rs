@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::runtime::api::ApiError;
-use crate::runtime::worker;
+use crate::runtime::worker::SyncFailure;
 
 /// What ended a sync before its time.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ impl SyncError {
     }
 }
 
-impl worker::SyncError for SyncError {
+impl SyncFailure for SyncError {
     fn label(&self) -> &'static str {
         match self {
             SyncError::Conflict { .. } => "conflict",
