@@ -18,13 +18,14 @@ use windlass::{
 async fn main() -> ExitCode {
     let args = Args::parse();
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    log(terminal && !args.exit_when_complete);
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    log(terminal && !args.exit_when_complete, plain);
     let surroundings = Surroundings {
         now: Arc::new(|| Clock::System.now()),
         input: Box::new(std::io::stdin()),
         output: Box::new(std::io::stdout()),
         terminal,
-        colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        colour: terminal && !plain,
         interrupted: session::signalled().boxed(),
     };
     // The one place where the controllers are wired in.
@@ -47,10 +48,11 @@ fn report(error: &anyhow::Error) {
 
 /// Warnings go to standard error, or what `RUST_LOG` says; but nowhere while the live view has the
 /// screen, which they would tear apart.
-fn log(live: bool) {
+fn log(live: bool, plain: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter);
-    if live && std::io::stderr().is_terminal() {
+    let terminal = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(terminal && !plain);
+    if live && terminal {
         builder.with_writer(std::io::sink).init();
     } else {
         builder.with_writer(std::io::stderr).init();
