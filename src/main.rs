@@ -1,1 +1,54 @@
-fn main() {}
+//! `windlass`: flags become a configuration, the configuration runs, an error becomes an exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use windlass::args::Args;
+use windlass::config::Config;
+use windlass::runtime::shutdown::{escalate, signals};
+use windlass::{app, logging};
+
+/// The exit code for flags that cannot be used, as clap has it.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let config = match Config::try_from(Args::parse()) {
+        Ok(config) => config,
+        Err(error) => return fail(&error, USAGE),
+    };
+    if let Err(error) = logging::init(&config.logging) {
+        return fail(&error, USAGE);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, 1),
+    };
+    let code = runtime.block_on(run(config));
+    // A second signal must not wait for a task that hangs.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(config: Config) -> ExitCode {
+    let signals = match signals() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&error, 1),
+    };
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    // The one seed that is not handed in: two daemons must not choose the same names.
+    #[allow(clippy::disallowed_methods)]
+    let seed = fastrand::Rng::new().u64(..);
+    tokio::select! {
+        result = app::run(config, seed, shutdown.clone()) => match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("{error:#}"), 1),
+        },
+        second = escalate(signals, shutdown) => ExitCode::from(second.exit_code()),
+    }
+}
+
+#[allow(clippy::print_stderr)] // The last words of a program; logging may not be set up.
+fn fail(error: &impl std::fmt::Display, code: u8) -> ExitCode {
+    eprintln!("windlass: {error}");
+    ExitCode::from(code)
+}

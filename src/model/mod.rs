@@ -1,1 +1,27 @@
-//! (see lib.rs)
+//! What the controllers know of the cluster: trimmed records, decoded straight off the wire.
+//!
+//! The one guarantee: a record holds what the logic reads and nothing else. `managedFields` is never
+//! allocated, strings that many objects share are stored once, and a pod template stays raw JSON, so
+//! that a field newer than any type of ours survives the way from a Deployment to its pods.
+
+pub mod condition;
+pub mod count;
+pub mod deployment;
+pub mod intern;
+pub mod meta;
+pub mod pod;
+pub mod record;
+pub mod replicaset;
+pub mod selector;
+pub mod template;
+pub mod wire;
+
+pub use condition::Condition;
+pub use deployment::{Deployment, DeploymentStatus, Strategy};
+pub use intern::Interner;
+pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+pub use pod::{Phase, Pod};
+pub use record::{Record, Resource};
+pub use replicaset::{ReplicaSet, ReplicaSetStatus};
+pub use selector::Selector;
+pub use template::{POD_TEMPLATE_HASH, Template};

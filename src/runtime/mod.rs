@@ -1,1 +1,45 @@
-//! (see lib.rs)
+//! The machinery under the controllers: what lists, watches, stores, queues, waits and writes events.
+//!
+//! The one guarantee: nothing in here gets stuck or forgets. A broken watch is resumed, a missed
+//! deletion is made up for, a failed key is retried, and a cache that is behind our own writes says so.
+//! Nothing in here knows a Deployment.
+//!
+//! Rules and waiting are apart: [`backoff`], [`queue`], [`store`], [`expectations`] and the correlation
+//! of events are told the time and never wait; [`worker`], [`limit`], [`informer`] and the writer of
+//! events wait and decide little. In reading order:
+//!
+//! * [`request`], [`limit`], [`api`], [`client`]: how the API server is called.
+//! * [`store`], [`frame`], [`intake`], [`reflect`], [`informer`]: a cache of one kind, kept current.
+//! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
+//! * [`expectations`]: no decision on a cache older than our own writes.
+//! * [`events`]: what users read in `kubectl describe`.
+//! * [`shutdown`]: the first signal asks, the second insists.
+
+pub mod api;
+pub mod backoff;
+pub mod client;
+pub mod events;
+pub mod expectations;
+mod frame;
+pub mod informer;
+mod intake;
+pub mod limit;
+pub mod queue;
+mod reflect;
+pub mod request;
+pub mod shutdown;
+pub mod store;
+pub mod waiters;
+pub mod worker;
+
+#[cfg(test)]
+mod fixture;
+
+pub use api::{Api, ApiError};
+pub use events::{EventRecorder, EventTarget, EventType};
+pub use expectations::{Behind, CacheView, Caches, Expectations, Freshness};
+pub use informer::{Informer, InformerOptions, Ready};
+pub use limit::Limiter;
+pub use store::{Change, Store};
+pub use waiters::Waiters;
+pub use worker::{Next, SyncError, WorkQueue, run_workers};

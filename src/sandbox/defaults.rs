@@ -68,10 +68,15 @@ fn pod(object: &mut Object) {
     let mut qos = "BestEffort";
     if let Some(spec) = ensure(object, "spec") {
         pod_spec(spec);
+        // The rest is for pods alone: in a template it would change the template's hash.
         fill(spec, "enableServiceLinks", true);
+        let host_network = spec.get("hostNetwork").is_some_and(|host| *host == true);
         for list in ["containers", "initContainers"] {
             for container in objects(spec, list) {
                 requests_from_limits(container);
+                if host_network {
+                    host_ports(container);
+                }
             }
         }
         qos = qos_class(spec);
@@ -96,10 +101,9 @@ fn pod_spec(spec: &mut Object) {
             fill(spec, other, name);
         }
     }
-    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in objects(spec, list) {
-            self::container(container, host_network);
+            self::container(container);
         }
     }
     for volume in objects(spec, "volumes") {
@@ -107,7 +111,7 @@ fn pod_spec(spec: &mut Object) {
     }
 }
 
-fn container(container: &mut Object, host_network: bool) {
+fn container(container: &mut Object) {
     let policy = pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
     fill(container, "imagePullPolicy", policy);
     fill(container, "terminationMessagePath", "/dev/termination-log");
@@ -115,9 +119,6 @@ fn container(container: &mut Object, host_network: bool) {
     ensure(container, "resources");
     for port in objects(container, "ports") {
         fill(port, "protocol", "TCP");
-        if host_network && let Some(number) = port.get("containerPort").cloned() {
-            fill_number(port, "hostPort", number);
-        }
     }
     for variable in objects(container, "env") {
         if let Some(source) = child(variable, "valueFrom") {
@@ -175,6 +176,15 @@ fn requests_from_limits(container: &mut Object) {
     if let Some(requests) = ensure(resources, "requests") {
         for (name, limit) in limits {
             requests.entry(name).or_insert(limit);
+        }
+    }
+}
+
+/// On the host's network a container's port is the host's.
+fn host_ports(container: &mut Object) {
+    for port in objects(container, "ports") {
+        if let Some(number) = port.get("containerPort").cloned() {
+            fill_number(port, "hostPort", number);
         }
     }
 }
@@ -286,7 +296,7 @@ fn namespace(object: &mut Object) {
     let mut deleting = false;
     if let Some(metadata) = ensure(object, "metadata") {
         deleting = metadata.contains_key("deletionTimestamp");
-        if let Some(name) = metadata.get("name").cloned()
+        if let Some(name) = metadata.get("name").filter(|name| *name != "").cloned()
             && let Some(labels) = ensure(metadata, "labels")
         {
             labels.insert("kubernetes.io/metadata.name".into(), name);
@@ -435,7 +445,7 @@ mod tests {
             "/spec/template/spec/containers/0",
             json!({
                 "name": "a", "image": "x:1", "imagePullPolicy": "IfNotPresent", "resources": {},
-                "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}],
+                "ports": [{"containerPort": 80, "protocol": "TCP"}],
                 "readinessProbe": {
                     "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1,
                     "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
@@ -465,6 +475,15 @@ mod tests {
             "/spec/template/spec/containers/0/resources",
             json!({"limits": {"cpu": "1"}}),
         );
+    }
+
+    #[test]
+    fn a_pod_on_the_hosts_network_takes_its_ports() {
+        let spec =
+            json!({"hostNetwork": true, "containers": [{"name": "a", "ports": [{"containerPort": 80}]}]});
+        check("Pod", json!({"spec": spec}), "/spec/containers/0/ports/0/hostPort", json!(80));
+        let template = json!({"spec": {"template": {"spec": spec}}});
+        check("Deployment", template, "/spec/template/spec/containers/0/ports/0/hostPort", Value::Null);
     }
 
     #[test]

@@ -28,11 +28,11 @@ pub struct RequestInfo {
     pub path: String,
     /// The query as sent, without the question mark.
     pub query: String,
-    /// The Content-Type header, or "". Tells the kinds of patches apart.
+    /// The type of the body, or "". Tells the kinds of patches apart.
     pub content_type: String,
     /// The User-Agent header, or "".
     pub user_agent: String,
-    /// The body as sent.
+    /// The body as sent, except that one in protobuf is shown as the JSON it stands for.
     pub body: Bytes,
 }
 

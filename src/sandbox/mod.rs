@@ -27,33 +27,33 @@
 // What a request goes through: the wire, the kinds, the objects.
 pub mod cli;
 pub mod cluster;
+mod conversion;
+mod discovery;
 pub mod garbage;
+mod hook;
+mod kinds;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod lines;
 pub mod manifest;
 pub mod mirror;
-pub mod namespaces;
-pub mod progress;
-pub mod resources;
-pub mod scheduler;
-pub mod session;
-pub mod view;
-
-mod conversion;
-mod discovery;
-mod hook;
-mod kinds;
 mod names;
+pub mod namespaces;
 mod negotiate;
 mod object;
 mod params;
+pub mod progress;
+mod protobuf;
 mod render;
 mod request;
+pub mod resources;
 mod rest;
+pub mod scheduler;
 mod selection;
+pub mod session;
 mod status;
 mod store;
+pub mod view;
 mod watch;
 
 // What the API means, as pure functions.
@@ -68,6 +68,8 @@ pub mod validate;
 
 #[cfg(test)]
 mod behaviours;
+#[cfg(test)]
+mod robustness;
 #[cfg(test)]
 mod tests;
 

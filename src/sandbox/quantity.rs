@@ -92,22 +92,7 @@ impl Quantity {
                 let (mantissa, exponent) = decimal(self.nanos);
                 if exponent == 0 { mantissa.to_string() } else { format!("{mantissa}e{exponent}") }
             }
-            _ => {
-                let (mantissa, exponent) = decimal(self.nanos);
-                let suffix = match exponent {
-                    -9 => "n",
-                    -6 => "u",
-                    -3 => "m",
-                    3 => "k",
-                    6 => "M",
-                    9 => "G",
-                    12 => "T",
-                    15 => "P",
-                    18 => "E",
-                    _ => "",
-                };
-                format!("{mantissa}{suffix}")
-            }
+            _ => decimal_si(self.nanos),
         }
     }
 }
@@ -168,6 +153,24 @@ fn magnitude(whole: &str, fraction: &str, power_of_ten: i32, multiplier: i128) -
     }
 }
 
+fn decimal_si(nanos: i128) -> String {
+    let (mantissa, exponent) = decimal(nanos);
+    let suffix = match exponent {
+        -9 => "n",
+        -6 => "u",
+        -3 => "m",
+        3 => "k",
+        6 => "M",
+        9 => "G",
+        12 => "T",
+        15 => "P",
+        18 => "E",
+        _ => "",
+    };
+    format!("{mantissa}{suffix}")
+}
+
+/// The mantissa and the largest exponent, a multiple of three, that loses nothing.
 fn decimal(nanos: i128) -> (i128, i32) {
     if nanos == 0 {
         return (0, 0);
@@ -180,13 +183,20 @@ fn decimal(nanos: i128) -> (i128, i32) {
     (mantissa, exponent)
 }
 
+/// The binary form. A number that no binary suffix divides is written as a decimal, because that is
+/// how it would be understood when it is read back.
 fn binary(nanos: i128) -> String {
     let rounding = if nanos % NANOS == 0 { 0 } else { nanos.signum() };
-    let mut mantissa = nanos / NANOS + rounding;
-    let mut suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter();
-    let mut suffix = suffixes.next().unwrap_or_default();
-    while mantissa % 1024 == 0 {
-        let Some(next) = suffixes.next() else { break };
+    let whole = nanos / NANOS + rounding;
+    if whole % 1024 != 0 {
+        return decimal_si(whole.saturating_mul(NANOS));
+    }
+    let mut mantissa = whole;
+    let mut suffix = "";
+    for next in ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] {
+        if mantissa % 1024 != 0 {
+            break;
+        }
         suffix = next;
         mantissa /= 1024;
     }
@@ -212,13 +222,14 @@ mod tests {
         check_canonical("1.5Gi", "1536Mi");
         check_canonical("512", "512");
         check_canonical("0.5Ki", "512");
+        check_canonical("1.1Ki", "1127");
         check_canonical("2e3", "2e3");
         check_canonical("0", "0");
         check_canonical("-1", "-1");
         check_canonical("+.5", "500m");
         check_canonical("0.0000000001", "1n");
         check_canonical("99999999999999999999999", "9223372036854775807");
-        check_canonical("1e999999999", "9223372036854775807e0".trim_end_matches("e0"));
+        check_canonical("1e999999999", "9223372036854775807");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! The types come from `k8s-openapi`, but the checked object stays JSON: a typed round trip would
 //! write fields that the user never set.
 
+mod canonical;
+
 use std::fmt;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -18,17 +20,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::quantity::{self, Quantity};
-
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
 
 /// An object whose types are right, with what `fieldValidation` decides about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// The object as JSON: `null`s and unknown fields are gone, quantities are in canonical form.
+    /// The object as JSON: `null`s and unknown fields are gone, quantities and times are canonical.
     pub object: Value,
-    /// One `unknown field "spec.foo"` each, in document order of the keys.
+    /// One `unknown field "spec.foo"` each, in alphabetical order at each level.
     pub unknown: Vec<String>,
     /// One `duplicate field "spec.replicas"` each. The last value is the one that counts.
     pub duplicates: Vec<String>,
@@ -68,9 +68,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         map.insert("kind".into(), kind.into());
     }
     prune_nulls(&mut object, false);
-    if matches!(kind, "Pod" | "Deployment" | "ReplicaSet" | "Node") {
-        canonical_quantities(&mut object, &mut Vec::new())?;
-    }
+    canonical::rewrite(&mut object, &mut Vec::new())?;
     let ignored = match (api_version, kind) {
         ("v1", "Namespace") => decode::<Namespace>(&object),
         ("v1", "Node") => decode::<Node>(&object),
@@ -219,60 +217,6 @@ fn prune_nulls(value: &mut Value, string_map: bool) {
     }
 }
 
-/// Accepts `cpu: 1` as well as `cpu: "1"` and writes both as a real API server stores them.
-fn canonical_quantities(value: &mut Value, path: &mut Vec<Segment>) -> Result<(), String> {
-    match value {
-        Value::Object(map) => {
-            for (key, child) in map {
-                path.push(Segment::Key(key.clone()));
-                match (key.as_str(), &mut *child) {
-                    (field, _) if is_string_map(field) => {}
-                    (
-                        "limits" | "requests" | "capacity" | "allocatable" | "overhead"
-                        | "allocatedResources",
-                        Value::Object(resources),
-                    ) => {
-                        for (name, amount) in resources {
-                            path.push(Segment::Key(name.clone()));
-                            canonical(amount, path)?;
-                            path.pop();
-                        }
-                    }
-                    ("sizeLimit" | "divisor", amount) => canonical(amount, path)?,
-                    _ => canonical_quantities(child, path)?,
-                }
-                path.pop();
-            }
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                path.push(Segment::Index(index));
-                canonical_quantities(item, path)?;
-                path.pop();
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn canonical(amount: &mut Value, path: &[Segment]) -> Result<(), String> {
-    let text = match &*amount {
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.trim().to_owned(),
-        Value::Null => "0".to_owned(),
-        // The typed decode words this error.
-        _ => return Ok(()),
-    };
-    match Quantity::parse(&text) {
-        Some(quantity) => {
-            *amount = Value::String(quantity.canonical());
-            Ok(())
-        }
-        None => Err(format!("{}: {}", Dotted(path), quantity::PATTERN)),
-    }
-}
-
 /// Builds a [`Value`] and notes every key that occurs twice in one object. `serde_json` alone keeps
 /// the last and says nothing.
 struct Walk<'a> {
@@ -418,28 +362,6 @@ mod tests {
         assert_eq!(checked.unknown, Vec::<String>::new());
         assert_eq!(checked.object["metadata"], json!({"labels": {"a": ""}}));
         assert_eq!(checked.object["spec"], json!({}));
-    }
-
-    #[test]
-    fn quantities_may_be_numbers_and_are_stored_canonically() {
-        let pod = |resources: &str| {
-            let body = format!(
-                r#"{{"metadata":{{"annotations":{{"limits":"1000m"}}}},
-                    "spec":{{"containers":[{{"name":"a","resources":{resources}}}]}}}}"#
-            );
-            check("v1", "Pod", body.as_bytes())
-        };
-        let checked = pod(r#"{"limits":{"cpu":1,"memory":"1024Mi"},"requests":{"cpu":0.5}}"#).unwrap();
-        assert_eq!(
-            checked.object["spec"]["containers"][0]["resources"],
-            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}})
-        );
-        assert_eq!(checked.object["metadata"]["annotations"]["limits"], "1000m");
-        let error = pod(r#"{"limits":{"cpu":"lots"}}"#).unwrap_err();
-        assert!(
-            error.starts_with("spec.containers[0].resources.limits.cpu: quantities must match"),
-            "{error}"
-        );
     }
 
     #[test]

@@ -250,6 +250,50 @@ mod tests {
     }
 
     #[test]
+    fn a_usual_manifest_passes_every_gate() {
+        let manifest = br#"{
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "creationTimestamp": null, "labels": {"app": "web"}},
+            "spec": {
+                "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}, "annotations": {"Example.com/Note": "yes"}},
+                    "spec": {
+                        "initContainers": [{"name": "wait", "image": "busybox", "command": ["true"]}],
+                        "containers": [{
+                            "name": "app", "image": "nginx:1.27",
+                            "ports": [{"name": "http", "containerPort": 80}],
+                            "env": [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                            "resources": {"requests": {"cpu": 0.1}, "limits": {"cpu": "1", "memory": "64Mi"}},
+                            "readinessProbe": {"httpGet": {"port": "http"}},
+                            "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}
+                        }],
+                        "volumes": [{"name": "tmp"}],
+                        "tolerations": [{"operator": "Exists"}]
+                    }
+                }
+            },
+            "status": {}
+        }"#;
+        let checked = crate::sandbox::strict::check("apps/v1", "Deployment", manifest).unwrap();
+        assert_eq!((checked.unknown.len(), checked.duplicates.len()), (0, 0));
+        let mut deployment = checked.object;
+        crate::sandbox::defaults::apply("Deployment", &mut deployment);
+        check_create("Deployment", deployment.clone(), &[]);
+        check_update("Deployment", deployment.clone(), deployment.clone(), &[]);
+
+        // The pod that its controller would make of the template.
+        let mut pod = deployment["spec"]["template"].clone();
+        pod["metadata"]["name"] = json!("web-1");
+        pod["metadata"]["namespace"] = json!("shop");
+        let mut pod = crate::sandbox::strict::check_value("v1", "Pod", pod).unwrap().object;
+        crate::sandbox::defaults::apply("Pod", &mut pod);
+        check_create("Pod", pod.clone(), &[]);
+        check_update("Pod", pod.clone(), pod, &[]);
+    }
+
+    #[test]
     fn objects_of_strange_shapes_do_not_panic() {
         let kinds = "Deployment ReplicaSet Pod Service Namespace Node Secret ConfigMap ServiceAccount Lease Event Scale";
         for kind in kinds.split(' ') {

@@ -23,7 +23,7 @@ pub(super) fn require_json(request: &Request) -> Result<(), Failure> {
         "" | "application/json" => Ok(()),
         other => Err(Failure::unsupported_media_type(format!(
             "the body of the request was in an unknown format - accepted media types include: \
-             application/json, not {other}"
+             application/json, application/vnd.kubernetes.protobuf, not {other}"
         ))),
     }
 }

@@ -37,6 +37,7 @@ use super::negotiate::{Form, negotiate};
 use super::object::{Object, to_bytes};
 use super::openapi;
 use super::params::Params;
+use super::protobuf;
 use super::render::Renderer;
 use super::request::{self, Document, Request, Target, Verb};
 use super::status::Failure;
@@ -209,7 +210,7 @@ async fn read_body(body: Body) -> Result<Bytes, Failure> {
 
 /// A parsed request.
 enum Incoming {
-    Object(Request),
+    Object(Box<Request>),
     Document { document: Document, form: Form, pretty: bool, body: Bytes },
 }
 
@@ -222,8 +223,9 @@ impl Incoming {
             Target::Place(place) => {
                 let form = negotiate(accept, false)?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
-                let content_type = header(&parts.headers, &CONTENT_TYPE).to_owned();
-                Ok(Incoming::Object(Request { verb, place, params, form, content_type, body }))
+                let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;
+                let request = Request { verb, place, params, form, content_type, body };
+                Ok(Incoming::Object(Box::new(request)))
             }
             Target::Document(document) => {
                 if parts.method != http::Method::GET && parts.method != http::Method::HEAD {
@@ -246,9 +248,9 @@ impl Incoming {
     }
 
     fn info(&self, parts: &Parts) -> RequestInfo {
-        let (place, body) = match self {
-            Incoming::Object(request) => (Some(&request.place), &request.body),
-            Incoming::Document { body, .. } => (None, body),
+        let (place, body, content_type) = match self {
+            Incoming::Object(request) => (Some(&request.place), &request.body, request.content_type.as_str()),
+            Incoming::Document { body, .. } => (None, body, header(&parts.headers, &CONTENT_TYPE)),
         };
         RequestInfo {
             verb: self.verb(parts),
@@ -259,7 +261,7 @@ impl Incoming {
             subresource: place.and_then(|place| place.subresource).map_or("", Subresource::name),
             path: parts.uri.path().to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
-            content_type: header(&parts.headers, &CONTENT_TYPE).to_owned(),
+            content_type: content_type.to_owned(),
             user_agent: header(&parts.headers, &USER_AGENT).to_owned(),
             body: body.clone(),
         }
@@ -273,6 +275,18 @@ impl Incoming {
         let reply = outcome.unwrap_or_else(Reply::from);
         if pretty { reply.prettified() } else { reply }
     }
+}
+
+/// A body in protobuf becomes one in JSON here, so that nothing else has to know of protobuf.
+fn json_body(content_type: &str, body: Bytes) -> Result<(String, Bytes), Failure> {
+    if !content_type.starts_with(protobuf::MEDIA_TYPE) || body.is_empty() {
+        return Ok((content_type.to_owned(), body));
+    }
+    let object = protobuf::to_json(&body).map_err(|error| match error {
+        protobuf::Error::Malformed => Failure::bad_request(error.to_string()),
+        _ => Failure::unsupported_media_type(error.to_string()),
+    })?;
+    Ok(("application/json".to_owned(), to_bytes(&object)))
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {

@@ -12,10 +12,22 @@ pub(super) struct Context<'a> {
     /// The names that `volumeMounts` may refer to.
     pub(super) volumes: &'a BTreeSet<String>,
     pub(super) host_network: bool,
+    /// A template may leave host ports open; they are filled in when its pods are made.
+    pub(super) template: bool,
 }
 
 pub(super) fn validate(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
     common(container, path, context, errors);
+    if context.host_network {
+        for (path, port) in elements(container, "ports", path) {
+            let (host, number) = (port["hostPort"].as_i64().unwrap_or(0), port["containerPort"].as_i64());
+            let open = context.template && host == 0;
+            if !open && Some(host) != number {
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                errors.invalid(&format!("{path}.hostPort"), host, why);
+            }
+        }
+    }
     for (name, repeats) in [("livenessProbe", false), ("readinessProbe", true), ("startupProbe", false)] {
         if !container[name].is_null() {
             probe(&container[name], &format!("{path}.{name}"), repeats, errors);
@@ -57,13 +69,13 @@ fn common(container: &Value, path: &str, context: &Context<'_>, errors: &mut Err
         &container["terminationMessagePolicy"],
         &["FallbackToLogsOnError", "File"],
     );
-    ports(container, path, context.host_network, errors);
+    ports(container, path, errors);
     environment(container, path, errors);
     mounts(container, path, context.volumes, errors);
     resources(&container["resources"], &format!("{path}.resources"), errors);
 }
 
-fn ports(container: &Value, path: &str, host_network: bool, errors: &mut Errors) {
+fn ports(container: &Value, path: &str, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (path, port) in elements(container, "ports", path) {
         let name = text(port, "name");
@@ -89,9 +101,6 @@ fn ports(container: &Value, path: &str, host_network: bool, errors: &mut Errors)
             for why in names::port_number(host) {
                 errors.invalid(&field, host, why);
             }
-        }
-        if host_network && host != number {
-            errors.invalid(&field, host, "must match `containerPort` when `hostNetwork` is true");
         }
         errors.one_of(&format!("{path}.protocol"), &port["protocol"], &["SCTP", "TCP", "UDP"]);
     }
@@ -246,10 +255,8 @@ fn handler(handler: &Value, path: &str, kinds: &[&str], errors: &mut Errors) {
     let field = format!("{path}.{kind}");
     let action = &handler[*kind];
     match *kind {
-        "exec" => {
-            if action["command"].as_array().is_none_or(Vec::is_empty) {
-                errors.required(&format!("{field}.command"), "");
-            }
+        "exec" if action["command"].as_array().is_none_or(Vec::is_empty) => {
+            errors.required(&format!("{field}.command"), "");
         }
         "httpGet" => {
             if text(action, "path").is_empty() {
@@ -321,6 +328,18 @@ mod tests {
                 "[0].containerPort: Invalid value: 65536: must be between 1 and 65535, inclusive",
                 "[1].containerPort: Required value",
             ],
+        );
+    }
+
+    #[test]
+    fn ports_on_the_hosts_network_are_the_hosts_ports() {
+        let ports = json!([{"containerPort": 80, "hostPort": 81}]);
+        let pod = with(with(pod(), "/spec/hostNetwork", json!(true)), "/spec/containers/0/ports", ports);
+        check_create(
+            "Pod",
+            pod,
+            &["spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort` when \
+             `hostNetwork` is true"],
         );
     }
 

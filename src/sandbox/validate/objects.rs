@@ -161,8 +161,15 @@ fn lease(object: &Value, errors: &mut Errors) {
         errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
     }
     errors.non_negative("spec.leaseTransitions", &spec["leaseTransitions"]);
-    if let Some(holder) = spec["holderIdentity"].as_str().filter(|holder| holder.is_empty()) {
-        errors.invalid("spec.holderIdentity", holder, "must not be empty");
+    // An empty holder is fine: it is how a leader gives its lease back.
+    let strategy = text(spec, "strategy");
+    if !text(spec, "preferredHolder").is_empty() && strategy.is_empty() {
+        errors.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined");
+    }
+    if strategy.contains('/') {
+        errors.each_invalid("spec.strategy", strategy, names::label_key(strategy));
+    } else if !strategy.is_empty() && strategy != "OldestEmulationVersion" {
+        errors.not_supported("spec.strategy", strategy, &["OldestEmulationVersion"]);
     }
 }
 
@@ -222,6 +229,11 @@ mod tests {
                 "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
             ],
         );
+    }
+
+    #[test]
+    fn a_lease_can_be_given_back() {
+        check_create("Lease", named(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})), &[]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) fn pod(object: &Value, errors: &mut Errors) {
 pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     let volumes = volume::validate(spec, path, errors);
     let host_network = spec["hostNetwork"] == true;
-    let context = container::Context { volumes: &volumes, host_network };
+    let context = container::Context { volumes: &volumes, host_network, template: path != "spec" };
 
     let list_path = format!("{path}.containers");
     if spec["containers"].as_array().is_none_or(Vec::is_empty) {

@@ -63,7 +63,7 @@ fn common(spec: &Value, errors: &mut Errors) {
     pod::spec(pod_spec, "spec.template.spec", errors);
     // What ends by itself cannot be kept at a number of replicas.
     let policy = &pod_spec["restartPolicy"];
-    if policy.as_str().is_some_and(|policy| matches!(policy, "OnFailure" | "Never")) {
+    if policy.as_str().is_some_and(|policy| policy != "Always") {
         errors.not_supported("spec.template.spec.restartPolicy", policy.clone(), &["Always"]);
     }
     if !pod_spec["activeDeadlineSeconds"].is_null() {

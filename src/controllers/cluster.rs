@@ -1,0 +1,125 @@
+//! What both controllers share: the caches, the queues, and the services they write through.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::unresolved::Unresolved;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
+use crate::plan::Note;
+use crate::plan::replicaset::body::{SUFFIX, pod_name};
+use crate::runtime::api::Api;
+use crate::runtime::events::{EventRecorder, EventTarget, EventType};
+use crate::runtime::expectations::{Caches, Expectations, Freshness};
+use crate::runtime::store::Store;
+use crate::runtime::waiters::Waiters;
+use crate::runtime::worker::{Next, WorkQueue};
+
+/// The cluster as the controllers see it, and their way to change it. One per daemon; handed to every
+/// worker behind an `Arc`.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The API server.
+    pub api: Api,
+    /// The time.
+    pub clock: Clock,
+    /// All Deployments.
+    pub deployments: Arc<Store<Deployment>>,
+    /// All ReplicaSets.
+    pub sets: Arc<Store<ReplicaSet>>,
+    /// All pods.
+    pub pods: Arc<Store<Pod>>,
+    /// Keys of Deployments that want a sync.
+    pub deployment_queue: WorkQueue<ObjectKey>,
+    /// Keys of ReplicaSets that want a sync.
+    pub set_queue: WorkQueue<ObjectKey>,
+    /// The caches, as far as expectations look at them.
+    pub caches: Caches,
+    /// What the caches must show before an owner is decided about again.
+    pub expectations: Expectations,
+    /// Keys of Deployments that wait for a cache to catch up.
+    pub deployment_waiters: Waiters<ObjectKey>,
+    /// Keys of ReplicaSets that wait for a cache to catch up.
+    pub set_waiters: Waiters<ObjectKey>,
+    /// Writes of which nobody knows yet whether they happened.
+    pub unresolved: Unresolved,
+    /// Events.
+    pub recorder: EventRecorder,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// Chance, seeded: the names of pods.
+    pub rng: Mutex<fastrand::Rng>,
+}
+
+/// Which controller speaks: the `source.component` of its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// `deployment-controller`.
+    Deployment,
+    /// `replicaset-controller`.
+    ReplicaSet,
+}
+
+impl Speaker {
+    fn component(self) -> &'static str {
+        match self {
+            Speaker::Deployment => "deployment-controller",
+            Speaker::ReplicaSet => "replicaset-controller",
+        }
+    }
+}
+
+impl Cluster {
+    /// Tells the user something about an object. Never waits.
+    pub fn tell<T: Record>(&self, speaker: Speaker, about: &T, note: Note) {
+        let Note { warning, reason, message } = note;
+        let kind = if warning { EventType::Warning } else { EventType::Normal };
+        let meta = about.meta();
+        let target = EventTarget {
+            resource: T::RESOURCE,
+            key: meta.key.clone(),
+            uid: meta.uid.clone(),
+            resource_version: Some(meta.resource_version),
+        };
+        self.recorder.record(&target, kind, reason, message, speaker.component());
+    }
+
+    /// Whether the caches show all our writes to an owner's objects (S23). If not, the key is parked:
+    /// it wakes when the watch has caught up, and the answer is when to look again at the latest.
+    pub fn behind<T: Record>(&self, owner: &T, waiters: &Waiters<ObjectKey>) -> Option<Next> {
+        let meta = owner.meta();
+        let Freshness::Behind(behind) = self.expectations.check(&meta.uid, &self.caches, Instant::now())
+        else {
+            return None;
+        };
+        tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");
+        waiters.park(&meta.key, &behind, &self.caches);
+        Some(Next::After(behind.check_again))
+    }
+
+    /// A name for a new pod of a set: one that was asked for before and is still free, or a new one.
+    pub fn pod_name(&self, set: &ReplicaSet) -> String {
+        self.unresolved.take_free_name(&set.meta.uid).unwrap_or_else(|| {
+            let mut rng = self.rng.lock();
+            let random: [usize; SUFFIX] = std::array::from_fn(|_| rng.usize(..));
+            pod_name(&set.meta.key.name, random)
+        })
+    }
+
+    /// The Deployment that a set belongs to, by UID.
+    pub fn deployment_of(&self, set: &ReplicaSet) -> Option<Arc<Deployment>> {
+        let controller = set.meta.controller.as_ref()?;
+        let key = ObjectKey::new(set.meta.key.namespace.clone(), controller.name.clone());
+        self.deployments.get(&key).filter(|deployment| deployment.meta.uid == controller.uid)
+    }
+
+    /// The set that a pod belongs to, by UID.
+    pub fn set_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
+        let controller = pod.meta.controller.as_ref()?;
+        let key = ObjectKey::new(pod.meta.key.namespace.clone(), controller.name.clone());
+        self.sets.get(&key).filter(|set| set.meta.uid == controller.uid)
+    }
+}

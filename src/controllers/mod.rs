@@ -1,0 +1,21 @@
+//! The shell: wake, observe, plan, execute, settle. The same five steps for each controller.
+//!
+//! The one guarantee: no decision is taken here. What to do comes from [`crate::plan`]; this module
+//! reads what the plan rests on, carries it out in its order, and stops at the first write that fails.
+//!
+//! * [`wake`]: a change in a store becomes the keys that it concerns.
+//! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
+//! * [`execute`]: every write to workloads that Windlass makes.
+//! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+
+pub mod cluster;
+pub mod deployment;
+pub mod error;
+pub mod execute;
+pub mod patch;
+pub mod replicaset;
+pub mod unresolved;
+pub mod wake;
+
+pub use cluster::Cluster;
+pub use error::SyncError;

@@ -1,0 +1,89 @@
+//! Writes of which nobody knows yet whether they happened: the reply was lost, or too late.
+//!
+//! A pod's name is kept until its outcome is known. The next sync asks for the pod under that name
+//! before it decides anything: if it is there, the decision waits for the cache to show it; if not,
+//! the name is used for the next pod, so that a request which is still on its way meets a taken name
+//! and not an empty place.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::model::{ObjectKey, Uid};
+
+/// The unresolved writes of all ReplicaSets, by the set's UID.
+#[derive(Debug, Default)]
+pub struct Unresolved(Mutex<BTreeMap<Uid, Writes>>);
+
+/// The unresolved writes of one ReplicaSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Names of pods that may have been created.
+    pub creates: Vec<String>,
+    /// Pods that may have been deleted.
+    pub deletes: Vec<(ObjectKey, Uid)>,
+    /// Names that were free when they were last looked up, to be used before new ones.
+    pub free_names: Vec<String>,
+}
+
+impl Unresolved {
+    /// Remembers a pod that may have been created.
+    pub fn created(&self, set: &Uid, name: String) {
+        self.0.lock().entry(set.clone()).or_default().creates.push(name);
+    }
+
+    /// Remembers a pod that may have been deleted.
+    pub fn deleted(&self, set: &Uid, pod: ObjectKey, uid: Uid) {
+        self.0.lock().entry(set.clone()).or_default().deletes.push((pod, uid));
+    }
+
+    /// Remembers a name that is free and has been asked for.
+    pub fn name_is_free(&self, set: &Uid, name: String) {
+        self.0.lock().entry(set.clone()).or_default().free_names.push(name);
+    }
+
+    /// A name that was asked for and is free.
+    pub fn take_free_name(&self, set: &Uid) -> Option<String> {
+        let mut all = self.0.lock();
+        let writes = all.get_mut(set)?;
+        let name = writes.free_names.pop();
+        if writes == &Writes::default() {
+            all.remove(set);
+        }
+        name
+    }
+
+    /// What is to be looked up for a set; what is not resolved must be put back.
+    pub fn take(&self, set: &Uid) -> (Vec<String>, Vec<(ObjectKey, Uid)>) {
+        let mut all = self.0.lock();
+        let Some(writes) = all.get_mut(set) else { return Default::default() };
+        let taken = (std::mem::take(&mut writes.creates), std::mem::take(&mut writes.deletes));
+        if writes == &Writes::default() {
+            all.remove(set);
+        }
+        taken
+    }
+
+    /// The set is gone.
+    pub fn forget(&self, set: &Uid) {
+        self.0.lock().remove(set);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_until_it_is_taken_and_then_forgotten() {
+        let unresolved = Unresolved::default();
+        let set = Uid::new("u");
+        unresolved.created(&set, "web-1".into());
+        assert_eq!(unresolved.take(&set).0, ["web-1"]);
+        unresolved.name_is_free(&set, "web-1".into());
+        assert_eq!(unresolved.take(&set), Default::default());
+        assert_eq!(unresolved.take_free_name(&set).as_deref(), Some("web-1"));
+        assert_eq!(unresolved.take_free_name(&set), None);
+        assert!(unresolved.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! A change in a store becomes the keys that it concerns. No API call, and no waiting.
+
+use std::sync::Arc;
+
+use super::cluster::Cluster;
+use crate::model::{Deployment, Meta, ObjectKey, Pod, ReplicaSet, Strategy};
+use crate::runtime::store::Change;
+
+impl Cluster {
+    /// A Deployment has changed: its own key.
+    pub fn deployment_changed(&self, change: &Change<Deployment>) {
+        let deployment = change.object();
+        if let Change::Deleted(_) = change {
+            self.expectations.forget(&deployment.meta.uid);
+        }
+        self.deployment_queue.add(deployment.meta.key.clone());
+    }
+
+    /// A ReplicaSet has changed: its own key, and the Deployment's that it belongs or belonged to. One
+    /// that belongs to nobody concerns every Deployment that selects it.
+    pub fn set_changed(&self, change: &Change<ReplicaSet>) {
+        let set = change.object();
+        if let Change::Deleted(_) = change {
+            self.expectations.forget(&set.meta.uid);
+            self.unresolved.forget(&set.meta.uid);
+        }
+        self.set_queue.add(set.meta.key.clone());
+        if let Change::Updated { old, new } = change
+            && old.meta.controller != new.meta.controller
+        {
+            self.wake_deployment_of(old);
+        }
+        match &set.meta.controller {
+            Some(_) => self.wake_deployment_of(set),
+            None => {
+                for deployment in self.deployments.in_namespace(&set.meta.key.namespace) {
+                    if deployment.selector.matches(&set.meta.labels) {
+                        self.deployment_queue.add(deployment.meta.key.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A pod has changed: the set's key that it belongs or belonged to. One that belongs to nobody
+    /// concerns every set that selects it.
+    pub fn pod_changed(&self, change: &Change<Pod>) {
+        let pod = change.object();
+        if let Change::Updated { old, new } = change
+            && old.meta.controller != new.meta.controller
+        {
+            self.wake_set_of(old);
+        }
+        match &pod.meta.controller {
+            Some(_) => self.wake_set_of(pod),
+            None if pod.is_active() => {
+                for set in self.sets.in_namespace(&pod.meta.key.namespace) {
+                    if set.selector.matches(&pod.meta.labels) {
+                        self.set_queue.add(set.meta.key.clone());
+                    }
+                }
+            }
+            None => {}
+        }
+        // Recreate waits for its old pods to end: the last one to go, or to fail, lets it go on.
+        let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
+        if ended
+            && let Some(set) = self.set_of(pod)
+            && let Some(deployment) = self.deployment_of(&set)
+            && deployment.strategy == Strategy::Recreate
+        {
+            self.deployment_queue.add(deployment.meta.key.clone());
+        }
+    }
+
+    /// By the name in the reference, whatever kind it names: a key without an object costs nothing.
+    fn wake_deployment_of(&self, set: &Arc<ReplicaSet>) {
+        if let Some(key) = controller_key(&set.meta, "Deployment") {
+            self.deployment_queue.add(key);
+        }
+    }
+
+    fn wake_set_of(&self, pod: &Arc<Pod>) {
+        if let Some(key) = controller_key(&pod.meta, "ReplicaSet") {
+            self.set_queue.add(key);
+        }
+    }
+}
+
+fn controller_key(object: &Meta, kind: &str) -> Option<ObjectKey> {
+    let controller = object.controller.as_ref().filter(|controller| &*controller.kind == kind)?;
+    Some(ObjectKey::new(object.key.namespace.clone(), controller.name.clone()))
+}

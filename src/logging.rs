@@ -1,0 +1,153 @@
+//! Logs: structured, on the standard error stream, as text or as JSON.
+
+use std::io::IsTerminal;
+
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The variable whose filter replaces `-v`: `windlass=debug,kube=info` for example.
+pub const FILTER_VARIABLE: &str = "WINDLASS_LOG";
+
+/// How log lines look; `--logging-format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For machines: one JSON object per line.
+    Json,
+}
+
+/// What to log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// `-v`, on the scale of other Kubernetes programs: up to 3 what happens, from 4 on why, from 6 on
+    /// every step.
+    pub verbosity: u8,
+    /// How lines look.
+    pub format: Format,
+    /// The value of [`FILTER_VARIABLE`], if it is set.
+    pub filter: Option<String>,
+}
+
+/// Why logging cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter makes no sense.
+    #[error("{FILTER_VARIABLE}={0:?}: {1}")]
+    Filter(String, #[source] tracing_subscriber::filter::ParseError),
+    /// Something else in this process logs already.
+    #[error("could not set up logging: {0}")]
+    Taken(#[from] tracing::subscriber::SetGlobalDefaultError),
+}
+
+/// Logs to the standard error stream from now on. To be called once, by `main`.
+///
+/// # Errors
+/// When the filter cannot be read, or logging was set up before.
+pub fn init(options: &LogOptions) -> Result<(), LogError> {
+    let colours = std::io::stderr().is_terminal();
+    tracing::subscriber::set_global_default(subscriber(options, std::io::stderr, colours)?)?;
+    Ok(())
+}
+
+/// A subscriber that writes to `writer`; for tests and for programs that embed the library.
+///
+/// # Errors
+/// When the filter cannot be read.
+pub fn subscriber<W>(
+    options: &LogOptions,
+    writer: W,
+    colours: bool,
+) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let directives = match options.filter.as_deref().filter(|filter| !filter.trim().is_empty()) {
+        Some(filter) => filter.to_owned(),
+        None => directives(options.verbosity).to_owned(),
+    };
+    let filter =
+        EnvFilter::builder().parse(&directives).map_err(|error| LogError::Filter(directives, error))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
+    Ok(match options.format {
+        Format::Text => Box::new(builder.finish()),
+        Format::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+    })
+}
+
+/// The libraries beneath stay quiet until somebody looks for their mistakes.
+fn directives(verbosity: u8) -> &'static str {
+    match verbosity {
+        0..=3 => "warn,windlass=info",
+        4..=5 => "warn,windlass=debug",
+        6..=7 => "info,windlass=trace",
+        8..=9 => "debug,windlass=trace",
+        _ => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(options: &LogOptions, log: impl FnOnce()) -> String {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let subscriber = subscriber(options, move || writer.clone(), false).unwrap();
+        tracing::subscriber::with_default(subscriber, log);
+        String::from_utf8(memory.0.lock().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_json_line_is_one_object_whatever_the_values_hold() {
+        let options = LogOptions { format: Format::Json, ..LogOptions::default() };
+        let text = logged(&options, || tracing::info!(key = "a\nb\"c", "hello"));
+        assert_eq!(text.lines().count(), 1);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((line["key"].as_str(), line["message"].as_str()), (Some("a\nb\"c"), Some("hello")));
+    }
+
+    #[test]
+    fn verbosity_and_filter_choose_what_is_logged() {
+        let log = || {
+            tracing::info!("ours");
+            tracing::debug!("details");
+            tracing::info!(target: "hyper", "theirs");
+        };
+        let with = |verbosity, filter: Option<&str>| {
+            logged(&LogOptions { verbosity, filter: filter.map(Into::into), ..LogOptions::default() }, log)
+        };
+        let words = |text: &str| ["ours", "details", "theirs"].map(|word| text.contains(word));
+        assert_eq!(words(&with(0, None)), [true, false, false]);
+        assert_eq!(words(&with(4, None)), [true, true, false]);
+        assert_eq!(words(&with(0, Some("hyper=info"))), [false, false, true]);
+    }
+
+    #[test]
+    fn a_filter_that_makes_no_sense_is_named() {
+        let options = LogOptions { filter: Some("a=b=c".into()), ..LogOptions::default() };
+        let error = subscriber(&options, io::sink, false).err().unwrap().to_string();
+        assert!(error.starts_with("WINDLASS_LOG=\"a=b=c\""), "{error}");
+    }
+}

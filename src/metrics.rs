@@ -1,0 +1,294 @@
+//! Metrics, under the names that kube-controller-manager's dashboards and alerts already use.
+//!
+//! The one guarantee: a [`Metrics`] is a value with a registry of its own, so two daemons (or two tests)
+//! in one process never share a counter. What has no name upstream begins with `windlass_`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+/// Upstream's buckets of the work queue's histograms, in seconds: ten, each ten times the last.
+///
+/// Literals, because computing them prints `0.000009999999999999999`, which is another series to a
+/// dashboard than `0.00001`.
+const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
+
+/// Upstream's buckets of the REST client's histograms, in seconds.
+const REST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// Everything that the daemon counts and measures.
+///
+/// The fields are public so that a part takes the child that it needs once and keeps it: a cached child
+/// costs two nanoseconds per use, a look-up by labels twelve.
+pub struct Metrics {
+    registry: Registry,
+    before_render: Mutex<Vec<Refresh>>,
+
+    /// Keys that wait in a queue for a worker, `{name}`.
+    pub workqueue_depth: IntGaugeVec,
+    /// Keys added to a queue, `{name}`; an addition of a key that already waits does not count.
+    pub workqueue_adds: IntCounterVec,
+    /// Seconds from a key's addition to its start, `{name}`.
+    pub workqueue_queue_duration: HistogramVec,
+    /// Seconds that one sync took, `{name}`.
+    pub workqueue_work_duration: HistogramVec,
+    /// Seconds that the running syncs have taken until now, in total, `{name}`.
+    pub workqueue_unfinished_work: GaugeVec,
+    /// Seconds that the longest running sync has taken until now, `{name}`.
+    pub workqueue_longest_running: GaugeVec,
+    /// Keys put back because their sync failed, `{name}`.
+    pub workqueue_retries: IntCounterVec,
+    /// Keys whose last sync failed, `{name}`.
+    pub workqueue_in_backoff: IntGaugeVec,
+    /// Failed syncs, `{name, reason}`; the reason is the error's label, or `panic`.
+    pub sync_errors: IntCounterVec,
+
+    /// Answers of the API server, `{code, method, host}`; `<error>` where there was none.
+    pub rest_requests: IntCounterVec,
+    /// Seconds that requests took, `{verb, host}`, without the wait in the rate limiter.
+    pub rest_duration: HistogramVec,
+    /// Seconds that requests waited in the rate limiter, `{verb, host}`.
+    pub rest_limiter_duration: HistogramVec,
+
+    /// The resourceVersion that a cache has reached, `{name, group, version, resource}`: its 15 least
+    /// significant digits, which a double holds exactly.
+    pub informer_resource_version: IntGaugeVec,
+    /// Objects in a cache, `{group, resource}`.
+    pub informer_objects: IntGaugeVec,
+    /// Complete lists, `{group, resource}`; the first one included.
+    pub informer_lists: IntCounterVec,
+    /// Breaks of a list or watch, `{group, resource, reason}`.
+    pub informer_breaks: IntCounterVec,
+    /// Objects that could not be decoded and were passed over, `{group, resource}`.
+    pub informer_undecodable: IntCounterVec,
+
+    /// Syncs skipped because a cache had not caught up with our own writes, `{group, resource}`; the
+    /// ReplicaSet controller's.
+    pub replicaset_stale_skips: IntCounterVec,
+    /// The same for the Deployment controller, which upstream does not protect.
+    pub deployment_stale_skips: IntCounterVec,
+    /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
+    pub expectations_expired: IntCounterVec,
+
+    /// Events written, `{type, verb}`.
+    pub events_written: IntCounterVec,
+    /// Events that were not written, `{reason}`.
+    pub events_dropped: IntCounterVec,
+}
+
+/// Brings gauges up to date; `false` means that its subject is gone.
+type Refresh = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// All metrics at zero, in a registry of their own, with the process metrics where there are any.
+    pub fn new() -> Arc<Metrics> {
+        let registry = Registry::new();
+        #[cfg(target_os = "linux")]
+        if let Err(error) =
+            registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
+        {
+            tracing::warn!(%error, "no process metrics");
+        }
+        let counter = |name, help, labels: &[&str]| {
+            register(&registry, valid(IntCounterVec::new(Opts::new(name, help), labels)))
+        };
+        let gauge = |name, help, labels: &[&str]| {
+            register(&registry, valid(IntGaugeVec::new(Opts::new(name, help), labels)))
+        };
+        let seconds =
+            |name, help| register(&registry, valid(GaugeVec::new(Opts::new(name, help), &["name"])));
+        let histogram = |name, help, labels: &[&str], buckets: &[f64]| {
+            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            register(&registry, valid(HistogramVec::new(options, labels)))
+        };
+        let name = &["name"];
+        let resource = &["group", "resource"];
+        Arc::new(Metrics {
+            workqueue_depth: gauge("workqueue_depth", "Keys waiting for a worker.", name),
+            workqueue_adds: counter("workqueue_adds_total", "Keys added to the queue.", name),
+            workqueue_queue_duration: histogram(
+                "workqueue_queue_duration_seconds",
+                "Time from a key's addition to its start.",
+                name,
+                QUEUE_BUCKETS,
+            ),
+            workqueue_work_duration: histogram(
+                "workqueue_work_duration_seconds",
+                "Time that one sync took.",
+                name,
+                QUEUE_BUCKETS,
+            ),
+            workqueue_unfinished_work: seconds(
+                "workqueue_unfinished_work_seconds",
+                "Time that the running syncs have taken so far, in total.",
+            ),
+            workqueue_longest_running: seconds(
+                "workqueue_longest_running_processor_seconds",
+                "Time that the longest running sync has taken so far.",
+            ),
+            workqueue_retries: counter("workqueue_retries_total", "Keys put back after a failure.", name),
+            workqueue_in_backoff: gauge(
+                "windlass_workqueue_keys_in_backoff",
+                "Keys whose last sync failed.",
+                name,
+            ),
+            sync_errors: counter(
+                "windlass_sync_errors_total",
+                "Failed syncs by queue and reason.",
+                &["name", "reason"],
+            ),
+            rest_requests: counter(
+                "rest_client_requests_total",
+                "Requests to the API server by status code, method and host.",
+                &["code", "method", "host"],
+            ),
+            rest_duration: histogram(
+                "rest_client_request_duration_seconds",
+                "Time that requests to the API server took.",
+                &["verb", "host"],
+                REST_BUCKETS,
+            ),
+            rest_limiter_duration: histogram(
+                "rest_client_rate_limiter_duration_seconds",
+                "Time that requests waited in the client's own rate limiter.",
+                &["verb", "host"],
+                REST_BUCKETS,
+            ),
+            informer_resource_version: gauge(
+                "informer_store_resource_version",
+                "The 15 least significant digits of the resourceVersion that the cache has reached.",
+                &["name", "group", "version", "resource"],
+            ),
+            informer_objects: gauge("windlass_informer_objects", "Objects in the cache.", resource),
+            informer_lists: counter("windlass_informer_lists_total", "Complete lists.", resource),
+            informer_breaks: counter(
+                "windlass_informer_breaks_total",
+                "Lists and watches that ended before their time.",
+                &["group", "resource", "reason"],
+            ),
+            informer_undecodable: counter(
+                "windlass_informer_undecodable_objects_total",
+                "Objects that could not be decoded and were passed over.",
+                resource,
+            ),
+            replicaset_stale_skips: counter(
+                "replicaset_controller_stale_sync_skips_total",
+                "ReplicaSet syncs skipped because a cache was older than our own writes.",
+                resource,
+            ),
+            deployment_stale_skips: counter(
+                "deployment_controller_stale_sync_skips_total",
+                "Deployment syncs skipped because a cache was older than our own writes.",
+                resource,
+            ),
+            expectations_expired: counter(
+                "windlass_expectations_expired_total",
+                "Waits for a cache that the safety net ended with a fresh list.",
+                resource,
+            ),
+            events_written: counter("windlass_events_written_total", "Events written.", &["type", "verb"]),
+            events_dropped: counter("windlass_events_dropped_total", "Events not written.", &["reason"]),
+            before_render: Mutex::default(),
+            registry,
+        })
+    }
+
+    /// The registry, for a part that brings a collector of its own.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Has `refresh` called before each rendering, to bring gauges up to date: what is measured by a
+    /// look at the present costs nothing while nobody looks. It is dropped once it returns `false`.
+    pub fn before_render(&self, refresh: impl Fn() -> bool + Send + Sync + 'static) {
+        self.before_render.lock().push(Box::new(refresh));
+    }
+
+    /// All metrics in Prometheus' text format, version 0.0.4.
+    pub fn render(&self) -> String {
+        self.before_render.lock().retain(|refresh| refresh());
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+            tracing::error!(%error, "could not render the metrics");
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// Registers a metric of ours. Two of one name are a mistake in this file, which every test would show.
+fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
+    registry.register(Box::new(collector.clone())).expect("each metric is registered once");
+    collector
+}
+
+fn valid<C>(metric: prometheus::Result<C>) -> C {
+    metric.expect("the name, labels and buckets are literals of this file")
+}
+
+/// Sets a gauge from an unsigned number, clamped.
+pub fn set_gauge(gauge: &prometheus::IntGauge, value: usize) {
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+}
+
+/// Sets a gauge of seconds.
+pub fn set_seconds(gauge: &Gauge, value: std::time::Duration) {
+    gauge.set(value.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn two_sets_of_metrics_share_nothing() {
+        let (one, other) = (Metrics::new(), Metrics::new());
+        one.workqueue_adds.with_label_values(&["deployment"]).inc();
+        assert!(one.render().contains("workqueue_adds_total{name=\"deployment\"} 1"));
+        assert!(!other.render().contains("workqueue_adds_total"));
+    }
+
+    #[test]
+    fn bucket_bounds_are_printed_as_dashboards_know_them() {
+        let metrics = Metrics::new();
+        metrics.workqueue_work_duration.with_label_values(&["x"]).observe(0.5);
+        metrics.rest_duration.with_label_values(&["GET", "host"]).observe(0.5);
+        let text = metrics.render();
+        for bound in ["0.00000001", "0.00001", "0.001", "10"] {
+            let line = format!("workqueue_work_duration_seconds_bucket{{name=\"x\",le=\"{bound}\"}}");
+            assert!(text.contains(&line), "{line} is missing in\n{text}");
+        }
+        assert!(text.contains("verb=\"GET\",le=\"0.005\"") || text.contains("le=\"0.005\""), "{text}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_is_measured_as_well() {
+        assert!(Metrics::new().render().contains("process_resident_memory_bytes"));
+    }
+
+    #[test]
+    fn a_refresh_runs_at_each_rendering_until_its_subject_is_gone() {
+        let metrics = Metrics::new();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = runs.clone();
+        metrics.before_render(move || counted.fetch_add(1, Ordering::Relaxed) == 0);
+        for _ in 0..3 {
+            metrics.render();
+        }
+        assert_eq!(runs.load(Ordering::Relaxed), 2);
+    }
+}

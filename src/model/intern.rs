@@ -1,0 +1,105 @@
+//! One copy of what many objects share: namespaces, node names, label sets, owner references.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::meta::{ControllerRef, StringMap};
+
+/// Hands out shared copies of equal values. One per informer, so that no lock is needed.
+///
+/// Five thousand pods of one ReplicaSet then hold one label set and one owner reference between them.
+/// The price is a hash look-up per string at decode time, and a sweep over the table each time it has
+/// doubled, which drops what no record uses any more.
+#[derive(Debug, Default)]
+pub struct Interner {
+    strings: Table<str>,
+    maps: Table<StringMap>,
+    owners: Table<ControllerRef>,
+}
+
+impl Interner {
+    /// The shared copy of `text`.
+    pub fn string(&mut self, text: &str) -> Arc<str> {
+        self.strings.intern(text, |t| Arc::from(t))
+    }
+
+    /// The shared copy of a label or annotation set.
+    pub fn map(&mut self, map: StringMap) -> Arc<StringMap> {
+        self.maps.intern_owned(map)
+    }
+
+    /// The shared copy of an owner reference.
+    pub fn owner(&mut self, owner: ControllerRef) -> Arc<ControllerRef> {
+        self.owners.intern_owned(owner)
+    }
+}
+
+#[derive(Debug)]
+struct Table<T: ?Sized> {
+    held: HashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+/// Below this size a sweep is not worth its time.
+const SMALLEST_SWEEP: usize = 1024;
+
+impl<T: ?Sized> Default for Table<T> {
+    fn default() -> Self {
+        Table { held: HashSet::new(), sweep_at: SMALLEST_SWEEP }
+    }
+}
+
+impl<T: ?Sized + Hash + Eq> Table<T> {
+    fn intern(&mut self, value: &T, share: impl FnOnce(&T) -> Arc<T>) -> Arc<T> {
+        if let Some(known) = self.held.get(value) {
+            return known.clone();
+        }
+        let shared = share(value);
+        self.insert(shared.clone());
+        shared
+    }
+
+    fn insert(&mut self, shared: Arc<T>) {
+        if self.held.len() >= self.sweep_at {
+            self.held.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = (self.held.len() * 2).max(SMALLEST_SWEEP);
+        }
+        self.held.insert(shared);
+    }
+}
+
+impl<T: Hash + Eq> Table<T> {
+    fn intern_owned(&mut self, value: T) -> Arc<T> {
+        if let Some(known) = self.held.get(&value) {
+            return known.clone();
+        }
+        let shared = Arc::new(value);
+        self.insert(shared.clone());
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_share_one_allocation() {
+        let mut interner = Interner::default();
+        let a = interner.string("kube-system");
+        let b = interner.string("kube-system");
+        assert!(Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn what_nobody_holds_any_more_is_dropped_when_the_table_has_doubled() {
+        let mut interner = Interner::default();
+        let kept = interner.string("kept");
+        for n in 0..10 * SMALLEST_SWEEP {
+            interner.string(&format!("passing-{n}"));
+        }
+        assert!(interner.strings.held.len() <= SMALLEST_SWEEP + 1);
+        assert!(Arc::ptr_eq(&kept, &interner.string("kept")));
+    }
+}

@@ -1,0 +1,250 @@
+//! Object metadata, trimmed: identity, version, labels and the one owner that controls the object.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+/// Names an object of one kind: `namespace/name`. Cheap to clone; the strings are shared.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The namespace; empty for a cluster-scoped object.
+    pub namespace: Arc<str>,
+    /// The name within the namespace.
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// Names an object.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        ObjectKey { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An object's identity for its whole life: a name may be used again, a UID never is.
+///
+/// A UUID in its usual lower-case form takes 16 bytes and no allocation. Anything else is kept as it
+/// is: the API server makes UUIDs, but an owner reference may hold any non-empty string.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Uid {
+    /// `8-4-4-4-12` lower-case hexadecimal digits.
+    Uuid([u8; 16]),
+    /// Any other string.
+    Other(Arc<str>),
+}
+
+/// Where the hyphens of a UUID stand.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+impl Uid {
+    /// Reads a UID. Never fails: what is not a UUID is kept as a string.
+    pub fn new(text: &str) -> Self {
+        match parse_uuid(text.as_bytes()) {
+            Some(bytes) => Uid::Uuid(bytes),
+            None => Uid::Other(text.into()),
+        }
+    }
+}
+
+fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+    if text.len() != 36 {
+        return None;
+    }
+    let mut bytes = [0u8; 16];
+    let mut digits = 0;
+    for (at, &c) in text.iter().enumerate() {
+        if HYPHENS.contains(&at) {
+            if c != b'-' {
+                return None;
+            }
+            continue;
+        }
+        // Upper-case digits are refused, so that two different strings never become one UID.
+        let digit = match c {
+            b'0'..=b'9' => c - b'0',
+            b'a'..=b'f' => c - b'a' + 10,
+            _ => return None,
+        };
+        bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
+        digits += 1;
+    }
+    Some(bytes)
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Uid::Other(text) => f.write_str(text),
+            Uid::Uuid(bytes) => {
+                for (at, byte) in bytes.iter().enumerate() {
+                    if matches!(at, 4 | 6 | 8 | 10) {
+                        f.write_str("-")?;
+                    }
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Labels or annotations: pairs sorted by key, shared between the objects that carry the same ones.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct StringMap(Box<[(Arc<str>, Arc<str>)]>);
+
+impl StringMap {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        self.0.get(at).map(|(_, value)| &**value)
+    }
+
+    /// The pairs, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (&**k, &**v))
+    }
+
+    /// How many pairs there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for StringMap {
+    /// Of several pairs with one key the last counts, as in JSON.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut all: Vec<(Arc<str>, Arc<str>)> =
+            pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut kept: Vec<(Arc<str>, Arc<str>)> = Vec::with_capacity(all.len());
+        for pair in all {
+            match kept.last_mut() {
+                Some(last) if last.0 == pair.0 => *last = pair,
+                _ => kept.push(pair),
+            }
+        }
+        StringMap(kept.into())
+    }
+}
+
+impl fmt::Debug for StringMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl Serialize for StringMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// The owner reference with `controller: true`: who manages the object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ControllerRef {
+    /// The owner's `apiVersion`, as written: `apps/v1`.
+    pub api_version: Arc<str>,
+    /// The owner's kind.
+    pub kind: Arc<str>,
+    /// The owner's name, in the object's own namespace.
+    pub name: Arc<str>,
+    /// The owner's UID. A reference whose name fits and whose UID does not is somebody else's.
+    pub uid: Uid,
+}
+
+/// Metadata that every record carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Identity.
+    pub uid: Uid,
+    /// The revision of the last write, comparable within one kind (KEP-5504).
+    pub resource_version: u64,
+    /// Counts changes of the spec.
+    pub generation: i64,
+    /// When the API server stored the object first.
+    pub created: Timestamp,
+    /// When a graceful deletion is due; `Some` means that the object is on its way out.
+    pub deletion: Option<Timestamp>,
+    /// Labels.
+    pub labels: Arc<StringMap>,
+    /// Who controls the object; `None` makes it an orphan that may be adopted.
+    pub controller: Option<Arc<ControllerRef>>,
+}
+
+impl Meta {
+    /// Whether the object is on its way out.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion.is_some()
+    }
+
+    /// Whether the object's controller is the object with this UID.
+    pub fn is_controlled_by(&self, owner: &Uid) -> bool {
+        self.controller.as_ref().is_some_and(|c| c.uid == *owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_survives_the_way_through_its_bytes() {
+        let text = "0f8fad5b-d9cb-469f-a165-70867728950e";
+        assert!(matches!(Uid::new(text), Uid::Uuid(_)));
+        assert_eq!(Uid::new(text).to_string(), text);
+    }
+
+    #[test]
+    fn what_is_no_canonical_uuid_is_kept_as_it_is_and_stays_different() {
+        for text in
+            ["", "abc", "0F8FAD5B-D9CB-469F-A165-70867728950E", "0f8fad5bd9cb469fa16570867728950e0000"]
+        {
+            assert_eq!(Uid::new(text).to_string(), text);
+            assert!(matches!(Uid::new(text), Uid::Other(_)));
+        }
+    }
+
+    #[test]
+    fn a_string_map_is_sorted_and_the_last_of_equal_keys_counts() {
+        let map: StringMap = [("b", "1"), ("a", "2"), ("b", "3")].into_iter().collect();
+        assert_eq!(map.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
+        assert_eq!(map.get("b"), Some("3"));
+        assert_eq!(map.get("c"), None);
+    }
+}

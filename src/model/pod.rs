@@ -1,0 +1,280 @@
+//! A pod, in a few hundred bytes.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::intern::Interner;
+use super::meta::Meta;
+use super::record::{Record, Resource};
+use super::wire::{MetaWire, Text, Time};
+
+/// The annotation that ranks pods for deletion (KEP-2255).
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Accepted, not all containers started.
+    Pending,
+    /// The node was lost.
+    Unknown,
+    /// Bound, and at least one container runs.
+    Running,
+    /// All containers ended well, and none will restart.
+    Succeeded,
+    /// All containers ended, one of them badly.
+    Failed,
+}
+
+/// What the controllers know of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Metadata.
+    pub meta: Meta,
+    /// The phase.
+    pub phase: Phase,
+    /// Since when the pod is ready; `None` when it is not.
+    pub ready_since: Option<Timestamp>,
+    /// The node it is bound to.
+    pub node: Option<Arc<str>>,
+    /// The restarts of the container that restarted most.
+    pub restarts: i32,
+    /// `controller.kubernetes.io/pod-deletion-cost`; what does not parse counts as 0.
+    pub deletion_cost: i32,
+    /// Why the pod is not running, as the kubelet or the scheduler says it: `ImagePullBackOff`,
+    /// `CrashLoopBackOff`, `Unschedulable`, `Evicted`.
+    pub waiting: Option<Arc<str>>,
+}
+
+#[derive(Deserialize)]
+struct PodWire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a>,
+    #[serde(borrow, default)]
+    spec: Option<SpecWire<'a>>,
+    #[serde(borrow, default)]
+    status: Option<StatusWire<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecWire<'a> {
+    #[serde(borrow, default)]
+    node_name: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusWire<'a> {
+    #[serde(borrow, default)]
+    phase: Text<'a>,
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+    #[serde(borrow, default)]
+    conditions: Option<Vec<PodConditionWire<'a>>>,
+    #[serde(borrow, default)]
+    init_container_statuses: Option<Vec<ContainerStatusWire<'a>>>,
+    #[serde(borrow, default)]
+    container_statuses: Option<Vec<ContainerStatusWire<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodConditionWire<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+    #[serde(default)]
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatusWire<'a> {
+    #[serde(default)]
+    restart_count: Option<i32>,
+    #[serde(borrow, default)]
+    state: Option<StateWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct StateWire<'a> {
+    #[serde(borrow, default)]
+    waiting: Option<WaitingWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WaitingWire<'a> {
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+}
+
+impl Record for Pod {
+    const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
+
+    fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let wire: PodWire<'_> = serde_json::from_str(json)?;
+        let status = wire.status.unwrap_or_default();
+        let deletion_cost = wire.metadata.annotations.get(DELETION_COST).map_or(0, parse_cost);
+        let ready_since = status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
+            .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
+        let restarts = status.containers().filter_map(|c| c.restart_count).max().unwrap_or(0);
+        let waiting = status.waiting().map(|reason| interner.string(reason));
+        let node = wire.spec.unwrap_or_default().node_name;
+        Ok(Pod {
+            phase: match status.phase.as_str() {
+                "Running" => Phase::Running,
+                "Succeeded" => Phase::Succeeded,
+                "Failed" => Phase::Failed,
+                "Unknown" => Phase::Unknown,
+                _ => Phase::Pending,
+            },
+            ready_since,
+            node: (!node.as_str().is_empty()).then(|| interner.string(node.as_str())),
+            restarts,
+            deletion_cost,
+            waiting,
+            meta: wire.metadata.into_meta(interner)?,
+        })
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl StatusWire<'_> {
+    fn containers(&self) -> impl Iterator<Item = &ContainerStatusWire<'_>> {
+        self.init_container_statuses.iter().chain(&self.container_statuses).flatten()
+    }
+
+    /// The first reason given for not running: the pod's own, a container's, the scheduler's.
+    fn waiting(&self) -> Option<&str> {
+        let of_pod = Some(self.reason.as_str());
+        let of_container = self
+            .containers()
+            .filter_map(|c| c.state.as_ref()?.waiting.as_ref())
+            .map(|w| w.reason.as_str())
+            .next();
+        let of_scheduler = self
+            .conditions
+            .iter()
+            .flatten()
+            .find(|c| c.kind.as_str() == "PodScheduled" && c.status.as_str() == "False")
+            .map(|c| c.reason.as_str());
+        [of_pod, of_container, of_scheduler].into_iter().flatten().find(|reason| !reason.is_empty())
+    }
+}
+
+/// Reads a deletion cost as upstream does (`GetDeletionCostFromPodAnnotations`): no plus sign, no
+/// leading zero, 32 bits; anything else counts as no cost.
+fn parse_cost(text: &str) -> i32 {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical = text == "0" || (digits.starts_with(|c: char| c.is_ascii_digit() && c != '0'));
+    if canonical { text.parse().unwrap_or(0) } else { 0 }
+}
+
+impl Pod {
+    /// Whether the pod counts towards its ReplicaSet's size: not ended and not on its way out.
+    pub fn is_active(&self) -> bool {
+        !self.is_terminal() && !self.meta.is_deleting()
+    }
+
+    /// Whether all its containers have ended for good.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether the pod is on its way out and still runs.
+    pub fn is_terminating(&self) -> bool {
+        !self.is_terminal() && self.meta.is_deleting()
+    }
+
+    /// When the pod has been ready for `min_ready_seconds`; `None` while it is not ready.
+    pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
+        let wait = jiff::SignedDuration::from_secs(min_ready_seconds.max(0).into());
+        self.ready_since.map(|since| since.saturating_add(wait).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Whether the pod has been ready for long enough.
+    pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        match (min_ready_seconds, self.available_at(min_ready_seconds)) {
+            (_, None) => false,
+            // Without a waiting time a clock that lags behind the kubelet's must not matter.
+            (..=0, Some(_)) => true,
+            (_, Some(at)) => at <= now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(spec: &str, status: &str) -> Pod {
+        let json = format!(
+            r#"{{"kind":"Pod","metadata":{{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7",
+               "annotations":{{"controller.kubernetes.io/pod-deletion-cost":"-5"}}}},"spec":{spec},"status":{status}}}"#
+        );
+        Pod::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn a_running_pod_is_read_with_what_ranks_it() {
+        let pod = pod(
+            r#"{"nodeName":"n1","containers":[{"name":"a","image":"x"}]}"#,
+            r#"{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}],
+                "containerStatuses":[{"name":"a","restartCount":2},{"name":"b","restartCount":4}]}"#,
+        );
+        assert_eq!((pod.phase, pod.restarts, pod.deletion_cost), (Phase::Running, 4, -5));
+        assert_eq!(pod.node.as_deref(), Some("n1"));
+        let ready: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert!(!pod.is_available(10, ready));
+        assert!(pod.is_available(10, pod.available_at(10).unwrap()));
+        assert_eq!(pod.available_at(10).unwrap().as_second() - ready.as_second(), 10);
+    }
+
+    #[test]
+    fn the_reason_for_waiting_is_the_kubelets_or_else_the_schedulers() {
+        let pulling = r#"{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}],
+            "containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}"#;
+        assert_eq!(pod("{}", pulling).waiting.as_deref(), Some("ImagePullBackOff"));
+        let unschedulable =
+            r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}"#;
+        assert_eq!(pod("{}", unschedulable).waiting.as_deref(), Some("Unschedulable"));
+        assert_eq!(pod("null", "null").waiting, None);
+    }
+
+    #[test]
+    fn a_deletion_cost_that_is_not_canonical_counts_as_none() {
+        for (text, cost) in [
+            ("5", 5),
+            ("-5", -5),
+            ("0", 0),
+            ("+5", 0),
+            ("007", 0),
+            ("-0", 0),
+            ("2147483648", 0),
+            ("", 0),
+            ("x", 0),
+        ] {
+            assert_eq!(parse_cost(text), cost, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_pod_that_is_deleted_is_neither_active_nor_terminating() {
+        let mut failed = pod("{}", r#"{"phase":"Failed"}"#);
+        failed.meta.deletion = Some(Timestamp::UNIX_EPOCH);
+        assert!(!failed.is_active() && !failed.is_terminating());
+    }
+}

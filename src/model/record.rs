@@ -1,0 +1,71 @@
+//! What the runtime needs to know of a kind to list, watch, decode and index its objects.
+
+use super::intern::Interner;
+use super::meta::Meta;
+
+/// A resource of the API: where its objects live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The version within the group.
+    pub version: &'static str,
+    /// The kind of its objects.
+    pub kind: &'static str,
+    /// The name in URLs.
+    pub plural: &'static str,
+}
+
+impl Resource {
+    /// The URL path of the collection: `/apis/apps/v1/namespaces/shop/deployments`, or over all
+    /// namespaces with `None`.
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let Resource { group, version, kind: _, plural } = self;
+        let root =
+            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        match namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+            None => format!("{root}/{plural}"),
+        }
+    }
+
+    /// The `apiVersion` of its objects: `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// A trimmed object of one kind, as an informer stores it.
+pub trait Record: Send + Sync + Sized + 'static {
+    /// Where the objects of this kind live.
+    const RESOURCE: Resource;
+
+    /// Decodes one object from its JSON.
+    ///
+    /// # Errors
+    /// When the JSON does not have the shape of this kind. The caller reports it and goes on with the
+    /// other objects: one unreadable object must not stall the rest.
+    fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error>;
+
+    /// The object's metadata.
+    fn meta(&self) -> &Meta;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_and_grouped_resources_live_under_different_roots() {
+        let pods = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
+        let sets = Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
+        assert_eq!(pods.path(Some("shop")), "/api/v1/namespaces/shop/pods");
+        assert_eq!(sets.path(None), "/apis/apps/v1/replicasets");
+        assert_eq!(sets.api_version(), "apps/v1");
+        assert_eq!(pods.api_version(), "v1");
+    }
+}

@@ -1,0 +1,153 @@
+//! A ReplicaSet, with its template as raw JSON.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::condition::{Condition, ConditionWire};
+use super::intern::Interner;
+use super::meta::{Meta, StringMap};
+use super::record::{Record, Resource};
+use super::selector::{Selector, SelectorWire};
+use super::template::Template;
+use super::wire::MetaWire;
+
+/// What the controllers know of a ReplicaSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaSet {
+    /// Metadata.
+    pub meta: Meta,
+    /// Annotations: the Deployment controller keeps revision and sizes there.
+    pub annotations: Arc<StringMap>,
+    /// `spec.replicas`; 1 when absent.
+    pub replicas: i32,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `spec.selector`.
+    pub selector: Selector,
+    /// `spec.template`.
+    pub template: Template,
+    /// `status`.
+    pub status: ReplicaSetStatus,
+}
+
+/// `status` of a ReplicaSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaSetStatus {
+    /// Active pods.
+    pub replicas: i32,
+    /// Active pods that carry all of the template's labels.
+    pub fully_labeled: i32,
+    /// Ready pods.
+    pub ready: i32,
+    /// Pods that have been ready for `minReadySeconds`.
+    pub available: i32,
+    /// Pods on their way out that still run (KEP-3973); `None` where no controller has counted them.
+    pub terminating: Option<i32>,
+    /// The generation that the status speaks of.
+    pub observed_generation: i64,
+    /// Conditions.
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct ReplicaSetWire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a>,
+    #[serde(borrow)]
+    spec: SpecWire<'a>,
+    #[serde(borrow, default)]
+    status: Option<StatusWire<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecWire<'a> {
+    #[serde(default)]
+    replicas: Option<i32>,
+    #[serde(default)]
+    min_ready_seconds: Option<i32>,
+    #[serde(borrow, default)]
+    selector: Option<SelectorWire<'a>>,
+    #[serde(borrow, default)]
+    template: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusWire<'a> {
+    #[serde(default)]
+    replicas: Option<i32>,
+    #[serde(default)]
+    fully_labeled_replicas: Option<i32>,
+    #[serde(default)]
+    ready_replicas: Option<i32>,
+    #[serde(default)]
+    available_replicas: Option<i32>,
+    #[serde(default)]
+    terminating_replicas: Option<i32>,
+    #[serde(default)]
+    observed_generation: Option<i64>,
+    #[serde(borrow, default)]
+    conditions: Option<Vec<ConditionWire<'a>>>,
+}
+
+impl Record for ReplicaSet {
+    const RESOURCE: Resource =
+        Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
+
+    fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let ReplicaSetWire { metadata, spec, status } = serde_json::from_str(json)?;
+        let status = status.unwrap_or_default();
+        Ok(ReplicaSet {
+            annotations: metadata.annotations.intern(interner),
+            replicas: spec.replicas.unwrap_or(1),
+            min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
+            selector: Selector::compile(spec.selector),
+            template: Template::decode_or_empty(spec.template, interner)?,
+            status: ReplicaSetStatus {
+                replicas: status.replicas.unwrap_or(0),
+                fully_labeled: status.fully_labeled_replicas.unwrap_or(0),
+                ready: status.ready_replicas.unwrap_or(0),
+                available: status.available_replicas.unwrap_or(0),
+                terminating: status.terminating_replicas,
+                observed_generation: status.observed_generation.unwrap_or(0),
+                conditions: ConditionWire::all(status.conditions, interner),
+            },
+            meta: metadata.into_meta(interner)?,
+        })
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_read_and_its_template_kept_to_the_letter() {
+        let template = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"newThing":[1, 2]}}"#;
+        let json = format!(
+            r#"{{"metadata":{{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,
+                "annotations":{{"deployment.kubernetes.io/revision":"3"}}}},
+                "spec":{{"replicas":4,"selector":{{"matchLabels":{{"app":"web"}}}},"template":{template}}},
+                "status":{{"replicas":3,"readyReplicas":2,"observedGeneration":1}}}}"#
+        );
+        let set = ReplicaSet::decode(&json, &mut Interner::default()).unwrap();
+        assert_eq!((set.replicas, set.status.replicas, set.status.ready, set.status.available), (4, 3, 2, 0));
+        assert_eq!(set.annotations.get("deployment.kubernetes.io/revision"), Some("3"));
+        assert_eq!(set.template.raw().get(), template);
+        assert!(set.selector.matches(&set.template.labels));
+    }
+
+    #[test]
+    fn absent_numbers_take_the_apis_defaults() {
+        let json = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{}}"#;
+        let set = ReplicaSet::decode(json, &mut Interner::default()).unwrap();
+        assert_eq!((set.replicas, set.min_ready_seconds, set.status.terminating), (1, 0, None));
+    }
+}

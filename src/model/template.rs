@@ -1,0 +1,259 @@
+//! Pod templates: raw JSON that is compared by meaning and copied without being understood.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::Error;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::intern::Interner;
+use super::meta::StringMap;
+use super::wire::Pairs;
+
+/// The label that tells the pods of one ReplicaSet from those of its siblings.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// A pod template: the JSON as the API server sent it, and what the logic reads of it.
+#[derive(Clone, Debug)]
+pub struct Template {
+    raw: Box<RawValue>,
+    /// The labels its pods will carry.
+    pub labels: Arc<StringMap>,
+    canonical: Fingerprint,
+}
+
+/// 128 bits that stand for a template's meaning. Two templates that differ share one with a chance of
+/// 2^-128; the price of certainty would be to parse both in every sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fingerprint(u128);
+
+#[derive(Deserialize)]
+struct TemplateWire<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<TemplateMetaWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct TemplateMetaWire<'a> {
+    #[serde(borrow, default)]
+    labels: Pairs<'a>,
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// When it is no object, or its labels are no strings.
+    pub fn decode(raw: &RawValue, interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let wire: TemplateWire<'_> = serde_json::from_str(raw.get())?;
+        let labels = wire.metadata.unwrap_or(TemplateMetaWire { labels: Pairs::default() }).labels;
+        let canonical = canonical_json(raw)?;
+        Ok(Template {
+            raw: raw.to_owned(),
+            labels: labels.intern(interner),
+            canonical: Fingerprint(fnv1a_128(canonical.as_bytes())),
+        })
+    }
+
+    /// Reads a template that may be absent, which then is `{}`.
+    ///
+    /// # Errors
+    /// As for [`Template::decode`].
+    pub fn decode_or_empty(
+        raw: Option<&RawValue>,
+        interner: &mut Interner,
+    ) -> Result<Self, serde_json::Error> {
+        match raw {
+            Some(raw) => Template::decode(raw, interner),
+            None => Template::decode(&serde_json::from_str::<Box<RawValue>>("{}")?, interner),
+        }
+    }
+
+    /// The template's JSON.
+    pub fn raw(&self) -> &RawValue {
+        &self.raw
+    }
+
+    /// Whether two templates ask for the same pods: equal but for the hash label, with null, absent
+    /// and empty taken as one (kubernetes#26797: never compare by the hash in the label).
+    pub fn asks_for_the_same_as(&self, other: &Template) -> bool {
+        self.canonical == other.canonical
+    }
+
+    /// The value of the hash label for this template: 32 bits of its canonical JSON and of the number
+    /// of collisions so far, in letters that make no words.
+    ///
+    /// Only new names come from it. It is stable: a golden test pins some values, because a hash that
+    /// changes between releases made duplicate ReplicaSets upstream (kubernetes#40415).
+    pub fn hash(&self, collision_count: Option<i32>) -> String {
+        let canonical = canonical_json(&self.raw).unwrap_or_default();
+        let mut hash = fnv1a_32(FNV_32_BASIS, canonical.as_bytes());
+        if let Some(count) = collision_count {
+            hash = fnv1a_32(hash, &count.to_le_bytes());
+        }
+        safe_encode(&hash.to_string())
+    }
+}
+
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw.get() == other.raw.get()
+    }
+}
+
+impl Eq for Template {}
+
+/// Fields of which `{}` means the same as their absence: maps, and structs that are not optional.
+/// Everywhere else an empty object may say something (`emptyDir: {}`, a `namespaceSelector` that
+/// selects all) and stays.
+const EMPTY_MEANS_ABSENT: [&str; 9] = [
+    "annotations",
+    "labels",
+    "limits",
+    "matchLabels",
+    "metadata",
+    "nodeSelector",
+    "overhead",
+    "requests",
+    "resources",
+];
+
+fn canonical_json(raw: &RawValue) -> Result<String, serde_json::Error> {
+    let mut template: Value = serde_json::from_str(raw.get())?;
+    if !template.is_object() {
+        return Err(serde_json::Error::custom("the pod template is not an object"));
+    }
+    if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove(POD_TEMPLATE_HASH);
+    }
+    prune(&mut template);
+    let mut text = String::new();
+    write_sorted(&template, &mut text);
+    Ok(text)
+}
+
+/// Drops what means nothing. Recursion is bounded: serde_json refuses more than 128 levels.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, field| {
+                prune(field);
+                match field {
+                    Value::Null => false,
+                    Value::Array(items) => !items.is_empty(),
+                    Value::Object(inner) => !inner.is_empty() || !EMPTY_MEANS_ABSENT.contains(&name.as_str()),
+                    _ => true,
+                }
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+/// JSON with the keys sorted, whatever map serde_json was built with.
+fn write_sorted(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let mut names: Vec<&String> = fields.keys().collect();
+            names.sort();
+            out.push('{');
+            for name in names {
+                out.push_str(&Value::String(name.clone()).to_string());
+                out.push(':');
+                write_sorted(&fields[name], out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                write_sorted(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+const FNV_32_BASIS: u32 = 0x811c_9dc5;
+
+fn fnv1a_32(basis: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(basis, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn fnv1a_128(bytes: &[u8]) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(BASIS, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
+}
+
+/// The characters of generated names: no vowels and none that are mistaken for another, so that
+/// chance spells no words. Upstream's alphabet (apimachinery `util/rand`).
+pub const SAFE_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+fn safe_encode(text: &str) -> String {
+    text.bytes().map(|byte| char::from(SAFE_ALPHABET[usize::from(byte) % SAFE_ALPHABET.len()])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(json: &str) -> Template {
+        let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
+        Template::decode(&raw, &mut Interner::default()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(a: &str, b: &str, same: bool) {
+        assert_eq!(template(a).asks_for_the_same_as(&template(b)), same, "{a}\n{b}");
+    }
+
+    #[test]
+    fn the_hash_label_the_order_and_what_is_empty_do_not_count() {
+        check(
+            r#"{"metadata":{"creationTimestamp":null,"labels":{"app":"web"}},"spec":{"nodeSelector":{},"containers":[{"name":"a","image":"b","env":[]}]}}"#,
+            r#"{"spec":{"containers":[{"image":"b","name":"a"}]},"metadata":{"labels":{"pod-template-hash":"x","app":"web"}}}"#,
+            true,
+        );
+    }
+
+    #[test]
+    fn every_other_difference_counts() {
+        let base = r#"{"spec":{"containers":[{"name":"a","image":"b"}]}}"#;
+        check(base, r#"{"spec":{"containers":[{"name":"a","image":"c"}]}}"#, false);
+        check(base, r#"{"spec":{"containers":[{"name":"a","image":"b","newThing":1}]}}"#, false);
+        check(
+            base,
+            r#"{"metadata":{"annotations":{"x":""}},"spec":{"containers":[{"name":"a","image":"b"}]}}"#,
+            false,
+        );
+        // The order of a list is meaning.
+        check(r#"{"spec":{"args":["a","b"]}}"#, r#"{"spec":{"args":["b","a"]}}"#, false);
+    }
+
+    #[test]
+    fn an_empty_object_that_says_something_counts() {
+        check(r#"{"spec":{"x":{"namespaceSelector":{}}}}"#, r#"{"spec":{"x":{}}}"#, false);
+        check(r#"{"spec":{"tolerations":[{}]}}"#, r#"{"spec":{"tolerations":[]}}"#, false);
+    }
+
+    #[test]
+    fn hashes_are_the_same_in_every_release() {
+        let template = template(
+            r#"{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"a","image":"b"}]}}"#,
+        );
+        assert_eq!(template.hash(None), "76f86dcf64");
+        assert_eq!(template.hash(Some(1)), "7c5dd45fd9");
+    }
+
+    #[test]
+    fn fnv_gives_its_published_values() {
+        assert_eq!(fnv1a_32(FNV_32_BASIS, b"foobar"), 0xbf9c_f968);
+        assert_eq!(fnv1a_128(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+}

@@ -1,0 +1,254 @@
+//! Metadata as it stands on the wire, borrowed from the response's own bytes.
+//!
+//! Decoding goes through these short-lived forms into the records, so that nothing is allocated that
+//! a record does not keep: `managedFields`, two thirds of a pod's JSON, is skipped over in place.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+
+use super::intern::Interner;
+use super::meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+
+/// A string borrowed from the input, or owned where the input has escapes.
+///
+/// A type of our own because serde borrows a bare `Cow<str>`, but not one inside an `Option` or a `Vec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+impl Text<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+
+    /// A null stands for the empty string, as Go's decoder has it.
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Text::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// An object of strings, in the order of the wire.
+#[derive(Clone, Debug, Default)]
+pub struct Pairs<'a>(pub Vec<(Text<'a>, Text<'a>)>);
+
+struct PairsVisitor;
+
+impl<'de> Visitor<'de> for PairsVisitor {
+    type Value = Pairs<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with string values")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Pairs(pairs))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Pairs::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PairsVisitor)
+    }
+}
+
+impl Pairs<'_> {
+    /// The value of `key`; of several the last, as in JSON.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(k, _)| k.as_str() == key).map(|(_, v)| v.as_str())
+    }
+
+    /// The pairs as a shared map.
+    pub fn intern(&self, interner: &mut Interner) -> std::sync::Arc<StringMap> {
+        let map =
+            self.0.iter().map(|(k, v)| (interner.string(k.as_str()), interner.string(v.as_str()))).collect();
+        interner.map(map)
+    }
+}
+
+/// A time as the API writes it, RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub Timestamp);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        text.as_str().parse().map(Time).map_err(D::Error::custom)
+    }
+}
+
+/// `metadata` of any object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MetaWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    namespace: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    #[serde(borrow, default)]
+    resource_version: Text<'a>,
+    #[serde(default)]
+    generation: Option<i64>,
+    #[serde(default)]
+    creation_timestamp: Option<Time>,
+    #[serde(default)]
+    deletion_timestamp: Option<Time>,
+    #[serde(borrow, default)]
+    labels: Pairs<'a>,
+    /// Annotations, for the record to take what it needs.
+    #[serde(borrow, default)]
+    pub annotations: Pairs<'a>,
+    #[serde(borrow, default)]
+    owner_references: Option<Vec<OwnerWire<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerWire<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
+    #[serde(borrow, default)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    #[serde(default)]
+    controller: Option<bool>,
+}
+
+impl MetaWire<'_> {
+    /// The record's metadata.
+    ///
+    /// # Errors
+    /// When the name or UID is missing, or the resourceVersion is no decimal number (KEP-5504 makes
+    /// that a promise of every conformant API server).
+    pub fn into_meta(self, interner: &mut Interner) -> Result<Meta, serde_json::Error> {
+        let missing = |field: &str| serde_json::Error::custom(format_args!("metadata.{field} is missing"));
+        if self.name.as_str().is_empty() {
+            return Err(missing("name"));
+        }
+        if self.uid.as_str().is_empty() {
+            return Err(missing("uid"));
+        }
+        let resource_version = parse_resource_version(self.resource_version.as_str())?;
+        let controller = self
+            .owner_references
+            .unwrap_or_default()
+            .into_iter()
+            .find(|owner| owner.controller == Some(true))
+            .map(|owner| {
+                let reference = ControllerRef {
+                    api_version: interner.string(owner.api_version.as_str()),
+                    kind: interner.string(owner.kind.as_str()),
+                    name: interner.string(owner.name.as_str()),
+                    uid: Uid::new(owner.uid.as_str()),
+                };
+                interner.owner(reference)
+            });
+        Ok(Meta {
+            key: ObjectKey::new(interner.string(self.namespace.as_str()), self.name.as_str()),
+            uid: Uid::new(self.uid.as_str()),
+            resource_version,
+            generation: self.generation.unwrap_or(0),
+            created: self.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            deletion: self.deletion_timestamp.map(|t| t.0),
+            labels: self.labels.intern(interner),
+            controller,
+        })
+    }
+}
+
+/// Reads a resourceVersion as the number that it is.
+///
+/// # Errors
+/// When it is not a decimal number below 2^64.
+pub fn parse_resource_version(text: &str) -> Result<u64, serde_json::Error> {
+    text.parse().map_err(|_| {
+        serde_json::Error::custom(format_args!("metadata.resourceVersion {text:?} is not a decimal number"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(json: &str) -> Result<Meta, serde_json::Error> {
+        serde_json::from_str::<MetaWire<'_>>(json)?.into_meta(&mut Interner::default())
+    }
+
+    #[test]
+    fn metadata_is_read_and_managed_fields_are_passed_over() {
+        let meta = meta(
+            r#"{"name":"web-1","namespace":"shop","uid":"u-1","resourceVersion":"42","generation":3,
+                "creationTimestamp":"2026-01-02T03:04:05Z","labels":{"b":"2","a":"1\u0041"},
+                "managedFields":[{"manager":"x","fieldsV1":{"f:spec":{}}}],
+                "ownerReferences":[
+                  {"apiVersion":"v1","kind":"ConfigMap","name":"c","uid":"u-c"},
+                  {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u-rs","controller":true}]}"#,
+        )
+        .unwrap();
+        assert_eq!(meta.key.to_string(), "shop/web-1");
+        assert_eq!((meta.resource_version, meta.generation), (42, 3));
+        assert_eq!(meta.created.to_string(), "2026-01-02T03:04:05Z");
+        assert_eq!(meta.labels.get("a"), Some("1A"));
+        assert!(meta.is_controlled_by(&Uid::new("u-rs")));
+        assert!(!meta.is_deleting());
+    }
+
+    #[test]
+    fn nulls_stand_for_absent_values() {
+        let meta = meta(
+            r#"{"name":"a","uid":"u","resourceVersion":"1","creationTimestamp":null,"labels":null,
+                "annotations":{"x":null},"ownerReferences":null,"generation":null}"#,
+        )
+        .unwrap();
+        assert_eq!(meta.created, Timestamp::UNIX_EPOCH);
+        assert!(meta.labels.is_empty() && meta.controller.is_none());
+    }
+
+    #[test]
+    fn what_has_no_identity_is_refused_by_the_name_of_the_field() {
+        let error = meta(r#"{"uid":"u","resourceVersion":"1"}"#).unwrap_err().to_string();
+        assert!(error.contains("metadata.name"), "{error}");
+        let error = meta(r#"{"name":"a","uid":"u","resourceVersion":"x1"}"#).unwrap_err().to_string();
+        assert!(error.contains("metadata.resourceVersion \"x1\""), "{error}");
+    }
+}

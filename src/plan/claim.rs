@@ -1,0 +1,105 @@
+//! Whose object is it? Adoption and release, the same for the sets of a Deployment and the pods of a
+//! ReplicaSet (upstream: `controller_ref_manager.go`).
+
+use crate::model::{Meta, Selector};
+
+/// What an owner does about an object of its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is the owner's.
+    Keep,
+    /// It is nobody's and is selected: take it, after a fresh read of the owner.
+    Adopt,
+    /// It is the owner's and is selected no longer: let it go.
+    Release,
+    /// It is none of the owner's business.
+    Ignore,
+}
+
+/// Decides about one object. Never takes what another controller holds (S15, S16, S17).
+pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
+    let selected = selector.matches(&object.labels);
+    match &object.controller {
+        Some(controller) if controller.uid == owner.uid => match (selected, owner.is_deleting()) {
+            (true, _) => Claim::Keep,
+            // The garbage collector decides what becomes of a deleted owner's objects.
+            (false, true) => Claim::Ignore,
+            (false, false) => Claim::Release,
+        },
+        Some(_) => Claim::Ignore,
+        None => {
+            let adoptable = selected
+                && !owner.is_deleting()
+                && !object.is_deleting()
+                && owner.key.namespace == object.key.namespace;
+            if adoptable { Claim::Adopt } else { Claim::Ignore }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Pod, Record, ReplicaSet};
+
+    fn set(metadata: &str) -> ReplicaSet {
+        let json = format!(
+            r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u-set","resourceVersion":"1"{metadata}}},
+                "spec":{{"selector":{{"matchLabels":{{"app":"web"}}}}}}}}"#
+        );
+        ReplicaSet::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    fn pod(app: &str, owner: &str, more: &str) -> Pod {
+        let owners = match owner {
+            "" => String::new(),
+            uid => format!(
+                r#","ownerReferences":[{{"kind":"ReplicaSet","name":"web","uid":"{uid}","controller":true}}]"#
+            ),
+        };
+        let json = format!(
+            r#"{{"metadata":{{"name":"p","namespace":"shop","uid":"u-pod","resourceVersion":"1",
+                "labels":{{"app":"{app}"}}{owners}{more}}}}}"#
+        );
+        Pod::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(owner: &ReplicaSet, object: &Pod, expected: Claim) {
+        assert_eq!(claim(&owner.meta, &owner.selector, &object.meta), expected);
+    }
+
+    const DELETING: &str = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+
+    #[test]
+    fn what_is_ours_is_kept_while_it_matches_and_released_when_it_does_not() {
+        check(&set(""), &pod("web", "u-set", ""), Claim::Keep);
+        check(&set(""), &pod("api", "u-set", ""), Claim::Release);
+    }
+
+    #[test]
+    fn an_orphan_that_matches_is_adopted_unless_it_is_on_its_way_out() {
+        check(&set(""), &pod("web", "", ""), Claim::Adopt);
+        check(&set(""), &pod("api", "", ""), Claim::Ignore);
+        check(&set(""), &pod("web", "", DELETING), Claim::Ignore);
+    }
+
+    #[test]
+    fn what_belongs_to_another_is_never_taken_even_under_the_same_name() {
+        check(&set(""), &pod("web", "u-other", ""), Claim::Ignore);
+    }
+
+    #[test]
+    fn an_owner_on_its_way_out_neither_adopts_nor_releases() {
+        check(&set(DELETING), &pod("web", "", ""), Claim::Ignore);
+        check(&set(DELETING), &pod("api", "u-set", ""), Claim::Ignore);
+        check(&set(DELETING), &pod("web", "u-set", ""), Claim::Keep);
+    }
+
+    #[test]
+    fn an_orphan_of_another_namespace_is_not_adopted() {
+        let mut elsewhere = pod("web", "", "");
+        elsewhere.meta.key.namespace = "other".into();
+        check(&set(""), &elsewhere, Claim::Ignore);
+    }
+}

@@ -1,0 +1,135 @@
+//! The ReplicaSet that is sent to the API server: the Deployment's template with the hash label.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::NewSet;
+use crate::model::{Deployment, POD_TEMPLATE_HASH, Selector};
+use crate::plan::replicaset::body::OwnerReference;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SetBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: SetMeta<'a>,
+    spec: SetSpec<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SetMeta<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    labels: &'a BTreeMap<&'a str, &'a str>,
+    annotations: &'a BTreeMap<String, String>,
+    owner_references: [OwnerReference<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SetSpec<'a> {
+    replicas: i32,
+    #[serde(skip_serializing_if = "is_zero")]
+    min_ready_seconds: i32,
+    selector: Selector,
+    template: BTreeMap<&'a str, Box<RawValue>>,
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+/// The JSON of the new set. The template's other fields go over as they are, byte for byte.
+///
+/// # Errors
+/// When the template is not the object that it was decoded as; cannot happen to a decoded one.
+pub fn set_body(deployment: &Deployment, new: &NewSet) -> Result<Vec<u8>, serde_json::Error> {
+    let labels: BTreeMap<&str, &str> =
+        deployment.template.labels.iter().chain([(POD_TEMPLATE_HASH, new.hash.as_str())]).collect();
+
+    let raw = deployment.template.raw().get();
+    let mut template: BTreeMap<&str, Box<RawValue>> = serde_json::from_str(raw)?;
+    let mut metadata: BTreeMap<&str, Box<RawValue>> = match template.get("metadata") {
+        Some(metadata) => serde_json::from_str::<Option<_>>(metadata.get())?.unwrap_or_default(),
+        None => BTreeMap::new(),
+    };
+    metadata.insert("labels", serde_json::value::to_raw_value(&labels)?);
+    let metadata = serde_json::value::to_raw_value(&metadata)?;
+    template.insert("metadata", metadata);
+
+    serde_json::to_vec(&SetBody {
+        api_version: "apps/v1",
+        kind: "ReplicaSet",
+        metadata: SetMeta {
+            name: &new.name,
+            namespace: &deployment.meta.key.namespace,
+            labels: &labels,
+            annotations: &new.annotations,
+            owner_references: [OwnerReference::controller(
+                "apps/v1",
+                "Deployment",
+                &deployment.meta.key.name,
+                &deployment.meta.uid,
+            )],
+        },
+        spec: SetSpec {
+            replicas: new.replicas,
+            min_ready_seconds: deployment.min_ready_seconds,
+            selector: deployment.selector.with_label(POD_TEMPLATE_HASH, &new.hash),
+            template,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_set_is_the_template_with_the_hash_in_three_places_and_an_owner() {
+        let deployment = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u-d", "resourceVersion": "1"},
+            "spec": {
+                "minReadySeconds": 5,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web", "x": "y"}, "annotations": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "newThing": 1.50}]}
+                }
+            }
+        });
+        let deployment = Deployment::decode(&deployment.to_string(), &mut Interner::default()).unwrap();
+        let new = NewSet {
+            name: "web-abc".into(),
+            hash: "abc".into(),
+            replicas: 3,
+            annotations: [("k".to_string(), "v".to_string())].into(),
+        };
+        let body: Value = serde_json::from_slice(&set_body(&deployment, &new).unwrap()).unwrap();
+        let labels = json!({"app": "web", "x": "y", "pod-template-hash": "abc"});
+        assert_eq!(
+            body,
+            json!({
+                "apiVersion": "apps/v1", "kind": "ReplicaSet",
+                "metadata": {
+                    "name": "web-abc", "namespace": "shop", "labels": labels, "annotations": {"k": "v"},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+                        "uid": "u-d", "controller": true, "blockOwnerDeletion": true}],
+                },
+                "spec": {
+                    "replicas": 3, "minReadySeconds": 5,
+                    "selector": {"matchLabels": {"app": "web", "pod-template-hash": "abc"}},
+                    "template": {
+                        "metadata": {"labels": labels, "annotations": {"a": "b"}},
+                        "spec": {"containers": [{"name": "c", "newThing": 1.50}]}
+                    },
+                }
+            })
+        );
+    }
+}

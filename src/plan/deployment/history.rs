@@ -1,0 +1,25 @@
+//! How many old revisions are kept (upstream: `sync.go`, `cleanupDeployment`).
+
+use std::sync::Arc;
+
+use super::revision::revision_of;
+use super::{Sets, Write};
+use crate::model::{Deployment, ReplicaSet};
+
+/// Deletes the oldest revisions above `spec.revisionHistoryLimit`, but only sets that are empty, whose
+/// emptiness the ReplicaSet controller has confirmed, and that are not on their way out (S8).
+pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
+    let Some(limit) = deployment.revision_history_limit else { return Vec::new() };
+    let mut old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|set| !set.meta.is_deleting()).collect();
+    let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    old.sort_by_key(|set| (revision_of(set).unwrap_or(0), set.meta.created, set.meta.key.clone()));
+    old.into_iter()
+        .take(surplus)
+        .filter(|set| {
+            set.replicas == 0
+                && set.status.replicas == 0
+                && set.status.observed_generation >= set.meta.generation
+        })
+        .map(|set| Write::Delete(set.clone()))
+        .collect()
+}

@@ -1,0 +1,174 @@
+//! What a Deployment needs next: the whole decision table is [`plan`].
+
+pub mod body;
+pub mod history;
+pub mod observed;
+pub mod progress;
+pub mod recreate;
+pub mod revision;
+pub mod rolling;
+pub mod scale;
+pub mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use observed::{Observed, Sets};
+
+use super::Note;
+use super::claim::{Claim, claim};
+use crate::model::{Deployment, ReplicaSet, Strategy};
+
+/// What one reconcile of a Deployment should do, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "a plan changes nothing until it is executed"]
+pub struct Plan {
+    /// Writes, in order; the first that fails ends the execution.
+    pub writes: Vec<Write>,
+    /// What to tell although nothing is written.
+    pub notes: Vec<Note>,
+    /// What the status may say about progress.
+    pub course: Course,
+}
+
+/// Which part of the status is touched besides the counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Course {
+    /// Counts and availability only: the object is deleted, refused, or its sets change hands.
+    #[default]
+    CountsOnly,
+    /// The Deployment is paused, or its sets are being resized: no progress is judged.
+    Held,
+    /// A rollout or its end: progress and its deadline are judged.
+    Rollout,
+}
+
+/// One write to the sets of a Deployment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Make an orphan ours.
+    Adopt(Arc<ReplicaSet>),
+    /// Let a set go whose labels no longer match.
+    Release(Arc<ReplicaSet>),
+    /// Create the set for the current template.
+    Create(NewSet),
+    /// Resize a set, or bring its annotations up to date; one write for both.
+    Change(Arc<ReplicaSet>, Change),
+    /// Delete a set that the history has no room for.
+    Delete(Arc<ReplicaSet>),
+}
+
+/// The set for the current template, to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSet {
+    /// `<deployment>-<hash>`.
+    pub name: String,
+    /// The value of the hash label.
+    pub hash: String,
+    /// Its first size.
+    pub replicas: i32,
+    /// Its annotations: the Deployment's, the revision and the sizes.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What changes about a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The new size.
+    pub replicas: Option<i32>,
+    /// Annotations to set; the others stay.
+    pub annotations: BTreeMap<String, String>,
+    /// The new `minReadySeconds`.
+    pub min_ready_seconds: Option<i32>,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        self.replicas.is_none() && self.annotations.is_empty() && self.min_ready_seconds.is_none()
+    }
+}
+
+impl Write {
+    /// What to tell once the write has succeeded.
+    pub fn note(&self) -> Option<Note> {
+        let message = match self {
+            Write::Create(new) if new.replicas > 0 => {
+                format!("Scaled up replica set {} from 0 to {}", new.name, new.replicas)
+            }
+            Write::Change(set, Change { replicas: Some(to), .. }) => {
+                let direction = if *to > set.replicas { "up" } else { "down" };
+                format!("Scaled {direction} replica set {} from {} to {to}", set.meta.key.name, set.replicas)
+            }
+            Write::Create(_) | Write::Change(..) | Write::Adopt(_) | Write::Release(_) | Write::Delete(_) => {
+                return None;
+            }
+        };
+        Some(Note::normal("ScalingReplicaSet", message))
+    }
+}
+
+/// Whether there is an orphan that the Deployment would adopt: then the caller reads the Deployment
+/// afresh before it asks for a plan.
+pub fn wants_to_adopt(deployment: &Deployment, orphans: &[Arc<ReplicaSet>]) -> bool {
+    !deployment.selector.selects_everything() && orphans.iter().any(|set| adoptable(deployment, set))
+}
+
+fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Adopt
+}
+
+/// Decides.
+///
+/// | situation | writes |
+/// |---|---|
+/// | the selector selects everything | none; an event says so |
+/// | being deleted | none |
+/// | sets to adopt or release | those, and nothing else until the cache shows them |
+/// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
+/// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
+pub fn plan(observed: &Observed<'_>) -> Plan {
+    let deployment = observed.deployment;
+    if deployment.selector.selects_everything() {
+        let text = "This deployment is selecting all pods. A non-empty selector is required.";
+        return Plan { notes: vec![Note::warning("SelectingAll", text.into())], ..Plan::default() };
+    }
+    if deployment.meta.is_deleting() {
+        return Plan::default();
+    }
+    let claims = claims(observed);
+    if !claims.is_empty() {
+        return Plan { writes: claims, ..Plan::default() };
+    }
+
+    let sets = observed.sets();
+    if deployment.paused || scale::is_due(deployment, &sets) {
+        let mut writes = scale::plan(deployment, &sets);
+        if deployment.paused && writes.is_empty() {
+            writes = history::plan(deployment, &sets);
+        }
+        return Plan { writes, course: Course::Held, ..Plan::default() };
+    }
+    let mut writes = match deployment.strategy {
+        Strategy::RollingUpdate { .. } => rolling::plan(deployment, &sets),
+        Strategy::Recreate => recreate::plan(deployment, &sets, &observed.running_pods),
+    };
+    if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, &sets)) {
+        writes = history::plan(deployment, &sets);
+    }
+    Plan { writes, course: Course::Rollout, ..Plan::default() }
+}
+
+fn claims(observed: &Observed<'_>) -> Vec<Write> {
+    let deployment = observed.deployment;
+    let released = observed
+        .owned
+        .iter()
+        .filter(|set| claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Release)
+        .map(|set| Write::Release(set.clone()));
+    let adopted = observed
+        .orphans
+        .iter()
+        .filter(|set| observed.may_adopt && adoptable(deployment, set))
+        .map(|set| Write::Adopt(set.clone()));
+    released.chain(adopted).collect()
+}

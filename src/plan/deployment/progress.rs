@@ -1,0 +1,209 @@
+//! Whether a rollout moves, has ended, or is stuck; and the status that says so (upstream:
+//! `progress.go`, `sync.go`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::revision::REVISION;
+use super::{Course, Observed, Plan, Sets, Write, status};
+use crate::model::{Condition, Deployment, DeploymentStatus, condition};
+use crate::plan::replicaset::status::until;
+
+/// The condition that tells of progress.
+pub const PROGRESSING: &str = "Progressing";
+
+const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
+const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
+const SET_UPDATED: &str = "ReplicaSetUpdated";
+const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const CREATE_ERROR: &str = "ReplicaSetCreateError";
+const PAUSED: &str = "DeploymentPaused";
+const RESUMED: &str = "DeploymentResumed";
+
+/// What became of a plan's writes, as far as the status is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many of the plan's writes succeeded, from the first on.
+    pub done: usize,
+    /// Why the set for the current template could not be created.
+    pub create_error: Option<String>,
+    /// The name of the new set is taken by somebody else's.
+    pub collided: bool,
+}
+
+/// What to report and when to look again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// The whole status as it should be.
+    pub status: DeploymentStatus,
+    /// The revision annotation that the Deployment should carry; `None` leaves it.
+    pub revision: Option<String>,
+    /// When the progress deadline is due.
+    pub look_again: Option<Duration>,
+}
+
+/// Computes the status once, from what was observed and done.
+pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
+    let Observed { deployment, now, .. } = observed;
+    let done = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
+    let sets = after(observed.sets(), done);
+    let mut status = status::counts(deployment, &sets);
+    let created = done.iter().find_map(|write| match write {
+        Write::Create(new) => Some(new),
+        _ => None,
+    });
+    if outcome.collided {
+        status.collision_count = Some(deployment.status.collision_count.unwrap_or(0).saturating_add(1));
+    }
+
+    let mut revision = sets.new.as_ref().and_then(|new| new.annotations.get(REVISION)).map(str::to_string);
+    for write in done {
+        revision = match write {
+            Write::Create(new) => new.annotations.get(REVISION).cloned().or(revision),
+            Write::Change(set, change)
+                if sets.new.as_ref().is_some_and(|new| new.meta.uid == set.meta.uid) =>
+            {
+                change.annotations.get(REVISION).cloned().or(revision)
+            }
+            _ => revision,
+        };
+    }
+
+    status::set_available(deployment, &mut status, *now);
+    let wanted: i64 = sets.wanted() + created.map_or(0, |new| i64::from(new.replicas));
+    status.unavailable = crate::model::count::clamp((wanted - i64::from(status.available)).max(0));
+
+    if plan.course != Course::CountsOnly {
+        judge_pause(deployment, &mut status, *now);
+    }
+    if plan.course == Course::Rollout {
+        let name = created.map(|new| new.name.as_str()).or(sets.new.as_ref().map(|new| &*new.meta.key.name));
+        judge(deployment, &sets, &mut status, name, created.is_some(), outcome, *now);
+        status::set_replica_failure(&sets, &mut status);
+    }
+    if plan.course == Course::CountsOnly {
+        revision = None;
+    }
+    let look_again = deadline(deployment, &status).map(|at| until(at, *now));
+    Settled { status, revision, look_again }
+}
+
+/// The sets as they are after the writes that succeeded, so that the status need not be written again
+/// when the cache shows them.
+fn after(mut sets: Sets, done: &[Write]) -> Sets {
+    for write in done {
+        let Write::Change(changed, change) = write else { continue };
+        let Some(size) = change.replicas else { continue };
+        for set in sets.old.iter_mut().chain(&mut sets.new).filter(|set| set.meta.uid == changed.meta.uid) {
+            Arc::make_mut(set).replicas = size;
+        }
+    }
+    sets
+}
+
+/// A pause or a resumption that the condition does not show yet. A rollout that was found stuck before
+/// it was paused stays marked as stuck.
+fn judge_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
+    if deployment.progress_deadline_seconds.is_none() {
+        return;
+    }
+    let reason = condition::find(&status.conditions, PROGRESSING).map(|c| c.reason.clone());
+    let shown = match (deployment.paused, reason.as_deref()) {
+        (true, Some(TIMED_OUT | PAUSED)) => return,
+        (true, _) => Condition::new(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now),
+        (false, Some(PAUSED)) => {
+            Condition::new(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed", now)
+        }
+        (false, _) => return,
+    };
+    condition::set(&mut status.conditions, shown);
+}
+
+/// Judges the progress of a rollout and says so in the condition.
+fn judge(
+    deployment: &Deployment,
+    sets: &Sets,
+    status: &mut DeploymentStatus,
+    new_set: Option<&str>,
+    created: bool,
+    outcome: &Outcome,
+    now: Timestamp,
+) {
+    if deployment.progress_deadline_seconds.is_none() {
+        condition::remove(&mut status.conditions, PROGRESSING);
+        return;
+    }
+    let subject = match new_set {
+        Some(name) => format!("ReplicaSet {name:?}"),
+        None => format!("Deployment {:?}", deployment.meta.key.name),
+    };
+    let current = condition::find(&status.conditions, PROGRESSING).cloned();
+    let reason = current.as_ref().map_or("", |c| &*c.reason);
+    let say = |status: &str, reason: &str, message: String| {
+        Condition::new(PROGRESSING, status, reason, message, now)
+    };
+
+    if let Some(error) = &outcome.create_error {
+        let name =
+            format!("{}-{}", deployment.meta.key.name, deployment.template.hash(status.collision_count));
+        let message = format!("Failed to create new replica set {name:?}: {error}");
+        condition::set(&mut status.conditions, say("False", CREATE_ERROR, message));
+        return;
+    }
+    if created {
+        let message = format!("Created new replica set {:?}", new_set.unwrap_or_default());
+        condition::renew(&mut status.conditions, say("True", NEW_SET_CREATED, message));
+        return;
+    }
+    let complete = status::is_complete(deployment, status);
+    // A rollout back to a set that exists creates none. Upstream then keeps the success of the rollout
+    // before, under which no deadline runs, and never notices when the way back is stuck.
+    let found = new_set.is_some()
+        && (current.is_none()
+            || (reason == NEW_SET_AVAILABLE && !complete && sets.old.iter().any(|s| s.replicas > 0)));
+    if found && !complete {
+        let message = format!("Found new replica set {:?}", new_set.unwrap_or_default());
+        condition::renew(&mut status.conditions, say("True", NEW_SET_FOUND, message));
+        return;
+    }
+    if status.replicas == status.updated && reason == NEW_SET_AVAILABLE && sets.new.is_some() {
+        return;
+    }
+    // Recreate has no new set while it waits for the old pods. Upstream takes that for the end of the
+    // rollout before, runs no deadline, and says nothing when an old pod never goes.
+    let waits = sets.new.is_none() && reason == NEW_SET_AVAILABLE;
+    if complete {
+        let message = format!("{subject} has successfully progressed.");
+        condition::renew(&mut status.conditions, say("True", NEW_SET_AVAILABLE, message));
+    } else if waits || has_progressed(&deployment.status, status) {
+        let message = format!("{subject} is progressing.");
+        condition::renew(&mut status.conditions, say("True", SET_UPDATED, message));
+    } else if deadline(deployment, status).is_some_and(|at| at <= now) {
+        let message = format!("{subject} has timed out progressing.");
+        condition::set(&mut status.conditions, say("False", TIMED_OUT, message));
+    }
+}
+
+/// Whether more pods are new, ready or available than before, or fewer are old (upstream:
+/// `DeploymentProgressing`).
+fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
+    let old_pods = |status: &DeploymentStatus| i64::from(status.replicas) - i64::from(status.updated);
+    after.updated > before.updated
+        || old_pods(after) < old_pods(before)
+        || after.ready > before.ready
+        || after.available > before.available
+}
+
+/// When the rollout will have made no progress for too long; `None` when no deadline runs.
+fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
+    let seconds = deployment.progress_deadline_seconds?;
+    let condition = condition::find(&status.conditions, PROGRESSING)?;
+    if deployment.paused || matches!(&*condition.reason, NEW_SET_AVAILABLE | TIMED_OUT | PAUSED) {
+        return None;
+    }
+    let wait = SignedDuration::from_secs(seconds.max(0).into());
+    Some(condition.last_update?.saturating_add(wait).unwrap_or(Timestamp::MAX))
+}

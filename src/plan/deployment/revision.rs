@@ -1,0 +1,124 @@
+//! Revisions, and the annotations that a Deployment keeps on its sets (upstream: `deployment_util.go`).
+
+use std::collections::BTreeMap;
+
+use super::{Change, Sets};
+use crate::model::{Deployment, ReplicaSet};
+
+/// Which revision a set is, and of the Deployment, which one it is at.
+pub const REVISION: &str = "deployment.kubernetes.io/revision";
+/// The revisions that a reused set has been before.
+pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// `spec.replicas` of the Deployment when the set was last sized.
+pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// Size and surge together when the set was last sized.
+pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+
+/// Annotations of a Deployment that say something about the Deployment only.
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+    "deprecated.deployment.rollback.to",
+];
+
+/// The longest `revision-history`, in characters; the oldest entries go first.
+const LONGEST_HISTORY: usize = 2000;
+
+/// Reads a revision. Anybody may write to annotations: what is no number, is negative, or is so large
+/// that none could follow, counts as no revision, and so neither wraps nor spreads.
+pub fn revision_of(set: &ReplicaSet) -> Option<i64> {
+    let revision: i64 = set.annotations.get(REVISION)?.parse().ok()?;
+    (0..i64::MAX).contains(&revision).then_some(revision)
+}
+
+/// The revision that the new set must have: one more than any old set has (S7).
+fn next_revision(sets: &Sets) -> i64 {
+    sets.old.iter().filter_map(|set| revision_of(set)).max().unwrap_or(0) + 1
+}
+
+/// The annotations that record the size asked for.
+pub fn size_annotations(deployment: &Deployment) -> [(&'static str, String); 2] {
+    let (surge, _) = deployment.budget();
+    let most = i64::from(deployment.replicas) + i64::from(surge);
+    [(DESIRED_REPLICAS, deployment.replicas.to_string()), (MAX_REPLICAS, most.to_string())]
+}
+
+/// The annotations of a set that is to be created.
+pub fn annotations_for_new_set(deployment: &Deployment, sets: &Sets) -> BTreeMap<String, String> {
+    let revision = (REVISION.to_string(), next_revision(sets).to_string());
+    copied(deployment)
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .chain([revision])
+        .chain(size_annotations(deployment).map(|(key, value)| (key.to_string(), value)))
+        .collect()
+}
+
+fn copied(deployment: &Deployment) -> impl Iterator<Item = (&str, &str)> {
+    deployment.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key))
+}
+
+/// What must change about the new set besides its size: annotations, revision, `minReadySeconds`.
+pub fn refresh(deployment: &Deployment, new: &ReplicaSet, sets: &Sets) -> Change {
+    let mut annotations = BTreeMap::new();
+    let mut put = |key: &str, value: String| {
+        if new.annotations.get(key) != Some(&value) {
+            annotations.insert(key.to_string(), value);
+        }
+    };
+    copied(deployment).for_each(|(key, value)| put(key, value.to_string()));
+    size_annotations(deployment).into_iter().for_each(|(key, value)| put(key, value));
+
+    let next = next_revision(sets);
+    let current = revision_of(new);
+    if current.is_none_or(|current| current < next) {
+        put(REVISION, next.to_string());
+        if let Some(current) = current.filter(|&current| current > 0) {
+            put(REVISION_HISTORY, appended(new.annotations.get(REVISION_HISTORY).unwrap_or(""), current));
+        }
+    }
+    let min_ready_seconds =
+        (new.min_ready_seconds != deployment.min_ready_seconds).then_some(deployment.min_ready_seconds);
+    Change { replicas: None, annotations, min_ready_seconds }
+}
+
+/// `history` with one more revision, without the oldest that no longer fit.
+fn appended(history: &str, revision: i64) -> String {
+    let revision = revision.to_string();
+    let mut kept = history;
+    while !kept.is_empty() && kept.len() + 1 + revision.len() > LONGEST_HISTORY {
+        kept = kept.split_once(',').map_or("", |(_, rest)| rest);
+    }
+    if kept.is_empty() { revision } else { format!("{kept},{revision}") }
+}
+
+/// What of a set's size annotations is out of date.
+pub fn stale_sizes(deployment: &Deployment, set: &ReplicaSet) -> BTreeMap<String, String> {
+    size_annotations(deployment)
+        .into_iter()
+        .filter(|(key, value)| set.annotations.get(key) != Some(value))
+        .map(|(key, value)| (key.to_string(), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_grows_at_its_end_and_loses_its_oldest_entries() {
+        assert_eq!(appended("", 1), "1");
+        assert_eq!(appended("1,3", 5), "1,3,5");
+        let full = vec!["1000000"; 250].join(",");
+        assert_eq!(full.len(), 1999);
+        let grown = appended(&full, 77);
+        assert!(grown.len() <= LONGEST_HISTORY && grown.ends_with(",77") && grown.starts_with("1000000,"));
+    }
+
+    #[test]
+    fn a_history_without_commas_that_is_too_long_is_dropped_whole() {
+        assert_eq!(appended(&"9".repeat(300_000), 4), "4");
+    }
+}

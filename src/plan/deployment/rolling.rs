@@ -1,0 +1,128 @@
+//! RollingUpdate: as many new pods as the surge allows, as few old ones as availability allows
+//! (upstream: `rolling.go`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::observed::available;
+use super::{Change, NewSet, Sets, Write, revision};
+use crate::model::count::clamp;
+use crate::model::{Deployment, ReplicaSet, Uid};
+
+/// The steps that are allowed now: old sets down, then the new one up by what that has freed.
+///
+/// Both in one plan, where upstream takes a sync for each. Down goes first, so that the sum of the
+/// sizes is within the surge after every single write (S1). The exception is a set that is still to be
+/// created: it comes first, so that a creation which the API server refuses costs no old pod.
+pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
+    let (surge, unavailable) = deployment.budget();
+    let most = i64::from(deployment.replicas) + i64::from(surge);
+    let wanted = sets.wanted();
+
+    let Some(new) = &sets.new else {
+        let size = clamp((most - wanted).clamp(0, i64::from(deployment.replicas)));
+        let mut writes = vec![Write::Create(new_set(deployment, sets, size))];
+        let downs = downs(deployment, sets, wanted + i64::from(size), i64::from(size), unavailable);
+        writes.extend(resize(deployment, &sets.old, &downs));
+        return writes;
+    };
+
+    let missing = i64::from(new.replicas) - i64::from(available(new));
+    let downs = downs(deployment, sets, wanted, missing, unavailable);
+    let freed: i64 = sets
+        .old
+        .iter()
+        .filter_map(|set| Some(i64::from(set.replicas) - i64::from(*downs.get(&set.meta.uid)?)))
+        .sum();
+    let room = most - (wanted - freed);
+    let size = if new.replicas > deployment.replicas {
+        deployment.replicas
+    } else {
+        clamp((i64::from(new.replicas) + room.max(0)).min(i64::from(deployment.replicas)))
+    };
+
+    let mut writes = resize(deployment, &sets.old, &downs);
+    writes.extend(bring_up_to_date(deployment, new, sets, size));
+    writes
+}
+
+/// The set for the current template, at this size.
+pub(super) fn new_set(deployment: &Deployment, sets: &Sets, replicas: i32) -> NewSet {
+    let hash = deployment.template.hash(deployment.status.collision_count);
+    NewSet {
+        name: format!("{}-{hash}", deployment.meta.key.name),
+        hash,
+        replicas,
+        annotations: revision::annotations_for_new_set(deployment, sets),
+    }
+}
+
+/// The one write that gives the new set its size and its annotations; none if it has both.
+pub(super) fn bring_up_to_date(
+    deployment: &Deployment,
+    new: &Arc<ReplicaSet>,
+    sets: &Sets,
+    size: i32,
+) -> Option<Write> {
+    let mut change = revision::refresh(deployment, new, sets);
+    change.replicas = (size != new.replicas).then_some(size);
+    (!change.is_empty()).then(|| Write::Change(new.clone(), change))
+}
+
+/// The writes that give old sets their new sizes; a set that is not named keeps its own.
+pub(super) fn resize(
+    deployment: &Deployment,
+    old: &[Arc<ReplicaSet>],
+    sizes: &BTreeMap<Uid, i32>,
+) -> Vec<Write> {
+    old.iter()
+        .filter_map(|set| {
+            let size = *sizes.get(&set.meta.uid)?;
+            let annotations = revision::stale_sizes(deployment, set);
+            let change = Change { replicas: Some(size), annotations, min_ready_seconds: None };
+            (size != set.replicas).then(|| Write::Change(set.clone(), change))
+        })
+        .collect()
+}
+
+/// The old sets that may shrink now, and to what size.
+///
+/// Unavailable replicas of the new set count against the budget, so a crash-looping new version never
+/// causes more old pods to be removed. What is unhealthy among the old ones goes first, because it
+/// costs no availability; then what is above the minimum. For example 10 wanted, 2 may be missing, 8
+/// old pods available and 5 new ones of which 0 are: 13 - 8 - 5 = 0 may go.
+fn downs(
+    deployment: &Deployment,
+    sets: &Sets,
+    wanted: i64,
+    new_missing: i64,
+    unavailable: i32,
+) -> BTreeMap<Uid, i32> {
+    let minimum = i64::from(deployment.replicas) - i64::from(unavailable);
+    let allowed = wanted - minimum - new_missing;
+    let mut sizes: BTreeMap<Uid, i32> = BTreeMap::new();
+    if allowed <= 0 {
+        return sizes;
+    }
+
+    let mut unhealthy = allowed;
+    for set in sets.old.iter().filter(|set| set.replicas > 0) {
+        let sick = i64::from(set.replicas) - i64::from(available(set));
+        let down = sick.min(unhealthy);
+        if down > 0 {
+            unhealthy -= down;
+            sizes.insert(set.meta.uid.clone(), clamp(i64::from(set.replicas) - down));
+        }
+    }
+
+    let mut healthy = sets.available() - minimum;
+    for set in sets.old.iter().filter(|set| set.replicas > 0) {
+        let size = i64::from(sizes.get(&set.meta.uid).copied().unwrap_or(set.replicas));
+        let down = size.min(healthy);
+        if down > 0 {
+            healthy -= down;
+            sizes.insert(set.meta.uid.clone(), clamp(size - down));
+        }
+    }
+    sizes
+}

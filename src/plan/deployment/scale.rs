@@ -1,0 +1,132 @@
+//! A change of `spec.replicas`, spread over the sets in proportion (upstream: `sync.go`, `scale`).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::observed::available;
+use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, refresh, stale_sizes};
+use super::{Change, Sets, Write};
+use crate::model::count::clamp;
+use crate::model::{Deployment, ReplicaSet, Strategy, Uid};
+
+/// Whether `spec.replicas` has changed since a set that wants pods was last sized.
+pub fn is_due(deployment: &Deployment, sets: &Sets) -> bool {
+    sets.active()
+        .any(|set| annotation(set, DESIRED_REPLICAS).is_some_and(|n| n != i64::from(deployment.replicas)))
+}
+
+/// A count from an annotation. What is not a positive int32 counts as absent, as upstream has it.
+fn annotation(set: &ReplicaSet, key: &str) -> Option<i64> {
+    set.annotations.get(key)?.parse::<i32>().ok().filter(|&n| n >= 0).map(i64::from)
+}
+
+/// Resizes what is there, and in any case brings the size annotations of every set that wants pods up
+/// to date. Upstream leaves them when the size happens to be right already, takes the next sync for a
+/// scaling event again, and never gets back to the rollout (kubernetes#138840, #125568).
+pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
+    let sizes = sizes(deployment, sets);
+    sets.all()
+        .filter_map(|set| {
+            let size = sizes.get(&set.meta.uid).copied().unwrap_or(set.replicas);
+            let is_new = sets.new.as_ref().is_some_and(|new| new.meta.uid == set.meta.uid);
+            let mut change = match (is_new, set.replicas > 0 || size > 0) {
+                (true, _) => refresh(deployment, set, sets),
+                (false, true) => Change { annotations: stale_sizes(deployment, set), ..Change::default() },
+                (false, false) => return None,
+            };
+            change.replicas = (size != set.replicas).then_some(size);
+            (!change.is_empty()).then(|| Write::Change(set.clone(), change))
+        })
+        .collect()
+}
+
+/// The sets that change, and their new sizes.
+fn sizes(deployment: &Deployment, sets: &Sets) -> BTreeMap<Uid, i32> {
+    // The one set that wants pods, or with none of them the new one, or the youngest, takes it all.
+    let active: Vec<&Arc<ReplicaSet>> = sets.active().collect();
+    let only = match active[..] {
+        [] => sets.new.as_ref().or(sets.old.last()),
+        [only] => Some(only),
+        _ => None,
+    };
+    if let Some(only) = only {
+        return [(only.meta.uid.clone(), deployment.replicas)].into();
+    }
+    if active.is_empty() {
+        return BTreeMap::new();
+    }
+    // The new set is all there: what is left of the old ones can go.
+    if let Some(new) = &sets.new
+        && new.replicas == deployment.replicas
+        && annotation(new, DESIRED_REPLICAS) == Some(i64::from(deployment.replicas))
+        && available(new) == deployment.replicas
+    {
+        return sets.old.iter().map(|set| (set.meta.uid.clone(), 0)).collect();
+    }
+    match deployment.strategy {
+        Strategy::RollingUpdate { .. } => in_proportion(deployment, active),
+        // The strategy itself brings all old sets to nothing next.
+        Strategy::Recreate => BTreeMap::new(),
+    }
+}
+
+/// Spreads the difference over the active sets in proportion to their sizes, and what rounding leaves
+/// over goes to the largest. The changes add up to the difference exactly (S9).
+///
+/// For example 10 wanted and 3 surge, sets of 8 and 5, scaled to 20: 23 - 13 = 10 more, of which
+/// 8 * 23 / 13 - 8 = 6 go to the first and 5 * 23 / 13 - 5 = 4 to the second.
+fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> BTreeMap<Uid, i32> {
+    let (surge, _) = deployment.budget();
+    let most = if deployment.replicas > 0 { i64::from(deployment.replicas) + i64::from(surge) } else { 0 };
+    let total: i64 = active.iter().map(|set| i64::from(set.replicas)).sum();
+    let difference = most - total;
+
+    // The largest first; of equal ones the newer when growing, the older when shrinking.
+    if difference > 0 {
+        active.sort_by_key(|set| {
+            (Reverse(set.replicas), Reverse(set.meta.created), Reverse(set.meta.key.clone()))
+        });
+    } else {
+        active.sort_by_key(|set| (Reverse(set.replicas), set.meta.created, set.meta.key.clone()));
+    }
+
+    let mut left = difference;
+    let mut sizes: Vec<(Uid, i64)> = active
+        .iter()
+        .map(|set| {
+            let share = share(deployment, set, most);
+            // Never more than is left, never the other way, never below nothing.
+            let share = if difference > 0 {
+                share.clamp(0, left)
+            } else {
+                share.clamp(left, 0).max(-i64::from(set.replicas))
+            };
+            left -= share;
+            (set.meta.uid.clone(), i64::from(set.replicas) + share)
+        })
+        .collect();
+    for (_, size) in &mut sizes {
+        let more = left.max(-*size);
+        *size += more;
+        left -= more;
+    }
+    sizes.into_iter().map(|(uid, size)| (uid, clamp(size))).collect()
+}
+
+/// What a set gains or loses when the whole goes to `most`. 64 bits: upstream multiplies two int32 and
+/// wraps from about 46,341 pods.
+fn share(deployment: &Deployment, set: &ReplicaSet, most: i64) -> i64 {
+    let size = i64::from(set.replicas);
+    if deployment.replicas == 0 {
+        return -size;
+    }
+    let before = annotation(set, MAX_REPLICAS)
+        .filter(|&before| before > 0)
+        .unwrap_or_else(|| i64::from(deployment.status.replicas));
+    if before <= 0 {
+        return 0;
+    }
+    // Rounded to the nearest, halves away from zero.
+    (2 * size * most + before) / (2 * before) - size
+}

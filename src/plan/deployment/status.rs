@@ -1,0 +1,73 @@
+//! What a Deployment reports: the counts, and whether it is complete (upstream: `sync.go`,
+//! `calculateStatus`).
+
+use jiff::Timestamp;
+
+use super::Sets;
+use crate::model::count::clamp;
+use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
+
+/// The condition that tells whether enough pods are available.
+pub const AVAILABLE: &str = "Available";
+/// The condition that a set's failure is copied to.
+pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// The counts over all sets; conditions are still those of the Deployment.
+pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
+    let sum = |of: &dyn Fn(&ReplicaSet) -> i32| clamp(sets.all().map(|set| i64::from(of(set))).sum());
+    let available = sum(&|set| set.status.available);
+    let terminating: Vec<i32> = sets.all().filter_map(|set| set.status.terminating).collect();
+    DeploymentStatus {
+        observed_generation: deployment.meta.generation.max(deployment.status.observed_generation),
+        replicas: sum(&|set| set.status.replicas),
+        updated: sets.new.as_ref().map_or(0, |new| new.status.replicas),
+        ready: sum(&|set| set.status.ready),
+        available,
+        // What the sets want and do not have. Upstream takes the same sum, never below nothing.
+        unavailable: clamp((sets.wanted() - i64::from(available)).max(0)),
+        terminating: (!terminating.is_empty())
+            .then(|| clamp(terminating.iter().map(|&pods| i64::from(pods)).sum())),
+        collision_count: deployment.status.collision_count,
+        conditions: deployment.status.conditions.clone(),
+    }
+}
+
+/// Whether every wanted pod is new and available, and no other is left (upstream:
+/// `DeploymentComplete`).
+pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
+    counts.updated == deployment.replicas
+        && counts.replicas == deployment.replicas
+        && counts.available == deployment.replicas
+        && counts.observed_generation >= deployment.meta.generation
+}
+
+/// Sets the `Available` condition: enough pods within the budget of what may be missing.
+pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
+    let (_, unavailable) = deployment.budget();
+    let enough = i64::from(status.available) >= i64::from(deployment.replicas) - i64::from(unavailable);
+    let condition = if enough {
+        let message = "Deployment has minimum availability.";
+        Condition::new(AVAILABLE, "True", "MinimumReplicasAvailable", message, now)
+    } else {
+        let message = "Deployment does not have minimum availability.";
+        Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
+    };
+    condition::set(&mut status.conditions, condition);
+}
+
+/// Copies the failure of a set: the new set's before any other's. Gone when no set has one.
+pub fn set_replica_failure(sets: &Sets, status: &mut DeploymentStatus) {
+    let failure = sets
+        .new
+        .iter()
+        .chain(sets.old.iter().rev())
+        .find_map(|set| condition::find(&set.status.conditions, REPLICA_FAILURE).filter(|c| c.is_true()));
+    match failure {
+        Some(failure) => {
+            let mut copy = failure.clone();
+            copy.last_update = copy.last_update.or(copy.last_transition);
+            condition::set(&mut status.conditions, copy);
+        }
+        None => condition::remove(&mut status.conditions, REPLICA_FAILURE),
+    }
+}

@@ -1,0 +1,31 @@
+//! What to do, decided from what is known. Pure: the same observation gives the same plan.
+//!
+//! The one guarantee: nothing here waits, reads a clock, rolls dice or talks to anyone. A plan is a
+//! value that can be printed, compared, refused and simulated.
+
+pub mod claim;
+pub mod deployment;
+pub mod replicaset;
+
+/// Something to tell the user in an Event, in upstream's words so that people and alerts know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Whether the event is of type `Warning`; otherwise `Normal`.
+    pub warning: bool,
+    /// The event's reason.
+    pub reason: &'static str,
+    /// The event's message.
+    pub message: String,
+}
+
+impl Note {
+    /// Something that went as it should.
+    pub fn normal(reason: &'static str, message: String) -> Self {
+        Note { warning: false, reason, message }
+    }
+
+    /// Something that a person should look at.
+    pub fn warning(reason: &'static str, message: String) -> Self {
+        Note { warning: true, reason, message }
+    }
+}

@@ -1,0 +1,151 @@
+//! The pod that is sent to the API server: the set's template, with a name and an owner.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::model::template::SAFE_ALPHABET;
+use crate::model::{ReplicaSet, Uid};
+
+/// `ownerReferences` entry of an object that its owner controls.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerReference<'a> {
+    /// The owner's `apiVersion`.
+    pub api_version: &'a str,
+    /// The owner's kind.
+    pub kind: &'a str,
+    /// The owner's name.
+    pub name: &'a str,
+    /// The owner's UID.
+    pub uid: &'a Uid,
+    /// Whether the owner manages the object. Always, here.
+    pub controller: bool,
+    /// Whether a foreground deletion of the owner waits for the object.
+    pub block_owner_deletion: bool,
+}
+
+impl<'a> OwnerReference<'a> {
+    /// A reference to the controller of an object.
+    pub fn controller(api_version: &'a str, kind: &'a str, name: &'a str, uid: &'a Uid) -> Self {
+        OwnerReference { api_version, kind, name, uid, controller: true, block_owner_deletion: true }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: PodMeta<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodMeta<'a> {
+    name: &'a str,
+    generate_name: String,
+    namespace: &'a str,
+    #[serde(flatten)]
+    from_template: BTreeMap<&'a str, &'a RawValue>,
+    owner_references: [OwnerReference<'a>; 1],
+}
+
+#[derive(Deserialize)]
+struct TemplateParts<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<BTreeMap<&'a str, &'a RawValue>>,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+}
+
+/// What of a template's metadata a pod gets (upstream: `GetPodFromTemplate`).
+const INHERITED: [&str; 3] = ["labels", "annotations", "finalizers"];
+
+/// The JSON of a new pod of `set`, called `name`. The spec is the template's own bytes, so that a
+/// field newer than any type of ours arrives.
+///
+/// # Errors
+/// When the template is not the object that it was decoded as; cannot happen to a decoded one.
+pub fn pod_body(set: &ReplicaSet, name: &str) -> Result<Vec<u8>, serde_json::Error> {
+    let parts: TemplateParts<'_> = serde_json::from_str(set.template.raw().get())?;
+    let mut from_template = parts.metadata.unwrap_or_default();
+    from_template.retain(|field, _| INHERITED.contains(field));
+    serde_json::to_vec(&PodBody {
+        api_version: "v1",
+        kind: "Pod",
+        metadata: PodMeta {
+            name,
+            generate_name: format!("{}-", set.meta.key.name),
+            namespace: &set.meta.key.namespace,
+            from_template,
+            owner_references: [OwnerReference::controller(
+                "apps/v1",
+                "ReplicaSet",
+                &set.meta.key.name,
+                &set.meta.uid,
+            )],
+        },
+        spec: parts.spec,
+    })
+}
+
+/// How much of the set's name a pod's name keeps: 63 characters with the suffix, as the API server has
+/// it for `generateName`.
+const LONGEST_BASE: usize = 58;
+/// The number of random characters behind it.
+pub const SUFFIX: usize = 5;
+
+/// A pod's name from five random numbers: `web-5d8f-x7k2p`.
+///
+/// The controller chooses it before it asks, so that an answer that gets lost can be asked for again
+/// under the same name.
+pub fn pod_name(set: &str, random: [usize; SUFFIX]) -> String {
+    let base = format!("{set}-");
+    let cut = (0..=base.len().min(LONGEST_BASE)).rev().find(|&at| base.is_char_boundary(at)).unwrap_or(0);
+    let suffix = random.map(|n| char::from(SAFE_ALPHABET[n % SAFE_ALPHABET.len()]));
+    base[..cut].chars().chain(suffix).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_pod_is_its_template_with_a_name_and_an_owner() {
+        let set = json!({
+            "metadata": {"name": "web-1", "namespace": "shop", "uid": "u-set", "resourceVersion": "1"},
+            "spec": {"template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}, "finalizers": ["x/y"],
+                             "name": "ignored", "creationTimestamp": null},
+                "spec": {"containers": [{"name": "c", "newThing": 1.50}]}
+            }}
+        });
+        let set = ReplicaSet::decode(&set.to_string(), &mut Interner::default()).unwrap();
+        let body: Value = serde_json::from_slice(&pod_body(&set, "web-1-abcde").unwrap()).unwrap();
+        assert_eq!(
+            body,
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": "web-1-abcde", "generateName": "web-1-", "namespace": "shop",
+                    "labels": {"app": "web"}, "annotations": {"a": "b"}, "finalizers": ["x/y"],
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1",
+                        "uid": "u-set", "controller": true, "blockOwnerDeletion": true}],
+                },
+                "spec": {"containers": [{"name": "c", "newThing": 1.50}]}
+            })
+        );
+    }
+
+    #[test]
+    fn names_look_like_generated_ones_and_stay_within_63_characters() {
+        assert_eq!(pod_name("web-1", [0, 1, 2, 3, 26]), "web-1-bcdf9");
+        assert_eq!(pod_name(&"a".repeat(253), [0; 5]).len(), 63);
+    }
+}

@@ -1,0 +1,187 @@
+//! Which pods go first when there are too many.
+//!
+//! Upstream compares pods pairwise, and its comparison is no order: two ready times that differ within
+//! one logarithmic bucket fall through to the UID, equal ones to the restarts, so three pods can beat
+//! each other in a circle. Here the criteria are the fields of a key with a derived order, which is
+//! total by construction. A bucket that ties goes on to the next criterion.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::model::{Phase, Pod, Uid};
+
+/// The criteria in upstream's order (`ActivePodsWithRanks`); the smallest key goes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DeletionKey<'p> {
+    /// A pod without a node goes before one that has one.
+    assigned: bool,
+    /// Pending before Unknown before Running.
+    phase: Phase,
+    /// What is not ready goes before what is.
+    ready: bool,
+    /// The cheaper goes first (KEP-2255).
+    cost: i32,
+    /// The pod whose node runs more pods of the same Deployment goes first.
+    pods_on_the_node: Reverse<usize>,
+    /// What became ready later goes first, on a logarithmic scale (KEP-2185).
+    ready_age: i32,
+    /// What restarted more often goes first.
+    restarts: Reverse<i32>,
+    /// The younger goes first, on a logarithmic scale.
+    age: i32,
+    /// Decides what is left, arbitrarily but always the same way.
+    uid: &'p Uid,
+}
+
+/// The `count` pods that are missed least, in that order.
+///
+/// `siblings` are the active pods of other sets of the same Deployment: with `members` they tell how
+/// crowded a node is.
+pub fn least_worthy(
+    members: &[&Arc<Pod>],
+    siblings: &[Arc<Pod>],
+    count: usize,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
+    let mut crowd: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in members.iter().copied().chain(siblings).filter_map(|pod| pod.node.as_deref()) {
+        *crowd.entry(node).or_default() += 1;
+    }
+    let mut ranked: Vec<(DeletionKey<'_>, &Arc<Pod>)> =
+        members.iter().map(|pod| (key(pod, &crowd, now), *pod)).collect();
+    ranked.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    ranked.into_iter().take(count).map(|(_, pod)| pod.clone()).collect()
+}
+
+fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> DeletionKey<'p> {
+    DeletionKey {
+        assigned: pod.node.is_some(),
+        phase: pod.phase,
+        ready: pod.ready_since.is_some(),
+        cost: pod.deletion_cost,
+        pods_on_the_node: Reverse(pod.node.as_deref().and_then(|node| crowd.get(node)).copied().unwrap_or(0)),
+        ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
+        restarts: Reverse(pod.restarts),
+        age: magnitude(pod.meta.created, now),
+        uid: &pod.meta.uid,
+    }
+}
+
+/// The logarithm of an age in nanoseconds; -1 for what is younger than now.
+fn magnitude(since: Timestamp, now: Timestamp) -> i32 {
+    let age = now.duration_since(since).as_nanos();
+    if age <= 0 { -1 } else { age.ilog2() as i32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    const NOW: i64 = 1_000_000;
+
+    #[derive(Clone, Copy)]
+    struct Case {
+        name: &'static str,
+        node: &'static str,
+        phase: &'static str,
+        ready_at: Option<i64>,
+        cost: &'static str,
+        restarts: i32,
+        created: i64,
+    }
+
+    /// A pod that nothing speaks against.
+    const GOOD: Case = Case {
+        name: "good",
+        node: "n1",
+        phase: "Running",
+        ready_at: Some(NOW - 600_000),
+        cost: "0",
+        restarts: 0,
+        created: NOW - 700_000,
+    };
+
+    fn pod(case: Case) -> Arc<Pod> {
+        let time = |second| Timestamp::from_second(second).unwrap();
+        let ready = case.ready_at.map_or(String::new(), |at| {
+            format!(r#"{{"type":"Ready","status":"True","lastTransitionTime":"{}"}}"#, time(at))
+        });
+        let json = format!(
+            r#"{{"metadata":{{"name":"{0}","namespace":"shop","uid":"{0}","resourceVersion":"1",
+                  "creationTimestamp":"{1}","annotations":{{"controller.kubernetes.io/pod-deletion-cost":"{2}"}}}},
+                "spec":{{"nodeName":"{3}"}},
+                "status":{{"phase":"{4}","conditions":[{ready}],"containerStatuses":[{{"restartCount":{5}}}]}}}}"#,
+            case.name,
+            time(case.created),
+            case.cost,
+            case.node,
+            case.phase,
+            case.restarts
+        );
+        Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    #[track_caller]
+    fn check_goes_first(first: Case) {
+        let (worse, good) = (pod(Case { name: "worse", ..first }), pod(GOOD));
+        let order = least_worthy(&[&good, &worse], &[], 2, Timestamp::from_second(NOW).unwrap());
+        assert_eq!(&*order[0].meta.key.name, "worse");
+    }
+
+    #[test]
+    fn each_criterion_decides_when_those_before_it_tie() {
+        check_goes_first(Case { node: "", ..GOOD });
+        check_goes_first(Case { phase: "Pending", ..GOOD });
+        check_goes_first(Case { phase: "Unknown", ..GOOD });
+        check_goes_first(Case { ready_at: None, ..GOOD });
+        check_goes_first(Case { cost: "-1", ..GOOD });
+        check_goes_first(Case { ready_at: Some(NOW - 10), ..GOOD });
+        check_goes_first(Case { restarts: 1, ..GOOD });
+        check_goes_first(Case { created: NOW - 10, ..GOOD });
+    }
+
+    #[test]
+    fn an_earlier_criterion_outweighs_all_later_ones() {
+        let unassigned = pod(Case { name: "a", node: "", cost: "100", ..GOOD });
+        let cheap = pod(Case { name: "b", cost: "-100", restarts: 9, ready_at: None, ..GOOD });
+        let order = least_worthy(&[&cheap, &unassigned], &[], 1, Timestamp::from_second(NOW).unwrap());
+        assert_eq!(&*order[0].meta.key.name, "a");
+    }
+
+    #[test]
+    fn the_crowded_node_loses_a_pod_first_and_siblings_count() {
+        let here = pod(Case { name: "here", node: "n1", ..GOOD });
+        let there = pod(Case { name: "there", node: "n2", ..GOOD });
+        let sibling = pod(Case { name: "sibling", node: "n2", ..GOOD });
+        let order = least_worthy(&[&here, &there], &[sibling], 1, Timestamp::from_second(NOW).unwrap());
+        assert_eq!(&*order[0].meta.key.name, "there");
+    }
+
+    #[test]
+    fn six_hundred_pods_are_ranked_the_same_whatever_order_they_come_in() {
+        let names: Vec<String> = (0..600).map(|n| format!("pod-{n}")).collect();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let pods: Vec<Arc<Pod>> = names
+            .iter()
+            .map(|name| {
+                let mut pod = Arc::unwrap_or_clone(pod(GOOD));
+                pod.meta.uid = Uid::new(name);
+                pod.ready_since = Some(Timestamp::from_second(NOW - rng.i64(0..2000)).unwrap());
+                pod.restarts = rng.i32(0..3);
+                pod.meta.created = Timestamp::from_second(NOW - rng.i64(2000..9000)).unwrap();
+                Arc::new(pod)
+            })
+            .collect();
+        let mut members: Vec<&Arc<Pod>> = pods.iter().collect();
+        let now = Timestamp::from_second(NOW).unwrap();
+        let order = least_worthy(&members, &[], 600, now);
+        for _ in 0..5 {
+            rng.shuffle(&mut members);
+            assert_eq!(least_worthy(&members, &[], 600, now), order);
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! Calls to the API server: limited, bounded in time and size, counted, and never repeated in secret.
+//!
+//! The one guarantee: an error says whether the write may have happened all the same
+//! ([`ApiError::outcome_unknown`]), so that a lost reply does not become a second pod.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::core::Status;
+use kube::core::response::{StatusDetails, reason};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::limit::Limiter;
+use crate::metrics::Metrics;
+
+/// How long a call may take, unless told otherwise.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a list may take: the API server itself gives up after a minute.
+pub const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The largest answer that is read. A page of 500 pods has about 7 MB; a server that ignores `limit`
+/// may send a whole cluster.
+pub const LARGEST_BODY: usize = 256 << 20;
+
+/// The largest body of an error that is read. A `Status` has some hundred bytes.
+const LARGEST_ERROR: usize = 1 << 20;
+
+/// The longest wait that a server may ask for with `Retry-After`.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// Why a call did not bring what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server answered with an error.
+    #[error("{}", describe(.0))]
+    Status(Box<Status>),
+    /// No complete answer within this time.
+    #[error("no answer from the API server within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// The connection failed.
+    #[error("could not reach the API server: {error}")]
+    Transport {
+        /// What failed.
+        #[source]
+        error: Box<kube::Error>,
+        /// Whether the request may have reached the server.
+        sent: bool,
+    },
+    /// The answer is not what it should be. The text names the place, and never holds the answer.
+    #[error("could not read the API server's answer: {0}")]
+    Decode(#[source] serde_json::Error),
+    /// The answer is larger than this many bytes.
+    #[error("the API server's answer is larger than {0} bytes")]
+    TooLarge(usize),
+    /// Our own guard did not let the request go; nothing was sent. See [`Api::guarded`].
+    #[error("the request was not sent: {0}")]
+    NotSent(&'static str),
+}
+
+fn describe(status: &Status) -> String {
+    match (status.message.as_str(), status.reason.as_str()) {
+        ("", "") => format!("the API server answered {}", status.code),
+        ("", reason) => reason.to_owned(),
+        (message, _) => message.to_owned(),
+    }
+}
+
+impl ApiError {
+    /// The server's status, if it sent one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            ApiError::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The object has changed since the version that the write was computed from.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(Status::is_conflict)
+    }
+
+    /// There is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(Status::is_not_found)
+    }
+
+    /// The name is taken.
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(Status::is_already_exists)
+    }
+
+    /// We may not do that: by RBAC, a quota, or an admission plugin.
+    pub fn is_forbidden(&self) -> bool {
+        self.status().is_some_and(Status::is_forbidden)
+    }
+
+    /// The object is not valid.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(Status::is_invalid)
+    }
+
+    /// The resourceVersion or continue token is too old (410).
+    pub fn is_gone(&self) -> bool {
+        self.status().is_some_and(|status| {
+            status.reason == reason::GONE || status.reason == reason::EXPIRED || status.code == 410
+        })
+    }
+
+    /// Nothing more can be created here, since the namespace is on its way out.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.has_cause("NamespaceTerminating")
+    }
+
+    /// Whether the status names this cause.
+    pub fn has_cause(&self, cause: &str) -> bool {
+        self.status()
+            .and_then(|status| status.details.as_ref())
+            .is_some_and(|details| details.causes.iter().any(|known| known.reason == cause))
+    }
+
+    /// How long the server asked us to wait; at most a minute.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(LONGEST_RETRY_AFTER))
+    }
+
+    /// Whether a write may have happened although the call failed: the answer was lost, unreadable, or
+    /// came from something between us and the store.
+    pub fn outcome_unknown(&self) -> bool {
+        match self {
+            ApiError::Timeout(_) | ApiError::Decode(_) | ApiError::TooLarge(_) => true,
+            ApiError::Transport { sent, .. } => *sent,
+            ApiError::Status(status) => status.code >= 500,
+            ApiError::NotSent(_) => false,
+        }
+    }
+
+    /// The kind of error in one word, for metrics and logs.
+    pub fn label(&self) -> &'static str {
+        match self {
+            ApiError::Timeout(_) => "timeout",
+            ApiError::Transport { .. } => "transport",
+            ApiError::Decode(_) => "decode",
+            ApiError::TooLarge(_) => "too_large",
+            ApiError::NotSent(_) => "not_sent",
+            ApiError::Status(_) if self.is_conflict() => "conflict",
+            ApiError::Status(_) if self.is_already_exists() => "already_exists",
+            ApiError::Status(_) if self.is_not_found() => "not_found",
+            ApiError::Status(_) if self.is_namespace_terminating() => "namespace_terminating",
+            ApiError::Status(_) if self.is_forbidden() => "forbidden",
+            ApiError::Status(_) if self.is_invalid() => "invalid",
+            ApiError::Status(_) if self.is_gone() => "gone",
+            ApiError::Status(status) if status.code == 429 => "too_many_requests",
+            ApiError::Status(status) if status.code >= 500 => "server_error",
+            ApiError::Status(_) => "refused",
+        }
+    }
+}
+
+/// Says whether a write may be sent at this instant, and if not, why not.
+type Guard = Arc<dyn Fn() -> Result<(), &'static str> + Send + Sync>;
+
+/// The API server, as everything in this program calls it. Cheap to clone; clones share the limit.
+#[derive(Clone)]
+pub struct Api {
+    client: kube::Client,
+    host: Arc<str>,
+    limiter: Limiter,
+    timeout: Duration,
+    guard: Option<Guard>,
+    metrics: Arc<Metrics>,
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api")
+            .field("host", &self.host)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// Calls through `client`, held back by `limiter`. `host` labels the metrics.
+    pub fn new(client: kube::Client, host: &str, limiter: Limiter, metrics: Arc<Metrics>) -> Self {
+        Api { client, host: host.into(), limiter, timeout: CALL_TIMEOUT, guard: None, metrics }
+    }
+
+    /// The same API server with another limit on the time of one call.
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Api { timeout, ..self.clone() }
+    }
+
+    /// The same API server with a guard in front of each write: it is asked after the wait for the rate
+    /// limit and right before the request is sent, and its refusal becomes [`ApiError::NotSent`]. A
+    /// leader whose lease may have run out while it waited is stopped here.
+    pub fn guarded(&self, guard: impl Fn() -> Result<(), &'static str> + Send + Sync + 'static) -> Self {
+        Api { guard: Some(Arc::new(guard)), ..self.clone() }
+    }
+
+    /// The metrics that calls are counted in.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Calls and decodes the answer. Use `serde::de::IgnoredAny` where the answer does not matter.
+    ///
+    /// # Errors
+    /// See [`ApiError`]. Nothing is repeated here: who retries must know what a repetition does.
+    pub async fn call<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, ApiError> {
+        let body = self.call_bytes(request).await?;
+        serde_json::from_slice(&body).map_err(ApiError::Decode)
+    }
+
+    /// Calls and returns the answer's bytes.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn call_bytes(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
+        self.measured(request, async |response| collect(response, LARGEST_BODY).await).await
+    }
+
+    /// Calls and returns the answer as it comes, for a watch: the limit on time holds only until the
+    /// answer begins.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn stream(&self, request: Request<Vec<u8>>) -> Result<Body, ApiError> {
+        self.measured(request, async |response| Ok(response.into_body())).await
+    }
+
+    async fn measured<T>(
+        &self,
+        request: Request<Vec<u8>>,
+        read: impl AsyncFnOnce(Response<Body>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let method = request.method().clone();
+        let labels = [method.as_str(), &self.host];
+        let waited = self.limiter.acquire().await;
+        self.metrics.rest_limiter_duration.with_label_values(&labels).observe(waited.as_secs_f64());
+        if let Some(guard) = self.guard.as_ref().filter(|_| method != Method::GET) {
+            guard().map_err(ApiError::NotSent)?;
+        }
+        let start = Instant::now();
+        let mut code = None;
+        let exchange = async {
+            let response = self.client.send(request.map(Body::from)).await.map_err(transport)?;
+            code = Some(response.status());
+            if response.status().is_success() { read(response).await } else { Err(refusal(response).await) }
+        };
+        let result = match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(ApiError::Timeout(self.timeout)),
+        };
+        self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
+        let code = code.as_ref().map_or("<error>", StatusCode::as_str);
+        self.metrics.rest_requests.with_label_values(&[code, method.as_str(), &self.host]).inc();
+        result
+    }
+}
+
+fn transport(error: kube::Error) -> ApiError {
+    ApiError::Transport { sent: !never_connected(&error), error: Box::new(error) }
+}
+
+/// Whether the request certainly did not leave, because nobody accepted the connection. Every other
+/// failure may have come after the request was sent.
+fn never_connected(error: &kube::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.kind() == io::ErrorKind::ConnectionRefused;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Reads a body of at most `largest` bytes. One frame is passed on as it is; several are copied once.
+async fn collect(response: Response<Body>, largest: usize) -> Result<Bytes, ApiError> {
+    let mut body = response.into_body();
+    let expected = body.size_hint().lower();
+    if expected > largest as u64 {
+        return Err(ApiError::TooLarge(largest));
+    }
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(transport)?.into_data() else { continue };
+        if first.len() + all.len() + data.len() > largest {
+            return Err(ApiError::TooLarge(largest));
+        }
+        if first.is_empty() && all.is_empty() {
+            first = data;
+            continue;
+        }
+        if all.is_empty() {
+            // The length is the server's claim; memory follows what really arrives.
+            all.reserve((expected as usize).clamp(first.len() + data.len(), LARGEST_ERROR));
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+/// Makes the error out of an answer that is no success.
+async fn refusal(response: Response<Body>) -> ApiError {
+    let code = response.status();
+    let asked = retry_after(response.headers());
+    let body = collect(response, LARGEST_ERROR).await.unwrap_or_default();
+    let mut status = match serde_json::from_slice::<Status>(&body) {
+        Ok(status) if status.is_failure() || !status.reason.is_empty() => status,
+        // A proxy's page, or nothing. Its text is the proxy's, so it is not repeated in our logs.
+        _ => Status::failure(&format!("the server answered {code} without saying why"), reason_for(code)),
+    };
+    // The status line counts: a body may leave the code out.
+    status.code = code.as_u16();
+    if let Some(seconds) = asked {
+        let details = status.details.get_or_insert_with(|| StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        });
+        if details.retry_after_seconds == 0 {
+            details.retry_after_seconds = seconds;
+        }
+    }
+    ApiError::Status(status.boxed())
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(seconds.min(LONGEST_RETRY_AFTER.as_secs()) as u32)
+}
+
+fn reason_for(code: StatusCode) -> &'static str {
+    match code {
+        StatusCode::UNAUTHORIZED => reason::UNAUTHORIZED,
+        StatusCode::FORBIDDEN => reason::FORBIDDEN,
+        StatusCode::NOT_FOUND => reason::NOT_FOUND,
+        StatusCode::CONFLICT => reason::CONFLICT,
+        StatusCode::GONE => reason::GONE,
+        _ => reason::UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use serde::de::IgnoredAny;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::runtime::request;
+
+    fn answer(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+        Response::builder().status(code).body(Body::from(body.into())).unwrap()
+    }
+
+    /// An API whose server answers each request with what `answer` makes of it.
+    fn api<F>(answer: F) -> Api
+    where
+        F: Fn(Request<Body>) -> Response<Body> + Clone + Send + 'static,
+    {
+        let service = tower::service_fn(move |request| {
+            let response = answer(request);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let client = kube::Client::new(service, "default");
+        Api::new(client, "test:443", Limiter::unlimited(), Metrics::new())
+    }
+
+    async fn error(code: u16, body: Value) -> ApiError {
+        let api = api(move |_| answer(code, body.to_string()));
+        api.call::<IgnoredAny>(request::get("/x", &[])).await.unwrap_err()
+    }
+
+    fn status(reason: &str) -> Value {
+        json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "m"})
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_decoded_and_counted() {
+        let api = api(|_| answer(200, r#"{"a":1}"#));
+        assert_eq!(api.call::<Value>(request::get("/x", &[])).await.unwrap(), json!({"a": 1}));
+        let text = api.metrics().render();
+        assert!(
+            text.contains(r#"rest_client_requests_total{code="200",host="test:443",method="GET"} 1"#),
+            "{text}"
+        );
+        assert!(
+            text.contains(r#"rest_client_request_duration_seconds_count{host="test:443",verb="GET"} 1"#),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_a_server_refuses_is_known_not_to_have_happened() {
+        let conflict = error(409, status("Conflict")).await;
+        assert!(conflict.is_conflict() && !conflict.is_already_exists() && !conflict.outcome_unknown());
+        let exists = error(409, status("AlreadyExists")).await;
+        assert!(exists.is_already_exists() && !exists.is_conflict());
+        assert!(error(404, json!({})).await.is_not_found());
+        assert!(error(422, status("Invalid")).await.is_invalid());
+        assert!(error(410, status("Expired")).await.is_gone());
+        let terminating = error(
+            403,
+            json!({"status": "Failure", "reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}),
+        )
+        .await;
+        assert!(terminating.is_forbidden() && terminating.is_namespace_terminating());
+        assert_eq!(terminating.label(), "namespace_terminating");
+    }
+
+    #[tokio::test]
+    async fn an_error_between_us_and_the_store_leaves_the_outcome_open() {
+        for code in [500, 502, 503, 504] {
+            assert!(error(code, status("InternalError")).await.outcome_unknown());
+        }
+        let page = api(|_| answer(502, "<html>secret</html>"));
+        let error = page.call::<Value>(request::get("/x", &[])).await.unwrap_err();
+        assert_eq!(error.to_string(), "the server answered 502 Bad Gateway without saying why");
+        let garbled = api(|_| answer(200, "{\"metadata\":"));
+        assert!(garbled.call::<Value>(request::get("/x", &[])).await.unwrap_err().outcome_unknown());
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_known_to_have_done_nothing_and_a_broken_one_is_not() {
+        for (kind, unknown) in [(io::ErrorKind::ConnectionRefused, false), (io::ErrorKind::BrokenPipe, true)]
+        {
+            let service = tower::service_fn(move |_: Request<Body>| async move {
+                Err::<Response<Body>, _>(io::Error::from(kind))
+            });
+            let client = kube::Client::new(service, "default");
+            let api = Api::new(client, "h", Limiter::unlimited(), Metrics::new());
+            let error = api.call::<Value>(request::get("/x", &[])).await.unwrap_err();
+            assert_eq!(error.outcome_unknown(), unknown, "{error}");
+            assert!(api.metrics().render().contains(r#"code="<error>""#));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_given_up_after_the_timeout_and_waiting_in_the_limiter_does_not_count() {
+        let service = tower::service_fn(|_: Request<Body>| async move {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok::<_, Infallible>(answer(200, "1"))
+        });
+        let client = kube::Client::new(service, "default");
+        let api = Api::new(client, "h", Limiter::new(1.0 / 25.0, 1), Metrics::new());
+        let call = || api.call::<u32>(request::get("/x", &[]));
+        let both = tokio::join!(call(), call());
+        assert!(both.0.is_ok() && both.1.is_ok(), "the second waited 25 s and took 20 s: {both:?}");
+        let hasty = api.with_timeout(Duration::from_secs(19));
+        let error = hasty.call::<u32>(request::get("/x", &[])).await.unwrap_err();
+        assert!(matches!(error, ApiError::Timeout(_)) && error.outcome_unknown());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_repeated_whatever_the_server_says() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let seen = calls.clone();
+        let api = api(move |_| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            answer(503, "")
+        });
+        let post = request::post("/x", &[], &json!({})).unwrap();
+        assert!(api.call::<Value>(post).await.is_err());
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_wish_for_patience_is_taken_from_the_header_or_the_body_and_capped() {
+        for (header, seconds) in [("7", 7), ("1000000000", 60), ("-1", 0), ("soon", 0)] {
+            let api = api(move |_| {
+                let mut response = answer(429, status("TooManyRequests").to_string());
+                response.headers_mut().insert(RETRY_AFTER, header.parse().unwrap());
+                response
+            });
+            let error = api.call::<Value>(request::get("/x", &[])).await.unwrap_err();
+            assert_eq!(error.retry_after().unwrap_or_default(), Duration::from_secs(seconds), "{header}");
+        }
+        let mut body = status("ServerTimeout");
+        body["details"] = json!({"retryAfterSeconds": 3});
+        assert_eq!(error(500, body).await.retry_after(), Some(Duration::from_secs(3)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_above_the_limit_is_not_read_to_its_end() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            let frame = || Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(vec![b' '; 100])));
+            let frames = futures::stream::iter((0..10).map(move |_| frame()));
+            Ok::<_, Infallible>(Response::new(http_body_util::StreamBody::new(frames)))
+        });
+        let client = kube::Client::new(service, "default");
+        let send = || client.send(Request::new(Body::empty()));
+        assert_eq!(collect(send().await.unwrap(), 1000).await.unwrap().len(), 1000);
+        assert!(matches!(collect(send().await.unwrap(), 999).await, Err(ApiError::TooLarge(999))));
+    }
+
+    #[tokio::test]
+    async fn a_guard_stops_writes_before_they_are_sent_and_lets_reads_pass() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let leading = Arc::new(AtomicBool::new(true));
+        let (seen, may) = (sent.clone(), leading.clone());
+        let api = api(move |_| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            answer(200, "{}")
+        })
+        .guarded(move || if may.load(Ordering::Relaxed) { Ok(()) } else { Err("the lease is lost") });
+        let post = || request::post("/x", &[], &json!({})).unwrap();
+        assert!(api.call::<Value>(post()).await.is_ok());
+        leading.store(false, Ordering::Relaxed);
+        let error = api.call::<Value>(post()).await.unwrap_err();
+        assert!(matches!(error, ApiError::NotSent("the lease is lost")) && !error.outcome_unknown());
+        assert!(api.call::<Value>(request::get("/x", &[])).await.is_ok());
+        assert_eq!(sent.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,409 @@
+//! Read your own writes: no decision for an owner on a cache older than our last write to its objects.
+//!
+//! After each write the caller notes what the cache must show before that owner is planned again: a
+//! position of the written kind's stream, or that an object is gone. Everything is keyed by the owner's
+//! UID. Keyed by name, a re-created owner would inherit what its predecessor waited for
+//! (kubernetes#69376); counted instead of named, a wait that fails can only expire, and then the next
+//! decision is taken on the stale cache after all, and makes pods twice (kubernetes#129795).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::store::{Lists, Store};
+use crate::metrics::Metrics;
+use crate::model::{ObjectKey, Record, Resource, Uid};
+
+/// How long a wait may take before a fresh list is demanded; as long as client-go's expectations.
+pub const SAFETY_NET: Duration = Duration::from_secs(300);
+
+/// How often to look whether the demanded list has come.
+const OVERDUE_CHECK: Duration = Duration::from_secs(1);
+
+/// What [`Expectations`] need to know of the caches.
+pub trait CacheView {
+    /// The position that the cache of this kind has reached; see [`Store::position`].
+    fn position(&self, resource: Resource) -> u64;
+
+    /// Whether this object is gone from the cache, or marked as deleted there.
+    fn is_gone_or_deleting(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool;
+
+    /// How many lists the cache of this kind has begun and completed.
+    fn lists(&self, resource: Resource) -> Lists;
+}
+
+/// The caches of several kinds as one view. A kind that is not in it is never waited for.
+#[derive(Clone, Default)]
+pub struct Caches {
+    stores: BTreeMap<Resource, Arc<dyn CacheView + Send + Sync>>,
+}
+
+impl Caches {
+    /// Adds a kind's store.
+    #[must_use]
+    pub fn with<T: Record>(mut self, store: Arc<Store<T>>) -> Self {
+        self.stores.insert(T::RESOURCE, store);
+        self
+    }
+}
+
+impl fmt::Debug for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.stores.keys()).finish()
+    }
+}
+
+impl CacheView for Caches {
+    fn position(&self, resource: Resource) -> u64 {
+        self.stores.get(&resource).map_or(u64::MAX, |store| store.position(resource))
+    }
+
+    fn is_gone_or_deleting(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool {
+        self.stores.get(&resource).is_none_or(|store| store.is_gone_or_deleting(resource, key, uid))
+    }
+
+    fn lists(&self, resource: Resource) -> Lists {
+        self.stores.get(&resource).map_or_else(Lists::default, |store| store.lists(resource))
+    }
+}
+
+impl<T: Record> CacheView for Store<T> {
+    fn position(&self, _: Resource) -> u64 {
+        Store::position(self)
+    }
+
+    fn is_gone_or_deleting(&self, _: Resource, key: &ObjectKey, uid: &Uid) -> bool {
+        Store::is_gone_or_deleting(self, key, uid)
+    }
+
+    fn lists(&self, _: Resource) -> Lists {
+        Store::lists(self)
+    }
+}
+
+/// Whether an owner may be planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "an owner must not be planned on a cache that is behind"]
+pub enum Freshness {
+    /// The caches show all our writes to this owner's objects.
+    Fresh,
+    /// They do not.
+    Behind(Behind),
+}
+
+/// What the caches do not show yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// What is awaited, in the order of the kinds.
+    pub awaited: Vec<Awaited>,
+    /// When to check again at the latest, whatever the watch brings.
+    pub check_again: Duration,
+}
+
+/// One thing that a cache does not show yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The kind whose cache is behind.
+    pub resource: Resource,
+    /// The position that the cache has to reach. `None` where the deletion's version is not known: then
+    /// the object's own event brings the news.
+    pub position: Option<u64>,
+    /// The object that has to go; `None` where the position alone counts.
+    pub object: Option<ObjectKey>,
+}
+
+/// What the caches must show, by owner. Clones share it.
+#[derive(Clone)]
+pub struct Expectations {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    owners: Mutex<BTreeMap<Uid, Pending>>,
+    relists: Mutex<BTreeMap<Resource, Demand>>,
+    metrics: Arc<Metrics>,
+}
+
+type Demand = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Pending {
+    positions: BTreeMap<Resource, u64>,
+    deletions: BTreeMap<(Resource, Uid), Deletion>,
+    /// When a check first found the caches behind.
+    behind_since: Option<Instant>,
+    /// By kind, the number of the list that settles everything, once the safety net has been reached.
+    settled_by: BTreeMap<Resource, u64>,
+}
+
+struct Deletion {
+    key: ObjectKey,
+    position: Option<u64>,
+}
+
+impl fmt::Debug for Expectations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expectations").field("owners", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Expectations {
+    /// Nothing expected.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Expectations {
+            shared: Arc::new(Shared { owners: Mutex::default(), relists: Mutex::default(), metrics }),
+        }
+    }
+
+    /// Has `demand` called when the wait for this kind's cache is overdue; give it the informer's
+    /// [`super::informer::Relist::demand`].
+    pub fn relist_with(&self, resource: Resource, demand: impl Fn() + Send + Sync + 'static) {
+        self.shared.relists.lock().insert(resource, Arc::new(demand));
+    }
+
+    /// Notes a write to an object of `owner`, or to the owner itself: the cache of its kind must reach
+    /// the resourceVersion that the server returned.
+    pub fn wrote(&self, owner: &Uid, resource: Resource, resource_version: u64) {
+        let mut owners = self.shared.owners.lock();
+        let pending = owners.entry(owner.clone()).or_default();
+        let position = pending.positions.entry(resource).or_default();
+        *position = (*position).max(resource_version);
+        pending.start_over();
+    }
+
+    /// Notes a deletion: the cache must show the object gone or on its way out, or reach the version
+    /// that the server returned, if it returned one.
+    pub fn deleted(
+        &self,
+        owner: &Uid,
+        resource: Resource,
+        object: &ObjectKey,
+        uid: &Uid,
+        resource_version: Option<u64>,
+    ) {
+        let mut owners = self.shared.owners.lock();
+        let pending = owners.entry(owner.clone()).or_default();
+        let deletion = Deletion { key: object.clone(), position: resource_version };
+        pending.deletions.insert((resource, uid.clone()), deletion);
+        pending.start_over();
+    }
+
+    /// Says whether `owner` may be planned on these caches, and drops what they show.
+    ///
+    /// A wait of more than [`SAFETY_NET`] is counted and logged, and a fresh list is demanded. It is not
+    /// believed to be over: it ends when a list that was begun afterwards is complete, because such a
+    /// list shows whatever had been written before it began, and settles even a write that the server
+    /// has lost with its history.
+    pub fn check(&self, owner: &Uid, view: &impl CacheView, now: Instant) -> Freshness {
+        let mut owners = self.shared.owners.lock();
+        let Some(pending) = owners.get_mut(owner) else { return Freshness::Fresh };
+        pending.drop_satisfied(view);
+        let awaited = pending.awaited();
+        if awaited.is_empty() {
+            owners.remove(owner);
+            return Freshness::Fresh;
+        }
+        let waited = now.saturating_duration_since(*pending.behind_since.get_or_insert(now));
+        let mut overdue = Vec::new();
+        if waited >= SAFETY_NET {
+            for awaited in &awaited {
+                let resource = awaited.resource;
+                if let std::collections::btree_map::Entry::Vacant(entry) = pending.settled_by.entry(resource)
+                {
+                    entry.insert(view.lists(resource).begun + 1);
+                    overdue.push(resource);
+                }
+            }
+        }
+        drop(owners);
+        for resource in overdue {
+            self.report_overdue(owner, resource, view, &awaited);
+        }
+        let check_again = if waited >= SAFETY_NET { OVERDUE_CHECK } else { SAFETY_NET - waited };
+        Freshness::Behind(Behind { awaited, check_again })
+    }
+
+    /// Forgets what was expected for `owner`: it is gone.
+    pub fn forget(&self, owner: &Uid) {
+        self.shared.owners.lock().remove(owner);
+    }
+
+    /// For how many owners something is expected.
+    pub fn len(&self) -> usize {
+        self.shared.owners.lock().len()
+    }
+
+    /// Whether nothing is expected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn report_overdue(&self, owner: &Uid, resource: Resource, view: &impl CacheView, awaited: &[Awaited]) {
+        let Resource { group, plural, .. } = resource;
+        self.shared.metrics.expectations_expired.with_label_values(&[group, plural]).inc();
+        let awaited = awaited.iter().filter(|a| a.resource == resource).find_map(|a| a.position);
+        let position = view.position(resource);
+        tracing::error!(%owner, resource = plural, position, ?awaited, "the cache does not catch up; listing anew");
+        let demand = self.shared.relists.lock().get(&resource).cloned();
+        if let Some(demand) = demand {
+            demand();
+        }
+    }
+}
+
+impl Pending {
+    /// A new write is to be waited for anew, and no list demanded before it can settle it.
+    fn start_over(&mut self) {
+        self.behind_since = None;
+        self.settled_by.clear();
+    }
+
+    fn drop_satisfied(&mut self, view: &impl CacheView) {
+        let Pending { positions, deletions, settled_by, .. } = self;
+        let settled = |resource| {
+            settled_by.get(&resource).is_some_and(|number| view.lists(resource).completed >= *number)
+        };
+        positions.retain(|&resource, awaited| view.position(resource) < *awaited && !settled(resource));
+        deletions.retain(|(resource, uid), deletion| {
+            let reached = deletion.position.is_some_and(|awaited| view.position(*resource) >= awaited);
+            !reached && !settled(*resource) && !view.is_gone_or_deleting(*resource, &deletion.key, uid)
+        });
+    }
+
+    fn awaited(&self) -> Vec<Awaited> {
+        let positions = self.positions.iter().map(|(&resource, &position)| Awaited {
+            resource,
+            position: Some(position),
+            object: None,
+        });
+        let deletions = self.deletions.iter().map(|((resource, _), deletion)| Awaited {
+            resource: *resource,
+            position: deletion.position,
+            object: Some(deletion.key.clone()),
+        });
+        positions.chain(deletions).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::runtime::fixture::{THINGS, Thing, key, thing, uid};
+
+    const OTHERS: Resource = Resource { group: "", version: "v1", kind: "Other", plural: "others" };
+
+    fn store_at(position: u64) -> Arc<Store<Thing>> {
+        let store = Arc::new(Store::default());
+        store.begin_list(false);
+        store.end_list(position);
+        store
+    }
+
+    fn expectations() -> Expectations {
+        Expectations::new(Metrics::new())
+    }
+
+    fn is_fresh(expectations: &Expectations, owner: &str, store: &Arc<Store<Thing>>) -> bool {
+        let view = Caches::default().with(store.clone());
+        expectations.check(&uid(owner), &view, Instant::now()) == Freshness::Fresh
+    }
+
+    #[test]
+    fn an_owner_waits_until_the_cache_has_reached_the_last_write() {
+        let (expectations, store) = (expectations(), store_at(10));
+        expectations.wrote(&uid("o"), THINGS, 20);
+        expectations.wrote(&uid("o"), THINGS, 15);
+        assert!(!is_fresh(&expectations, "o", &store));
+        assert!(is_fresh(&expectations, "another", &store));
+        store.bookmark(19);
+        assert!(!is_fresh(&expectations, "o", &store));
+        store.bookmark(20);
+        assert!(is_fresh(&expectations, "o", &store));
+        assert!(expectations.is_empty());
+    }
+
+    #[test]
+    fn a_deletion_is_seen_by_its_mark_its_absence_or_the_position() {
+        let (expectations, store) = (expectations(), store_at(10));
+        let owner = uid("o");
+        let delete = |version| expectations.deleted(&owner, THINGS, &key("a"), &uid("1"), version);
+        store.put(thing("a", "1", 11));
+        delete(None);
+        assert!(!is_fresh(&expectations, "o", &store));
+        let mut deleting = thing("a", "1", 12);
+        deleting.meta.deletion = Some(deleting.meta.created);
+        store.put(deleting);
+        assert!(is_fresh(&expectations, "o", &store), "marked");
+
+        let store = store_at(10);
+        store.put(thing("a", "1", 11));
+        delete(None);
+        assert!(!is_fresh(&expectations, "o", &store));
+        store.put(thing("a", "2", 13));
+        assert!(is_fresh(&expectations, "o", &store), "another object has the name now");
+
+        let store = store_at(10);
+        store.put(thing("a", "1", 11));
+        delete(Some(14));
+        assert!(!is_fresh(&expectations, "o", &store));
+        store.bookmark(14);
+        assert!(is_fresh(&expectations, "o", &store), "the position is past the deletion");
+    }
+
+    #[test]
+    fn all_kinds_count_and_one_without_a_cache_is_not_waited_for() {
+        let (expectations, store) = (expectations(), store_at(10));
+        expectations.wrote(&uid("o"), THINGS, 20);
+        expectations.wrote(&uid("o"), OTHERS, 1_000);
+        let view = Caches::default().with(store.clone());
+        let Freshness::Behind(behind) = expectations.check(&uid("o"), &view, Instant::now()) else {
+            panic!("the things are behind")
+        };
+        assert_eq!(behind.awaited, [Awaited { resource: THINGS, position: Some(20), object: None }]);
+        assert_eq!(behind.check_again, SAFETY_NET);
+        expectations.forget(&uid("o"));
+        assert!(is_fresh(&expectations, "o", &store));
+    }
+
+    #[test]
+    fn an_overdue_wait_ends_with_a_list_begun_afterwards_and_not_by_itself() {
+        let metrics = Metrics::new();
+        let expectations = Expectations::new(metrics.clone());
+        let demands = Arc::new(AtomicUsize::new(0));
+        let counted = demands.clone();
+        expectations.relist_with(THINGS, move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let store = store_at(10);
+        let (view, start) = (Caches::default().with(store.clone()), Instant::now());
+        let check = |after| expectations.check(&uid("o"), &view, start + after);
+        let behind = |after| match check(after) {
+            Freshness::Behind(behind) => behind.check_again,
+            Freshness::Fresh => panic!("fresh after {after:?}"),
+        };
+        expectations.wrote(&uid("o"), THINGS, 20);
+        assert_eq!(behind(Duration::ZERO), SAFETY_NET);
+        assert_eq!(behind(SAFETY_NET / 3), SAFETY_NET - SAFETY_NET / 3);
+        assert_eq!(demands.load(Ordering::Relaxed), 0);
+        // A list is under way already when the net is reached: it may be too old.
+        store.begin_list(true);
+        assert_eq!(behind(SAFETY_NET), OVERDUE_CHECK);
+        store.end_list(11);
+        assert_eq!(behind(2 * SAFETY_NET), OVERDUE_CHECK);
+        assert_eq!(demands.load(Ordering::Relaxed), 1, "demanded once");
+        store.begin_list(true);
+        store.end_list(12);
+        assert_eq!(check(2 * SAFETY_NET), Freshness::Fresh, "the write is lost with the server's history");
+        assert!(
+            metrics
+                .render()
+                .contains("windlass_expectations_expired_total{group=\"test.io\",resource=\"things\"} 1")
+        );
+    }
+}

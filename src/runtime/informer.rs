@@ -1,0 +1,147 @@
+//! Keeps a [`Store`] current by listing and watching one kind.
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::api::Api;
+use super::intake::Intake;
+use super::reflect::Reflector;
+use super::store::{Change, Store};
+use crate::metrics::{Metrics, set_gauge};
+use crate::model::Record;
+
+/// What part of a kind an informer looks at, and how.
+#[derive(Clone, Debug)]
+pub struct InformerOptions {
+    /// One namespace, or all.
+    pub namespace: Option<String>,
+    /// A label selector in the API's own notation.
+    pub label_selector: Option<String>,
+    /// Objects per page, where the list comes in pages; client-go's 500.
+    pub page_size: u32,
+    /// Seeds the jitter of timeouts and delays.
+    pub seed: u64,
+}
+
+impl Default for InformerOptions {
+    fn default() -> Self {
+        InformerOptions { namespace: None, label_selector: None, page_size: 500, seed: 0 }
+    }
+}
+
+/// Lists and watches the objects of one kind for as long as the program lives.
+///
+/// The initial state comes as a streaming list (KEP-3157), or in pages where the server refuses that.
+/// Then a watch goes on from there. A watch that breaks is resumed where it was; one that the server
+/// cannot resume any more (410) leads to a new list, whose missing objects are told as deletions. An
+/// object that cannot be decoded is reported and passed over. None of this ever ends by itself.
+pub struct Informer<T: Record> {
+    api: Api,
+    options: InformerOptions,
+    intake: Intake<T>,
+    ready: watch::Sender<bool>,
+    relist: Relist,
+}
+
+impl<T: Record> Informer<T> {
+    /// An informer that has not begun; see [`Informer::run`].
+    pub fn new(api: Api, options: InformerOptions) -> Self {
+        let intake = Intake::new(api.metrics());
+        export(api.metrics(), &intake.store);
+        Informer {
+            api,
+            options,
+            intake,
+            ready: watch::Sender::new(false),
+            relist: Relist { demanded: Arc::default() },
+        }
+    }
+
+    /// The store that this informer fills.
+    pub fn store(&self) -> Arc<Store<T>> {
+        self.intake.store.clone()
+    }
+
+    /// Has `handler` told of every change, right after the store shows it. Several handlers are told in
+    /// the order of their registration. A handler holds up the watch: it must only note what to do.
+    pub fn on_change(&mut self, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
+        self.intake.on_change(handler);
+    }
+
+    /// Has `handler` told of every new [`Store::position`], after the changes that led there.
+    pub fn on_position(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
+        self.intake.on_position(handler);
+    }
+
+    /// Tells when the first list is complete and its changes have been told.
+    pub fn ready(&self) -> Ready {
+        Ready { synced: self.ready.subscribe() }
+    }
+
+    /// Demands a new list, for who has reason to distrust the store.
+    pub fn relist(&self) -> Relist {
+        self.relist.clone()
+    }
+
+    /// Lists and watches until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Informer { api, options, intake, ready, relist } = self;
+        let reflector = Reflector::new(api, options, intake, ready, relist.demanded);
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            never = reflector.run() => match never {},
+        }
+    }
+}
+
+/// Whether an informer's store is complete. Clones look at the same informer.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    synced: watch::Receiver<bool>,
+}
+
+impl Ready {
+    /// Waits for the first complete list. Returns `false` if the informer was dropped before that.
+    pub async fn wait(&mut self) -> bool {
+        self.synced.wait_for(|synced| *synced).await.is_ok()
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_ready(&self) -> bool {
+        *self.synced.borrow()
+    }
+}
+
+/// Demands new lists from an informer.
+#[derive(Clone, Debug)]
+pub struct Relist {
+    demanded: Arc<Notify>,
+}
+
+impl Relist {
+    /// Ends the current watch and lists anew. Demands that come together lead to one list.
+    pub fn demand(&self) {
+        self.demanded.notify_one();
+    }
+}
+
+/// Shows the store's size and position whenever the metrics are looked at.
+fn export<T: Record>(metrics: &Metrics, store: &Arc<Store<T>>) {
+    let resource = T::RESOURCE;
+    let objects = metrics.informer_objects.with_label_values(&[resource.group, resource.plural]);
+    let version = metrics.informer_resource_version.with_label_values(&[
+        "windlass",
+        resource.group,
+        resource.version,
+        resource.plural,
+    ]);
+    let store = Arc::downgrade(store);
+    metrics.before_render(move || {
+        let Some(store) = store.upgrade() else { return false };
+        set_gauge(&objects, store.len());
+        version.set((store.position() % 1_000_000_000_000_000) as i64);
+        true
+    });
+}

@@ -1,0 +1,405 @@
+//! The informer's loop: list, watch, and what to do when either ends.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use prometheus::IntCounterVec;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::api::{Api, ApiError, LIST_TIMEOUT};
+use super::backoff::delay;
+use super::frame::{Frame, FrameError, LONGEST_LINE, Lines, Page};
+use super::informer::InformerOptions;
+use super::intake::Intake;
+use super::request;
+use crate::model::Record;
+
+/// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
+const SHORTEST_DELAY: Duration = Duration::from_millis(800);
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+
+/// How long a watch may last at the server, in seconds; chosen at random, so that many informers do
+/// not reconnect together.
+const WATCH_SECONDS: std::ops::RangeInclusive<u64> = 300..=600;
+
+/// How long after its own end a silent watch is taken for dead. Silence alone says nothing: between
+/// two bookmarks a minute or more may pass.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a streaming list may be silent before its end. A server that does not know streaming lists
+/// and ignores the parameter sends the objects, and then never the bookmark that ends the list.
+const LIST_SILENCE: Duration = Duration::from_secs(30);
+
+/// A watch that ends sooner than this is followed by a delay, however well it ended.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// How often a list that is older than what we have seen is refused before it is believed.
+const REFUSED_STALE_LISTS: u32 = 3;
+
+/// How often a streaming list may end early before lists are read in pages from then on.
+const STREAM_ATTEMPTS: u32 = 3;
+
+/// How often a paged list may expire on the way before it is asked for in one piece.
+const PAGED_ATTEMPTS: u32 = 2;
+
+/// How a list or watch ended.
+#[derive(Debug)]
+enum End {
+    /// The list in pages is complete.
+    Listed,
+    /// The server ended the watch.
+    Closed,
+    /// The server has forgotten the version that we wanted to go on from.
+    Expired,
+    /// The server does not offer streaming lists.
+    Refused,
+    /// A new list is wanted.
+    Demanded,
+    /// Anything else, in one word for the metrics.
+    Broken(&'static str),
+}
+
+/// Lists and watches one kind.
+pub(crate) struct Reflector<T: Record> {
+    api: Api,
+    path: String,
+    selector: Option<String>,
+    page_size: u32,
+    intake: Intake<T>,
+    ready: watch::Sender<bool>,
+    demanded: Arc<Notify>,
+    breaks: IntCounterVec,
+    rng: fastrand::Rng,
+    /// Whether the server offers streaming lists, as far as we know.
+    streaming: bool,
+    /// Streaming lists that ended early, one after the other.
+    cut_streams: u32,
+    /// Lists in pages that expired on the way, one after the other.
+    expired_lists: u32,
+    /// Lists refused for being older than the store, one after the other.
+    stale_lists: u32,
+    /// Delays since the last sign of life.
+    attempt: u32,
+    /// Whether something has come in since the last break.
+    progress: bool,
+}
+
+impl<T: Record> Reflector<T> {
+    pub(crate) fn new(
+        api: Api,
+        options: InformerOptions,
+        intake: Intake<T>,
+        ready: watch::Sender<bool>,
+        demanded: Arc<Notify>,
+    ) -> Self {
+        let InformerOptions { namespace, label_selector, page_size, seed } = options;
+        Reflector {
+            path: T::RESOURCE.path(namespace.as_deref()),
+            selector: label_selector.filter(|selector| !selector.is_empty()),
+            page_size,
+            intake,
+            ready,
+            demanded,
+            breaks: api.metrics().informer_breaks.clone(),
+            api: api.with_timeout(LIST_TIMEOUT),
+            rng: fastrand::Rng::with_seed(seed),
+            streaming: true,
+            cut_streams: 0,
+            expired_lists: 0,
+            stale_lists: 0,
+            attempt: 0,
+            progress: false,
+        }
+    }
+
+    /// Goes on for ever. The store is whole at every await, so that this may be dropped at any time.
+    pub(crate) async fn run(mut self) -> Infallible {
+        let mut listing = true;
+        loop {
+            let start = Instant::now();
+            self.progress = false;
+            let end = match (listing, self.streaming) {
+                (true, false) => self.list().await,
+                (list, _) => self.stream(list).await,
+            };
+            let wait = self.settle(&end, start.elapsed() >= SHORT);
+            listing = match end {
+                End::Listed => false,
+                End::Closed | End::Broken(_) => self.intake.is_listing(),
+                End::Expired | End::Refused | End::Demanded => true,
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Takes note of how a list or watch ended and says how long to wait before the next. `lasted`
+    /// tells whether it went on for a while, so that an end without an error needs no delay.
+    fn settle(&mut self, end: &End, lasted: bool) -> Duration {
+        let resource = T::RESOURCE.plural;
+        if self.progress {
+            self.attempt = 0;
+        }
+        match end {
+            End::Listed => Duration::ZERO,
+            End::Demanded => {
+                tracing::warn!(resource, "a new list was demanded");
+                Duration::ZERO
+            }
+            End::Refused => {
+                self.streaming = false;
+                self.count("streaming_list_refused");
+                tracing::info!(resource, "the server offers no streaming lists; listing in pages");
+                Duration::ZERO
+            }
+            End::Closed if lasted => Duration::ZERO,
+            End::Closed => self.next_delay(),
+            End::Expired => {
+                self.count("expired");
+                tracing::info!(
+                    resource,
+                    position = self.intake.store.position(),
+                    "too old to resume; listing"
+                );
+                // The first time at once. If the list is no help, a server that says so again and again
+                // must not be asked without a pause.
+                if lasted || self.attempt == 0 {
+                    self.attempt = 1;
+                    Duration::ZERO
+                } else {
+                    self.next_delay()
+                }
+            }
+            End::Broken(reason) => {
+                self.count(reason);
+                self.next_delay()
+            }
+        }
+    }
+
+    fn next_delay(&mut self) -> Duration {
+        self.attempt = self.attempt.saturating_add(1);
+        self.delay_for(self.attempt)
+    }
+
+    fn delay_for(&mut self, attempt: u32) -> Duration {
+        let base = delay(SHORTEST_DELAY, LONGEST_DELAY, attempt.saturating_sub(1));
+        base.mul_f64(1.0 + self.rng.f64()).min(LONGEST_DELAY)
+    }
+
+    fn count(&self, reason: &str) {
+        self.breaks.with_label_values(&[T::RESOURCE.group, T::RESOURCE.plural, reason]).inc();
+    }
+
+    fn begin_list(&self) -> bool {
+        let trusting = self.stale_lists >= REFUSED_STALE_LISTS;
+        self.intake.begin_list(trusting);
+        trusting
+    }
+
+    /// Whether a list of this version must be refused: it is older than what we have seen, so to take
+    /// it would undo what has happened since. If the server insists, its history was set back, from a
+    /// backup for example, and the list is the truth.
+    fn is_stale(&mut self, version: u64, trusting: bool) -> bool {
+        let position = self.intake.store.position();
+        if version >= position {
+            return false;
+        }
+        let resource = T::RESOURCE.plural;
+        if trusting {
+            tracing::error!(resource, version, position, "the server's history was set back; starting anew");
+            return false;
+        }
+        tracing::warn!(resource, version, position, "a list older than the cache was refused");
+        self.stale_lists += 1;
+        true
+    }
+
+    fn end_list(&mut self, version: u64) {
+        self.intake.end_list(version);
+        (self.cut_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
+        if !self.ready.send_replace(true) {
+            let objects = self.intake.store.len();
+            tracing::info!(resource = T::RESOURCE.plural, objects, version, "cache is complete");
+        }
+    }
+
+    /// Reads a list in pages. A page that fails is asked for again, not the pages before it.
+    async fn list(&mut self) -> End {
+        let trusting = self.begin_list();
+        let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
+        let limit = if self.expired_lists < PAGED_ATTEMPTS { self.page_size } else { 0 }.to_string();
+        loop {
+            let mut query = vec![("limit", limit.as_str())];
+            query.extend(token.as_deref().map(|token| ("continue", token)));
+            query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+            let error = match self.api.call_bytes(request::get(&self.path, &query)).await {
+                Ok(body) => match Page::read(&body) {
+                    Ok(page) if page.next.is_none() || page.next != token => {
+                        if first_version.is_none() && self.is_stale(page.version, trusting) {
+                            return End::Broken("stale_list");
+                        }
+                        attempt = 0;
+                        let version = *first_version.get_or_insert(page.version);
+                        page.items.iter().for_each(|item| self.intake.put(item.get()));
+                        token = page.next;
+                        if token.is_none() {
+                            self.end_list(version);
+                            return End::Listed;
+                        }
+                        continue;
+                    }
+                    Ok(_) => {
+                        Failure { reason: "malformed", text: "the next page is this page".into(), wait: None }
+                    }
+                    Err(error) => Failure { reason: "malformed", text: error.to_string(), wait: None },
+                },
+                Err(error) if error.is_gone() && token.is_some() => {
+                    self.expired_lists += 1;
+                    return End::Expired;
+                }
+                Err(error) => {
+                    Failure { reason: error.label(), text: error.to_string(), wait: error.retry_after() }
+                }
+            };
+            attempt += 1;
+            let wait = self.delay_for(attempt).max(error.wait.unwrap_or_default());
+            self.count(error.reason);
+            self.warn(&error.text, wait);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn warn(&self, error: &str, wait: Duration) {
+        let (resource, seconds) = (T::RESOURCE.plural, wait.as_secs_f64());
+        tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
+    }
+
+    /// Watches, from the last position or, as a list, from the beginning.
+    async fn stream(&mut self, list: bool) -> End {
+        let trusting = list && self.begin_list();
+        let seconds = self.rng.u64(WATCH_SECONDS);
+        let (timeout, position) = (seconds.to_string(), self.intake.store.position().to_string());
+        let mut query =
+            vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", timeout.as_str())];
+        if list {
+            // Without a resourceVersion the list is at least as new as anything written before.
+            query.extend([("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]);
+        } else {
+            query.push(("resourceVersion", &position));
+        }
+        query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+        let mut body = match self.api.stream(request::get(&self.path, &query)).await {
+            Ok(body) => body,
+            Err(error) => return self.not_begun(&error, list),
+        };
+        let demanded = self.demanded.clone();
+        let mut lines = Lines::new(LONGEST_LINE);
+        loop {
+            let listing = self.intake.is_listing();
+            let idle = if listing { LIST_SILENCE } else { Duration::from_secs(seconds) + GRACE };
+            let frame = tokio::select! {
+                biased;
+                () = demanded.notified() => return End::Demanded,
+                frame = tokio::time::timeout(idle, body.frame()) => frame,
+            };
+            match frame {
+                Err(_) if listing => return self.cut(End::Refused),
+                Err(_) => return End::Broken("silent"),
+                Ok(None) if lines.is_cut() => return self.cut(End::Broken("truncated")),
+                Ok(None) => return self.cut(End::Closed),
+                Ok(Some(Err(error))) => {
+                    tracing::debug!(resource = T::RESOURCE.plural, %error, "watch broke");
+                    return self.cut(End::Broken("transport"));
+                }
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        lines.push(data);
+                    }
+                }
+            }
+            if let Err(end) = self.read(&mut lines, trusting) {
+                return self.cut(end);
+            }
+        }
+    }
+
+    /// Turns the early end of a streaming list into a refusal when it happens again and again.
+    fn cut(&mut self, end: End) -> End {
+        if !self.intake.is_listing() {
+            return end;
+        }
+        self.cut_streams += 1;
+        if self.cut_streams >= STREAM_ATTEMPTS { End::Refused } else { end }
+    }
+
+    fn not_begun(&mut self, error: &ApiError, list: bool) -> End {
+        let resource = T::RESOURCE.plural;
+        let code = error.status().map_or(0, |status| status.code);
+        if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
+            tracing::debug!(resource, %error, "streaming list refused");
+            return End::Refused;
+        }
+        if error.is_gone() || error.has_cause("ResourceVersionTooLarge") {
+            return if list { self.cut(End::Expired) } else { End::Expired };
+        }
+        tracing::warn!(resource, %error, "could not watch");
+        End::Broken(error.label())
+    }
+
+    /// Takes in all complete lines.
+    fn read(&mut self, lines: &mut Lines, trusting: bool) -> Result<(), End> {
+        loop {
+            let line = match lines.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(line)) => line,
+                Err(error) => return Err(self.unreadable(&error)),
+            };
+            match Frame::read(&line) {
+                Ok(Frame::Put(object)) => self.intake.put(object),
+                Ok(Frame::Delete(object)) => self.intake.delete(object),
+                Ok(Frame::Bookmark { version, ends_list: true }) if self.intake.is_listing() => {
+                    if self.is_stale(version, trusting) {
+                        return Err(End::Broken("stale_list"));
+                    }
+                    self.end_list(version);
+                }
+                Ok(Frame::Bookmark { version, .. }) => self.intake.bookmark(version),
+                Ok(Frame::Error(status)) => {
+                    let error = ApiError::Status(status);
+                    if error.is_gone() {
+                        return Err(End::Expired);
+                    }
+                    tracing::warn!(resource = T::RESOURCE.plural, %error, "watch ended with an error");
+                    return Err(End::Broken("error_event"));
+                }
+                Ok(Frame::Unknown(kind)) => {
+                    tracing::warn!(
+                        resource = T::RESOURCE.plural,
+                        kind,
+                        "unknown type of watch event ignored"
+                    );
+                }
+                Err(error) => return Err(self.unreadable(&error)),
+            }
+            self.progress = true;
+        }
+    }
+
+    fn unreadable(&self, error: &FrameError) -> End {
+        tracing::warn!(resource = T::RESOURCE.plural, %error, "watch is unreadable; resuming");
+        match error {
+            FrameError::TooLong(_) => End::Broken("too_long"),
+            FrameError::Malformed(_) => End::Broken("malformed"),
+        }
+    }
+}
+
+/// Why a page could not be had.
+struct Failure {
+    reason: &'static str,
+    text: String,
+    wait: Option<Duration>,
+}

@@ -1,0 +1,79 @@
+//! The first signal asks the program to stop, the second insists.
+
+use std::io;
+
+use futures::Stream;
+use futures::StreamExt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// A signal that ends the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// `SIGTERM`, from the kubelet or an init system.
+    Term,
+    /// `SIGINT`, from a terminal.
+    Int,
+}
+
+impl Signal {
+    /// The exit code that shells give to a program ended by this signal.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Signal::Term => 143,
+            Signal::Int => 130,
+        }
+    }
+}
+
+/// Catches `SIGTERM` and `SIGINT` from now on.
+///
+/// # Errors
+/// When the handlers cannot be installed.
+pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(futures::stream::poll_fn(move |cx| {
+        if let std::task::Poll::Ready(Some(())) = term.poll_recv(cx) {
+            return std::task::Poll::Ready(Some(Signal::Term));
+        }
+        int.poll_recv(cx).map(|received| received.map(|()| Signal::Int))
+    }))
+}
+
+/// Cancels `shutdown` at the first signal and returns the second, upon which `main` should end the
+/// process at once. Pending for ever if the second never comes.
+pub async fn escalate(
+    mut signals: impl Stream<Item = Signal> + Unpin,
+    shutdown: CancellationToken,
+) -> Signal {
+    if let Some(signal) = signals.next().await {
+        tracing::info!(?signal, "shutting down; a second signal ends the process at once");
+        shutdown.cancel();
+        if let Some(signal) = signals.next().await {
+            tracing::warn!(?signal, "second signal: ending at once");
+            return signal;
+        }
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_signal_asks_and_the_second_insists() {
+        let (send, receive) = futures::channel::mpsc::unbounded();
+        let shutdown = CancellationToken::new();
+        let second = tokio::spawn(escalate(receive, shutdown.clone()));
+        tokio::task::yield_now().await;
+        assert!(!shutdown.is_cancelled());
+        send.unbounded_send(Signal::Term).unwrap();
+        shutdown.cancelled().await;
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        send.unbounded_send(Signal::Int).unwrap();
+        assert_eq!(second.await.unwrap().exit_code(), 130);
+    }
+}

@@ -1,0 +1,561 @@
+//! The cache of one kind: its objects by key, by owner, and those without one.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::model::{ObjectKey, Record, Uid};
+
+/// What happened to an object, told to handlers after the store shows it.
+///
+/// A name that was given to a new object is two changes, `Deleted` and `Added`, even if the watch had
+/// only one event for it. Deletions that a break of the watch swallowed are told after the next list.
+#[derive(Debug)]
+pub enum Change<T> {
+    /// The object is new.
+    Added(Arc<T>),
+    /// The object changed.
+    Updated {
+        /// What it was.
+        old: Arc<T>,
+        /// What it is.
+        new: Arc<T>,
+    },
+    /// The object is gone. This is its last known state.
+    Deleted(Arc<T>),
+}
+
+impl<T> Change<T> {
+    /// The object's latest state.
+    pub fn object(&self) -> &Arc<T> {
+        match self {
+            Change::Added(object) | Change::Updated { new: object, .. } | Change::Deleted(object) => object,
+        }
+    }
+}
+
+impl<T> Clone for Change<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Change::Added(object) => Change::Added(object.clone()),
+            Change::Updated { old, new } => Change::Updated { old: old.clone(), new: new.clone() },
+            Change::Deleted(object) => Change::Deleted(object.clone()),
+        }
+    }
+}
+
+/// Counts the lists of a kind. Each list has a number, from 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// The number of the list that was begun last.
+    pub begun: u64,
+    /// The number of the list that was completed last; 0 before the first.
+    pub completed: u64,
+}
+
+/// What an application to the store did.
+#[derive(Debug)]
+pub(crate) struct Applied<T> {
+    pub(crate) changes: Vec<Change<T>>,
+    /// The new position, if it moved.
+    pub(crate) position: Option<u64>,
+}
+
+/// The objects of one kind, as far as the watch has brought them. Many read, the informer writes.
+///
+/// All lists are in the order of keys. Next to a record an object costs about forty bytes: a pointer and
+/// a mark among all objects, and a pointer in the index of its owner or of the orphans. The keys are
+/// those of the records themselves.
+pub struct Store<T: Record> {
+    inner: RwLock<Inner<T>>,
+}
+
+struct Inner<T> {
+    /// Each object with the number of the list (or of the watch after it) that has shown it.
+    objects: BTreeMap<ByKey<T>, u64>,
+    owned: BTreeMap<Uid, BTreeSet<ByKey<T>>>,
+    orphans: BTreeSet<ByKey<T>>,
+    position: u64,
+    lists: Lists,
+    /// Take what the list says even where it is older than what we have.
+    trusting: bool,
+}
+
+/// A record that stands in a set by its key.
+struct ByKey<T>(Arc<T>);
+
+impl<T: Record> ByKey<T> {
+    fn key(&self) -> &ObjectKey {
+        &self.0.meta().key
+    }
+}
+
+impl<T> Clone for ByKey<T> {
+    fn clone(&self) -> Self {
+        ByKey(self.0.clone())
+    }
+}
+
+impl<T: Record> Borrow<ObjectKey> for ByKey<T> {
+    fn borrow(&self) -> &ObjectKey {
+        self.key()
+    }
+}
+
+impl<T: Record> PartialEq for ByKey<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T: Record> Eq for ByKey<T> {}
+
+impl<T: Record> PartialOrd for ByKey<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Record> Ord for ByKey<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+impl<T: Record> fmt::Debug for Store<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.inner.read();
+        f.debug_struct("Store")
+            .field("resource", &T::RESOURCE.plural)
+            .field("objects", &inner.objects.len())
+            .field("position", &inner.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Record> Default for Store<T> {
+    fn default() -> Self {
+        Store {
+            inner: RwLock::new(Inner {
+                objects: BTreeMap::new(),
+                owned: BTreeMap::new(),
+                orphans: BTreeSet::new(),
+                position: 0,
+                lists: Lists::default(),
+                trusting: false,
+            }),
+        }
+    }
+}
+
+impl<T: Record> Store<T> {
+    /// The object of this name.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.inner.read().objects.get_key_value(key).map(|(object, _)| object.0.clone())
+    }
+
+    /// The objects whose controller has this UID.
+    pub fn owned_by(&self, owner: &Uid) -> Vec<Arc<T>> {
+        self.inner.read().owned.get(owner).into_iter().flatten().map(|object| object.0.clone()).collect()
+    }
+
+    /// The objects of a namespace that no controller owns.
+    pub fn orphans(&self, namespace: &str) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        inner
+            .orphans
+            .range((Bound::Included(first_of(namespace)), Bound::Unbounded))
+            .map(|object| &object.0)
+            .take_while(|object| *object.meta().key.namespace == *namespace)
+            .cloned()
+            .collect()
+    }
+
+    /// The objects of a namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        inner
+            .objects
+            .range((Bound::Included(first_of(namespace)), Bound::Unbounded))
+            .map(|(object, _)| &object.0)
+            .take_while(|object| *object.meta().key.namespace == *namespace)
+            .cloned()
+            .collect()
+    }
+
+    /// All objects.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.inner.read().objects.keys().map(|object| object.0.clone()).collect()
+    }
+
+    /// Visits all objects under the store's lock: `visit` must be quick and must not use the store.
+    pub fn for_each(&self, mut visit: impl FnMut(&Arc<T>)) {
+        self.inner.read().objects.keys().for_each(|object| visit(&object.0));
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.inner.read().objects.len()
+    }
+
+    /// Whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The resourceVersion up to which the store shows everything that happened to this kind: that of
+    /// the last event, bookmark or complete list. It stands still while a list is under way, because a
+    /// list brings its objects in any order.
+    pub fn position(&self) -> u64 {
+        self.inner.read().position
+    }
+
+    /// Whether a complete list has been absorbed.
+    pub fn is_synced(&self) -> bool {
+        self.lists().completed > 0
+    }
+
+    /// How many lists have been begun and completed.
+    pub fn lists(&self) -> Lists {
+        self.inner.read().lists
+    }
+
+    /// Whether the object with this name and UID is gone, or on its way out.
+    pub fn is_gone_or_deleting(&self, key: &ObjectKey, uid: &Uid) -> bool {
+        match self.inner.read().objects.get_key_value(key) {
+            Some((object, _)) if object.0.meta().uid == *uid => object.0.meta().is_deleting(),
+            _ => true,
+        }
+    }
+
+    /// Begins a list. What it does not show by [`Store::end_list`] is gone. With `trusting` its objects
+    /// count even where they are older than ours: the server's history was set back.
+    pub(crate) fn begin_list(&self, trusting: bool) {
+        let mut inner = self.inner.write();
+        inner.lists.begun += 1;
+        inner.trusting = trusting;
+    }
+
+    /// Takes in an object that a list or a watch shows.
+    pub(crate) fn put(&self, record: T) -> Applied<T> {
+        let mut inner = self.inner.write();
+        let version = record.meta().resource_version;
+        let changes = inner.put(Arc::new(record));
+        Applied { changes, position: inner.advance(version) }
+    }
+
+    /// Takes note of an object that exists but could not be read: its last readable state stays.
+    pub(crate) fn keep(&self, key: &ObjectKey, version: u64) -> Applied<T> {
+        let mut inner = self.inner.write();
+        let epoch = inner.lists.begun;
+        if let Some(mark) = inner.objects.get_mut(key) {
+            *mark = epoch;
+        }
+        Applied { changes: Vec::new(), position: inner.advance(version) }
+    }
+
+    /// Takes out the object with this name and UID. `last` is its last state, if it could be read.
+    pub(crate) fn remove(&self, key: &ObjectKey, uid: &Uid, version: u64, last: Option<T>) -> Applied<T> {
+        let mut inner = self.inner.write();
+        // A UID never comes back, so a deletion is believed whatever its version says.
+        let is_stored =
+            inner.objects.get_key_value(key).is_some_and(|(object, _)| object.0.meta().uid == *uid);
+        let stored = if is_stored { inner.unlink(key) } else { None };
+        let changes = stored.map(|stored| Change::Deleted(last.map_or(stored, Arc::new)));
+        Applied { changes: changes.into_iter().collect(), position: inner.advance(version) }
+    }
+
+    /// Takes note of a bookmark.
+    pub(crate) fn bookmark(&self, version: u64) -> Applied<T> {
+        Applied { changes: Vec::new(), position: self.inner.write().advance(version) }
+    }
+
+    /// Ends the list that was begun last: what it has not shown is deleted, and `version` is the
+    /// position from now on, even if it is lower than before.
+    pub(crate) fn end_list(&self, version: u64) -> Applied<T> {
+        let mut inner = self.inner.write();
+        let epoch = inner.lists.begun;
+        let missed: Vec<ObjectKey> = inner
+            .objects
+            .iter()
+            .filter(|(_, mark)| **mark != epoch)
+            .map(|(object, _)| object.key().clone())
+            .collect();
+        let changes = missed.iter().filter_map(|key| inner.unlink(key)).map(Change::Deleted).collect();
+        inner.lists.completed = epoch;
+        inner.trusting = false;
+        inner.position = version;
+        Applied { changes, position: Some(version) }
+    }
+}
+
+/// Stands before all objects of the namespace.
+fn first_of(namespace: &str) -> ObjectKey {
+    ObjectKey::new(namespace, "")
+}
+
+impl<T: Record> Inner<T> {
+    fn is_listing(&self) -> bool {
+        self.lists.begun != self.lists.completed
+    }
+
+    fn advance(&mut self, version: u64) -> Option<u64> {
+        if self.is_listing() || version <= self.position {
+            return None;
+        }
+        self.position = version;
+        Some(version)
+    }
+
+    fn put(&mut self, new: Arc<T>) -> Vec<Change<T>> {
+        let epoch = self.lists.begun;
+        let Some((stored, _)) = self.objects.get_key_value(&new.meta().key) else {
+            self.link(new.clone());
+            return vec![Change::Added(new)];
+        };
+        let old = stored.0.clone();
+        let same = old.meta().uid == new.meta().uid;
+        let order = new.meta().resource_version.cmp(&old.meta().resource_version);
+        let passed = match order {
+            Ordering::Greater => false,
+            Ordering::Equal => same,
+            // An earlier state of this object, or an object that had the name before it.
+            Ordering::Less => !self.trusting,
+        };
+        if passed {
+            if let Some(mark) = self.objects.get_mut(&new.meta().key) {
+                *mark = epoch;
+            }
+            return Vec::new();
+        }
+        self.unlink(&old.meta().key);
+        self.link(new.clone());
+        if same { vec![Change::Updated { old, new }] } else { vec![Change::Deleted(old), Change::Added(new)] }
+    }
+
+    fn link(&mut self, object: Arc<T>) {
+        let entry = ByKey(object);
+        match &entry.0.meta().controller {
+            Some(controller) => {
+                self.owned.entry(controller.uid.clone()).or_default().insert(entry.clone());
+            }
+            None => {
+                self.orphans.insert(entry.clone());
+            }
+        }
+        self.objects.insert(entry, self.lists.begun);
+    }
+
+    fn unlink(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
+        let (ByKey(object), _) = self.objects.remove_entry(key)?;
+        match &object.meta().controller {
+            Some(controller) => {
+                if let Some(siblings) = self.owned.get_mut(&controller.uid) {
+                    siblings.remove(key);
+                    if siblings.is_empty() {
+                        self.owned.remove(&controller.uid);
+                    }
+                }
+            }
+            None => {
+                self.orphans.remove(key);
+            }
+        }
+        Some(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::runtime::fixture::{Thing, key, owned, thing, uid};
+
+    /// Changes as short words: `+a`, `~a`, `-a`, each with the version.
+    fn words(applied: &Applied<Thing>) -> Vec<String> {
+        let word = |change: &Change<Thing>| {
+            let sign = match change {
+                Change::Added(_) => '+',
+                Change::Updated { .. } => '~',
+                Change::Deleted(_) => '-',
+            };
+            let meta = change.object().meta();
+            format!("{sign}{}{}@{}", meta.key.name, meta.uid, meta.resource_version)
+        };
+        applied.changes.iter().map(word).collect()
+    }
+
+    /// A store that has absorbed an empty list at version 10.
+    fn synced() -> Store<Thing> {
+        let store = Store::default();
+        store.begin_list(false);
+        store.end_list(10);
+        store
+    }
+
+    #[test]
+    fn an_event_that_is_not_newer_than_the_store_changes_nothing() {
+        let store = synced();
+        assert_eq!(words(&store.put(thing("a", "1", 20))), ["+a1@20"]);
+        assert!(store.put(thing("a", "1", 20)).changes.is_empty());
+        assert!(store.put(thing("a", "1", 15)).changes.is_empty());
+        assert_eq!(words(&store.put(thing("a", "1", 21))), ["~a1@21"]);
+        assert_eq!(store.position(), 21);
+    }
+
+    #[test]
+    fn a_name_given_to_a_new_object_is_a_deletion_and_an_addition() {
+        let store = synced();
+        store.put(thing("a", "1", 20));
+        assert_eq!(words(&store.put(thing("a", "2", 30))), ["-a1@20", "+a2@30"]);
+        assert!(store.put(thing("a", "1", 25)).changes.is_empty(), "the earlier object does not come back");
+        assert!(store.remove(&key("a"), &uid("1"), 26, None).changes.is_empty());
+        assert_eq!(words(&store.remove(&key("a"), &uid("2"), 31, Some(thing("a", "2", 31)))), ["-a2@31"]);
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn a_list_makes_up_for_the_deletions_that_were_missed() {
+        let store = synced();
+        for (name, version) in [("a", 11), ("b", 12), ("c", 13)] {
+            store.put(thing(name, name, version));
+        }
+        store.begin_list(false);
+        assert!(store.put(thing("a", "a", 11)).changes.is_empty());
+        assert_eq!(words(&store.put(thing("b", "b2", 20))), ["-bb@12", "+bb2@20"]);
+        assert_eq!(words(&store.end_list(25)), ["-cc@13"]);
+        assert_eq!((store.len(), store.position()), (2, 25));
+    }
+
+    #[test]
+    fn the_position_stands_still_until_the_list_is_complete() {
+        let store: Store<Thing> = Store::default();
+        store.begin_list(false);
+        assert_eq!(store.put(thing("z", "z", 90)).position, None);
+        assert_eq!((store.position(), store.is_synced()), (0, false));
+        assert_eq!(store.end_list(80).position, Some(80));
+        assert_eq!((store.position(), store.is_synced()), (80, true));
+        store.begin_list(false);
+        assert_eq!(store.put(thing("z", "z", 95)).position, None);
+        assert_eq!(store.position(), 80);
+        assert!(store.is_synced(), "an earlier list stays good while the next is under way");
+    }
+
+    #[test]
+    fn a_list_that_was_given_up_deletes_nothing() {
+        let store = synced();
+        store.put(thing("a", "a", 11));
+        store.begin_list(false);
+        store.begin_list(false);
+        store.put(thing("a", "a", 11));
+        assert!(store.end_list(30).changes.is_empty());
+        assert_eq!(store.lists(), Lists { begun: 3, completed: 3 });
+    }
+
+    #[test]
+    fn after_a_restored_backup_the_list_is_believed_even_where_it_is_older() {
+        let store = synced();
+        store.put(thing("a", "a", 50));
+        store.begin_list(true);
+        assert_eq!(words(&store.put(thing("a", "a", 5))), ["~aa@5"]);
+        assert!(store.end_list(7).changes.is_empty());
+        assert_eq!(store.position(), 7);
+    }
+
+    #[test]
+    fn a_bookmark_moves_the_position_and_never_back() {
+        let store = synced();
+        assert_eq!(store.bookmark(40).position, Some(40));
+        assert_eq!(store.bookmark(40).position, None);
+        assert_eq!(store.bookmark(30).position, None);
+        assert_eq!(store.position(), 40);
+    }
+
+    #[test]
+    fn objects_are_found_by_owner_by_namespace_and_without_owner_in_the_order_of_names() {
+        let store = synced();
+        for thing in [owned("c", "1", 11, "o"), owned("a", "2", 12, "o"), owned("b", "3", 13, "p")] {
+            store.put(thing);
+        }
+        store.put(thing("d", "4", 14));
+        let names =
+            |things: Vec<Arc<Thing>>| things.iter().map(|t| t.meta.key.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(store.owned_by(&uid("o"))), ["a", "c"]);
+        assert_eq!(names(store.orphans("shop")), ["d"]);
+        assert_eq!(names(store.in_namespace("shop")), ["a", "b", "c", "d"]);
+        for other in ["sho", "shop2", "", "z"] {
+            assert!(store.in_namespace(other).is_empty() && store.orphans(other).is_empty());
+        }
+        store.put(owned("d", "4", 15, "o"));
+        assert_eq!(names(store.owned_by(&uid("o"))), ["a", "c", "d"], "adopted");
+        assert!(store.orphans("shop").is_empty());
+    }
+
+    #[test]
+    fn gone_means_by_uid_and_deleting_counts_as_gone() {
+        let store = synced();
+        store.put(thing("a", "1", 11));
+        assert!(!store.is_gone_or_deleting(&key("a"), &uid("1")));
+        assert!(store.is_gone_or_deleting(&key("a"), &uid("2")));
+        assert!(store.is_gone_or_deleting(&key("b"), &uid("1")));
+        let mut deleting = thing("a", "1", 12);
+        deleting.meta.deletion = Some(deleting.meta.created);
+        store.put(deleting);
+        assert!(store.is_gone_or_deleting(&key("a"), &uid("1")));
+    }
+
+    proptest! {
+        /// Whatever comes, the indexes are those that the objects themselves give.
+        #[test]
+        fn the_indexes_always_equal_rebuilt_ones(
+            steps in prop::collection::vec((0..6u8, 0..3u8, 0..4u8, 0..60u64, 0..4u8), 0..150),
+        ) {
+            let store = synced();
+            for (name, id, owner, version, action) in steps {
+                let (name, id) = (format!("n{name}"), format!("u{id}"));
+                let thing = match owner {
+                    0 => thing(&name, &id, version),
+                    owner => owned(&name, &id, version, &format!("o{owner}")),
+                };
+                match action {
+                    0 => { store.remove(&key(&name), &uid(&id), version, Some(thing)); }
+                    1 => {
+                        store.begin_list(version % 2 == 0);
+                        store.put(thing);
+                        store.end_list(version);
+                    }
+                    _ => { store.put(thing); }
+                }
+                let inner = store.inner.read();
+                let mut by_owner: BTreeMap<Uid, Vec<ObjectKey>> = BTreeMap::new();
+                let mut orphans = Vec::new();
+                for object in inner.objects.keys() {
+                    match &object.0.meta.controller {
+                        Some(controller) => {
+                            by_owner.entry(controller.uid.clone()).or_default().push(object.key().clone());
+                        }
+                        None => orphans.push(object.key().clone()),
+                    }
+                }
+                let known: BTreeMap<Uid, Vec<ObjectKey>> = inner.owned.iter()
+                    .map(|(owner, set)| (owner.clone(), set.iter().map(|o| o.key().clone()).collect()))
+                    .collect();
+                prop_assert_eq!(known, by_owner);
+                prop_assert_eq!(inner.orphans.iter().map(|o| o.key().clone()).collect::<Vec<_>>(), orphans);
+                // Each index holds the very record that the map holds, not an earlier state of it.
+                for set in inner.owned.values() {
+                    for object in set {
+                        let stored = inner.objects.get_key_value(object.key()).map(|(o, _)| &o.0);
+                        prop_assert!(stored.is_some_and(|stored| Arc::ptr_eq(stored, &object.0)));
+                    }
+                }
+            }
+        }
+    }
+}

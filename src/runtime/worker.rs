@@ -1,0 +1,516 @@
+//! The work queue's waiting: workers that sleep until a key is due, run its sync and deal with the end.
+//!
+//! The rules are in [`super::queue`] and [`super::backoff`]. The one guarantee here: a sync that fails,
+//! or panics, is retried; it never takes a worker with it.
+
+use std::fmt::{self, Debug, Display};
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::queue::{LONGEST_DELAY, Queue, Taken};
+use crate::metrics::{Metrics, set_gauge, set_seconds};
+
+/// What a sync that did its work asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: an event will wake the key.
+    Settled,
+    /// To look again after this time, because something is due then.
+    After(Duration),
+}
+
+/// What the workers need to know of an error.
+pub trait SyncError: Display {
+    /// The kind of error in one word of a closed set, for metrics and logs.
+    fn label(&self) -> &'static str;
+
+    /// The shortest wait the server asked for. The key waits for this or its backoff, whichever is longer.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether the error is the ordinary course of things, as a conflict with another writer is. It is
+    /// then logged for debugging only.
+    fn is_ordinary(&self) -> bool {
+        false
+    }
+}
+
+/// A queue of keys with delays and backoff. Clones share it.
+pub struct WorkQueue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    name: String,
+    state: Mutex<State<K>>,
+    wake: Notify,
+    metrics: QueueMetrics,
+}
+
+struct State<K> {
+    queue: Queue<K>,
+    backoff: Backoff<K>,
+    /// The additions that the counter already shows.
+    counted: u64,
+}
+
+struct QueueMetrics {
+    depth: IntGauge,
+    adds: IntCounter,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+    unfinished: Gauge,
+    longest: Gauge,
+    retries: IntCounter,
+    in_backoff: IntGauge,
+    errors: IntCounterVec,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        WorkQueue { shared: self.shared.clone() }
+    }
+}
+
+impl<K> Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+/// What a worker does next.
+enum Turn<K> {
+    Run(K),
+    Wait(Option<Instant>),
+    Stop,
+}
+
+impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
+    /// An empty queue. `name` labels its metrics and logs: `deployment`, `replicaset`.
+    pub fn new(name: &str, metrics: &Metrics) -> Self {
+        let label = &[name];
+        let shared = Arc::new(Shared {
+            name: name.to_owned(),
+            state: Mutex::new(State { queue: Queue::default(), backoff: Backoff::default(), counted: 0 }),
+            wake: Notify::new(),
+            metrics: QueueMetrics {
+                depth: metrics.workqueue_depth.with_label_values(label),
+                adds: metrics.workqueue_adds.with_label_values(label),
+                queue_duration: metrics.workqueue_queue_duration.with_label_values(label),
+                work_duration: metrics.workqueue_work_duration.with_label_values(label),
+                unfinished: metrics.workqueue_unfinished_work.with_label_values(label),
+                longest: metrics.workqueue_longest_running.with_label_values(label),
+                retries: metrics.workqueue_retries.with_label_values(label),
+                in_backoff: metrics.workqueue_in_backoff.with_label_values(label),
+                errors: metrics.sync_errors.clone(),
+            },
+        });
+        let weak = Arc::downgrade(&shared);
+        metrics.before_render(move || refresh(&weak));
+        WorkQueue { shared }
+    }
+
+    /// Adds a key: it runs as soon as a worker is free, and not twice if it waits already.
+    pub fn add(&self, key: K) {
+        self.change(|state, now| state.queue.add(key, now));
+        self.shared.wake.notify_one();
+    }
+
+    /// Adds a key after a delay. The earliest of several delays counts.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.change(|state, now| state.queue.add_after(key, delay, now));
+        self.shared.wake.notify_one();
+    }
+
+    /// Adds a key after its backoff, and returns that delay.
+    pub fn retry(&self, key: K) -> Duration {
+        self.retry_no_sooner(key, Duration::ZERO)
+    }
+
+    /// Ends a key's backoff, after a success.
+    pub fn forget(&self, key: &K) {
+        self.change(|state, _| state.backoff.forget(key));
+    }
+
+    /// How many keys wait for a worker.
+    pub fn len(&self) -> usize {
+        self.shared.state.lock().queue.len()
+    }
+
+    /// Whether no key waits for a worker.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys have failed and not succeeded since.
+    pub fn in_backoff(&self) -> usize {
+        self.shared.state.lock().backoff.len()
+    }
+
+    /// Starts no more syncs; [`run_workers`] returns when the running ones have finished.
+    pub fn shut_down(&self) {
+        self.change(|state, _| state.queue.shut_down());
+        // Each worker registers before it looks at the queue, so none can miss this.
+        self.shared.wake.notify_waiters();
+    }
+
+    fn retry_no_sooner(&self, key: K, least: Duration) -> Duration {
+        self.shared.metrics.retries.inc();
+        let delay = self.change(|state, now| {
+            let delay = state.backoff.failed(&key, now).max(least.min(LONGEST_DELAY));
+            state.queue.add_after(key, delay, now);
+            delay
+        });
+        self.shared.wake.notify_one();
+        delay
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut State<K>, Instant) -> R) -> R {
+        let mut state = self.shared.state.lock();
+        let result = change(&mut state, Instant::now());
+        let additions = state.queue.additions();
+        self.shared.metrics.adds.inc_by(additions - state.counted);
+        state.counted = additions;
+        set_gauge(&self.shared.metrics.depth, state.queue.len());
+        result
+    }
+
+    fn turn(&self) -> Turn<K> {
+        self.change(|state, now| match state.queue.take(now) {
+            Some(Taken { key, waited }) => {
+                self.shared.metrics.queue_duration.observe(waited.as_secs_f64());
+                Turn::Run(key)
+            }
+            None if state.queue.is_shutting_down() => Turn::Stop,
+            None => Turn::Wait(state.queue.next_deadline()),
+        })
+    }
+
+    /// The next key to run; `None` when the queue is shut down.
+    async fn next(&self) -> Option<K> {
+        loop {
+            // Registered before the look at the queue, so that no addition in between is missed. Who
+            // finds a key drops the registration, and tokio hands a wake-up that it got on to another.
+            let woken = self.shared.wake.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            match self.turn() {
+                Turn::Run(key) => return Some(key),
+                Turn::Stop => return None,
+                Turn::Wait(None) => woken.await,
+                Turn::Wait(Some(deadline)) => {
+                    tokio::select! {
+                        () = woken => {}
+                        () = tokio::time::sleep_until(deadline) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn done(&self, key: &K) {
+        let took = self.change(|state, now| state.queue.done(key, now));
+        self.shared.metrics.work_duration.observe(took.as_secs_f64());
+    }
+}
+
+/// Brings the gauges that time moves up to date.
+fn refresh<K: Ord + Clone>(shared: &Weak<Shared<K>>) -> bool {
+    let Some(shared) = shared.upgrade() else { return false };
+    let state = shared.state.lock();
+    let (total, longest) = state.queue.unfinished(Instant::now());
+    set_seconds(&shared.metrics.unfinished, total);
+    set_seconds(&shared.metrics.longest, longest);
+    set_gauge(&shared.metrics.in_backoff, state.backoff.len());
+    true
+}
+
+/// Runs `workers` tasks that take keys from the queue and sync them, until the queue is shut down and
+/// the running syncs have finished.
+///
+/// A sync that returns an error is retried with backoff for as long as it fails; so is one that panics.
+/// Dropping this future aborts the workers at their next await.
+pub async fn run_workers<K, F, Fut, E>(queue: WorkQueue<K>, workers: usize, sync: F)
+where
+    K: Ord + Clone + Debug + Send + Sync + 'static,
+    F: Fn(K) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<Next, E>> + Send + 'static,
+    E: SyncError + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers.max(1) {
+        tasks.spawn(work(queue.clone(), sync.clone()));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(queue = queue.shared.name, %error, "a worker ended by itself; starting another");
+            tasks.spawn(work(queue.clone(), sync.clone()));
+        }
+    }
+}
+
+async fn work<K, F, Fut, E>(queue: WorkQueue<K>, sync: F)
+where
+    K: Ord + Clone + Debug + Send + Sync + 'static,
+    F: Fn(K) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<Next, E>> + Send,
+    E: SyncError + Send,
+{
+    while let Some(key) = queue.next().await {
+        process(&queue, &key, sync.clone()).await;
+        queue.done(&key);
+    }
+}
+
+async fn process<K, F, Fut, E>(queue: &WorkQueue<K>, key: &K, sync: F)
+where
+    K: Ord + Clone + Debug + Send + Sync + 'static,
+    F: Fn(K) -> Fut + Send,
+    Fut: Future<Output = Result<Next, E>> + Send,
+    E: SyncError + Send,
+{
+    let name = queue.shared.name.as_str();
+    // Nothing that the closure captures is used after a panic except through locks that do not poison,
+    // and a sync keeps its state in the cluster, so that it is safe to go on.
+    match AssertUnwindSafe(async move { sync(key.clone()).await }).catch_unwind().await {
+        Ok(Ok(next)) => {
+            queue.forget(key);
+            if let Next::After(delay) = next {
+                queue.add_after(key.clone(), delay);
+            }
+        }
+        Ok(Err(error)) => {
+            let reason = error.label();
+            let delay =
+                queue.retry_no_sooner(key.clone(), error.retry_after().unwrap_or_default()).as_secs_f64();
+            queue.shared.metrics.errors.with_label_values(&[name, reason]).inc();
+            if error.is_ordinary() {
+                tracing::debug!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed");
+            } else {
+                tracing::warn!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed");
+            }
+        }
+        Err(panic) => {
+            let delay = queue.retry(key.clone()).as_secs_f64();
+            queue.shared.metrics.errors.with_label_values(&[name, "panic"]).inc();
+            let panic = panic_text(panic.as_ref());
+            tracing::error!(queue = name, ?key, panic, retry_seconds = delay, "sync panicked: this is a bug");
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("refused")]
+    struct Refused(Option<Duration>);
+
+    impl SyncError for Refused {
+        fn label(&self) -> &'static str {
+            "refused"
+        }
+
+        fn retry_after(&self) -> Option<Duration> {
+            self.0
+        }
+    }
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// What ran, and when, in seconds and milliseconds from the start.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<(u32, Duration)>>>);
+
+    impl Log {
+        fn note(&self, key: u32, start: Instant) -> usize {
+            let mut log = self.0.lock();
+            log.push((key, start.elapsed()));
+            log.iter().filter(|(other, _)| *other == key).count()
+        }
+
+        fn keys(&self) -> Vec<u32> {
+            self.0.lock().iter().map(|(key, _)| *key).collect()
+        }
+
+        fn times(&self) -> Vec<u128> {
+            self.0.lock().iter().map(|(_, at)| at.as_millis()).collect()
+        }
+    }
+
+    /// Runs the workers for `time`, with `sync` told how often its key has run, and drains them.
+    async fn run<F>(queue: &WorkQueue<u32>, workers: usize, time: Duration, log: &Log, sync: F)
+    where
+        F: Fn(u32, usize) -> Result<Next, Refused> + Clone + Send + 'static,
+    {
+        let (start, log) = (Instant::now(), log.clone());
+        let running = tokio::spawn(run_workers(queue.clone(), workers, move |key| {
+            let nth = log.note(key, start);
+            let end = sync(key, nth);
+            async move { end }
+        }));
+        tokio::time::sleep(time).await;
+        queue.shut_down();
+        running.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_synced_and_looked_at_again_when_they_ask_for_it() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        queue.add(1);
+        run(&queue, 2, 10 * S, &log, |_, nth| Ok(if nth < 3 { Next::After(2 * S) } else { Next::Settled }))
+            .await;
+        assert_eq!(log.times(), [0, 2000, 4000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_sync_is_retried_with_growing_delays_until_it_succeeds() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        queue.add(1);
+        run(&queue, 1, S, &log, |_, nth| if nth < 5 { Err(Refused(None)) } else { Ok(Next::Settled) }).await;
+        let gaps: Vec<u128> = log.times().windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // tokio's timers have a resolution of a millisecond and never fire early.
+        for (gap, delay) in gaps.iter().zip([5, 10, 20, 40]) {
+            assert!((delay..=delay + 1).contains(gap), "{gaps:?}");
+        }
+        assert_eq!(gaps.len(), 4);
+        assert_eq!(queue.in_backoff(), 0);
+        let text = metrics.render();
+        assert!(text.contains("workqueue_retries_total{name=\"test\"} 4"), "{text}");
+        assert!(text.contains("windlass_sync_errors_total{name=\"test\",reason=\"refused\"} 4"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_server_s_wish_for_a_longer_wait_is_respected() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        queue.add(1);
+        run(
+            &queue,
+            1,
+            10 * S,
+            &log,
+            |_, nth| {
+                if nth == 1 { Err(Refused(Some(7 * S))) } else { Ok(Next::Settled) }
+            },
+        )
+        .await;
+        assert_eq!(log.times(), [0, 7000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_a_failed_sync_and_the_worker_lives_on() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        queue.add(1);
+        queue.add(2);
+        run(&queue, 1, S, &log, |key, nth| {
+            assert!(key == 2 || nth > 1, "a bug in the sync of key 1");
+            Ok(Next::Settled)
+        })
+        .await;
+        assert_eq!(log.keys(), [1, 2, 1]);
+        assert!(metrics.render().contains("windlass_sync_errors_total{name=\"test\",reason=\"panic\"} 1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_always_fails_takes_nothing_from_the_others() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        for key in 0..100 {
+            queue.add(key);
+        }
+        run(&queue, 2, 300 * S, &log, |key, _| if key == 0 { Err(Refused(None)) } else { Ok(Next::Settled) })
+            .await;
+        let mut runs: BTreeMap<u32, usize> = BTreeMap::new();
+        for key in log.keys() {
+            *runs.entry(key).or_default() += 1;
+        }
+        assert!((1..100).all(|key| runs[&key] == 1));
+        assert!((15..30).contains(&runs[&0]), "backoff goes on at the cap: {} runs", runs[&0]);
+        assert_eq!(queue.in_backoff(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn syncs_run_side_by_side_but_never_two_of_one_key() {
+        let metrics = Metrics::new();
+        let queue = WorkQueue::new("test", &metrics);
+        let running = Arc::new(Mutex::new((Vec::<u32>::new(), 0usize)));
+        let seen = running.clone();
+        let workers = tokio::spawn(run_workers(queue.clone(), 3, move |key: u32| {
+            let seen = seen.clone();
+            async move {
+                {
+                    let mut running = seen.lock();
+                    assert!(!running.0.contains(&key));
+                    running.0.push(key);
+                    running.1 = running.1.max(running.0.len());
+                }
+                tokio::time::sleep(S).await;
+                seen.lock().0.retain(|other| *other != key);
+                Ok::<_, Refused>(Next::Settled)
+            }
+        }));
+        for _ in 0..20 {
+            for key in 0..5 {
+                queue.add(key);
+            }
+            tokio::time::sleep(S / 3).await;
+        }
+        tokio::time::sleep(10 * S).await;
+        queue.shut_down();
+        workers.await.unwrap();
+        assert_eq!(running.lock().1, 3, "all workers were busy at some time");
+        assert!(!metrics.render().contains("reason=\"panic\""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutting_down_waits_for_the_running_sync_and_starts_no_other() {
+        let metrics = Metrics::new();
+        let queue = WorkQueue::new("test", &metrics);
+        let finished = Log::default();
+        let (log, start) = (finished.clone(), Instant::now());
+        queue.add(1);
+        queue.add(2);
+        let workers = tokio::spawn(run_workers(queue.clone(), 1, move |key| {
+            let log = log.clone();
+            async move {
+                tokio::time::sleep(5 * S).await;
+                log.note(key, start);
+                Ok::<_, Refused>(Next::Settled)
+            }
+        }));
+        tokio::time::sleep(S).await;
+        let text = metrics.render();
+        assert!(text.contains("workqueue_unfinished_work_seconds{name=\"test\"} 1"), "{text}");
+        assert!(text.contains("workqueue_depth{name=\"test\"} 1"), "{text}");
+        queue.shut_down();
+        workers.await.unwrap();
+        assert_eq!(finished.keys(), [1]);
+        assert_eq!(start.elapsed(), 5 * S);
+    }
+}

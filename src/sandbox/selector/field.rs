@@ -1,0 +1,228 @@
+//! Field selectors: `?fieldSelector=`. Each kind can be selected by a few fields only (upstream
+//! `pkg/apis/core/v1/conversion.go` and the `ToSelectableFields` of each registry).
+
+use serde_json::Value;
+
+/// A conjunction of requirements on an object's fields, such as `status.phase!=Running`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FieldSelector {
+    kind: String,
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    field: String,
+    value: String,
+    equal: bool,
+}
+
+impl FieldSelector {
+    /// Parses `field=value`, `field==value` and `field!=value`, joined by commas. A backslash escapes
+    /// a comma, an equals sign or a backslash in a value.
+    ///
+    /// # Errors
+    /// Junk, or a field that the kind cannot be selected by.
+    pub fn parse(kind: &str, text: &str) -> Result<FieldSelector, String> {
+        let mut terms = Vec::new();
+        for part in split_terms(text) {
+            if part.is_empty() {
+                continue;
+            }
+            let Some((field, operator, value)) = split_term(part) else {
+                return Err(format!("invalid selector: '{text}'; can't understand '{part}'"));
+            };
+            let value = unescape(value)?;
+            // An old name for the same field.
+            let field = if (kind, field) == ("Pod", "spec.host") { "spec.nodeName" } else { field };
+            if !is_supported(kind, field) {
+                return Err(match kind {
+                    "Pod" | "Event" | "Node" | "Namespace" | "Secret" | "Service" | "ReplicaSet" => {
+                        format!("field label not supported: {field}")
+                    }
+                    _ => format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ),
+                });
+            }
+            terms.push(Term { field: field.to_owned(), value, equal: operator != "!=" });
+        }
+        Ok(FieldSelector { kind: kind.to_owned(), terms })
+    }
+
+    /// Whether there is no requirement, so that everything matches.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether the object is selected. An absent field counts as empty.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.terms.iter().all(|term| (field(&self.kind, object, &term.field) == term.value) == term.equal)
+    }
+
+    /// The name that the selector pins down with `metadata.name=`, if it does: the watch of one object.
+    pub fn name(&self) -> Option<&str> {
+        let pinned = |term: &&Term| term.equal && term.field == "metadata.name";
+        self.terms.iter().find(pinned).map(|term| term.value.as_str())
+    }
+}
+
+fn is_supported(kind: &str, field: &str) -> bool {
+    let fields: &[&str] = match kind {
+        "Pod" => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        "Event" => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        "Node" => &["spec.unschedulable"],
+        "Namespace" => &["status.phase"],
+        "ReplicaSet" => &["status.replicas"],
+        "Secret" => &["type"],
+        "Service" => &["spec.clusterIP", "spec.type"],
+        _ => &[],
+    };
+    matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field)
+}
+
+/// The text that a field selector compares with.
+fn field(kind: &str, object: &Value, path: &str) -> String {
+    match (kind, path) {
+        // Falls back on the newer name of the field, as upstream's `ToSelectableFields` does.
+        ("Event", "source") => match text(&object["source"]["component"]) {
+            empty if empty.is_empty() => text(&object["reportingComponent"]),
+            component => component,
+        },
+        ("Pod", "spec.hostNetwork") | ("Node", "spec.unschedulable") => {
+            let (_, name) = path.split_once('.').unwrap_or_default();
+            object["spec"][name].as_bool().unwrap_or(false).to_string()
+        }
+        ("ReplicaSet", "status.replicas") => object["status"]["replicas"].as_i64().unwrap_or(0).to_string(),
+        ("Pod", "status.podIPs") => {
+            let ips = object["status"]["podIPs"].as_array().into_iter().flatten();
+            ips.map(|entry| text(&entry["ip"])).collect::<Vec<_>>().join(",")
+        }
+        _ => text(path.split('.').fold(object, |value, key| &value[key])),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn split_terms(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (position, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                parts.push(&text[start..position]);
+                start = position + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn split_term(term: &str) -> Option<(&str, &'static str, &str)> {
+    for (position, _) in term.char_indices() {
+        for operator in ["!=", "==", "="] {
+            if let Some(value) = term[position..].strip_prefix(operator) {
+                return Some((&term[..position], operator, value));
+            }
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> Result<String, String> {
+    let mut unescaped = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => unescaped.push(escaped),
+                Some(other) => {
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
+                None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
+            },
+            ',' | '=' => {
+                return Err(format!("invalid field selector: unescaped character in value: {character}"));
+            }
+            _ => unescaped.push(character),
+        }
+    }
+    Ok(unescaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_field(kind: &str, selector: &str, object: &Value, expected: bool) {
+        assert_eq!(FieldSelector::parse(kind, selector).unwrap().matches(object), expected, "{selector}");
+    }
+
+    #[test]
+    fn fields_are_compared_as_text_and_absent_is_empty() {
+        let pod = json!({"metadata": {"name": "a", "namespace": "x"}, "status": {"phase": "Running"}});
+        check_field("Pod", "metadata.name=a,status.phase==Running", &pod, true);
+        check_field("Pod", "status.phase!=Running", &pod, false);
+        check_field("Pod", "spec.nodeName=", &pod, true);
+        check_field("Pod", "spec.hostNetwork=false", &pod, true);
+        check_field("Pod", ",", &pod, true);
+        let event =
+            json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "kubelet", "reason": "a,b"});
+        check_field("Event", "involvedObject.kind=Pod,source=kubelet", &event, true);
+        check_field("Event", r"reason=a\,b", &event, true);
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_selected_by_is_refused() {
+        let error = |kind, selector| FieldSelector::parse(kind, selector).unwrap_err();
+        assert_eq!(error("Pod", "spec.foo=x"), "field label not supported: spec.foo");
+        assert_eq!(
+            error("Deployment", "spec.foo=x"),
+            "\"spec.foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
+        assert_eq!(error("Pod", "abc"), "invalid selector: 'abc'; can't understand 'abc'");
+        assert!(FieldSelector::parse("Pod", r"metadata.name=a\").is_err());
+        assert!(FieldSelector::parse("Pod", "metadata.name=a=b").is_err());
+    }
+
+    #[test]
+    fn a_selector_tells_which_single_name_it_wants() {
+        let name = |text| FieldSelector::parse("Pod", text).unwrap().name().map(str::to_owned);
+        assert_eq!(name("metadata.name=web").as_deref(), Some("web"));
+        assert_eq!(name("metadata.name!=web"), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! The rules of the house, each a test, so that it stays as drawn. See "Invariants" in the README.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A source file: its path below `src/`, and its code without comments.
+struct Source {
+    path: String,
+    code: String,
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    files(&root)
+        .iter()
+        .map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
+            Source {
+                path: file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/"),
+                code: code.join("\n"),
+            }
+        })
+        .collect()
+}
+
+impl Source {
+    /// The code in front of the unit tests, which stand last in a file.
+    fn shipped(&self) -> &str {
+        self.code.split("#[cfg(test)]\nmod ").next().unwrap()
+    }
+}
+
+/// Whether `word` stands in `code` by itself, not as part of a longer name.
+fn has_word(code: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word).any(|(at, _)| {
+        !code[..at].chars().next_back().is_some_and(is_name)
+            && !code[at + word.len()..].chars().next().is_some_and(is_name)
+    })
+}
+
+/// The rooms of our own that a file uses, by `crate::`.
+fn rooms_used(code: &str) -> Vec<&str> {
+    code.match_indices("crate::")
+        .map(|(at, prefix)| {
+            let rest = &code[at + prefix.len()..];
+            &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())]
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(rule: &str, in_rooms: &[&str], broken: impl Fn(&Source) -> Option<String>) {
+    let breaches: Vec<String> = sources()
+        .iter()
+        .filter(|source| in_rooms.is_empty() || in_rooms.iter().any(|room| source.path.starts_with(room)))
+        .filter_map(|source| broken(source).map(|what| format!("{}: {what}", source.path)))
+        .collect();
+    assert!(breaches.is_empty(), "{rule}\n{}", breaches.join("\n"));
+}
+
+fn uses_only(source: &Source, allowed: &[&str]) -> Option<String> {
+    let foreign = rooms_used(source.shipped()).into_iter().find(|room| !allowed.contains(room))?;
+    Some(format!("uses crate::{foreign}"))
+}
+
+#[test]
+fn plan_is_pure() {
+    check(
+        "plan/ uses plan, model and value crates only, and knows no time but its argument",
+        &["plan/"],
+        |s| {
+            let words = ["async", "now()", "Instant", "tokio", "kube", "tracing", "parking_lot"];
+            let word = words.iter().find(|word| {
+                has_word(s.shipped(), word.trim_end_matches("()")) && s.shipped().contains(**word)
+            });
+            word.map(|word| format!("says {word}")).or_else(|| uses_only(s, &["plan", "model"]))
+        },
+    );
+}
+
+#[test]
+fn model_stands_on_nothing() {
+    check("model/ uses nothing else of ours", &["model/"], |s| uses_only(s, &["model"]));
+}
+
+#[test]
+fn runtime_knows_no_controller() {
+    check("runtime/ never uses plan, controllers or sandbox", &["runtime/"], |s| {
+        uses_only(s, &["runtime", "model", "metrics", "clock"])
+    });
+}
+
+#[test]
+fn the_sandbox_shares_nothing_with_what_it_tests() {
+    check("sandbox/ uses nothing else of ours", &["sandbox/"], |s| {
+        if s.code.contains("windlass::") && !s.code.contains("windlass::sandbox") {
+            return Some("uses windlass::".into());
+        }
+        rooms_used(&s.code)
+            .into_iter()
+            .find(|room| *room != "sandbox")
+            .map(|room| format!("uses crate::{room}"))
+    });
+}
+
+#[test]
+fn only_the_sandboxes_binary_uses_the_sandbox() {
+    check("only bin/windlass-sandbox.rs, tests and benches use sandbox", &[], |s| {
+        let may = s.path.starts_with("sandbox/") || s.path == "bin/windlass-sandbox.rs" || s.path == "lib.rs";
+        (!may && (s.code.contains("crate::sandbox") || s.code.contains("windlass::sandbox")))
+            .then(|| "uses the sandbox".into())
+    });
+}
+
+#[test]
+fn only_the_clock_reads_the_wall_clock() {
+    check("only clock.rs reads the wall clock", &[], |s| {
+        let reads = ["Timestamp::now", "SystemTime::now", "Zoned::now", "std::time::Instant"];
+        let read = reads.iter().find(|read| s.code.contains(**read))?;
+        (s.path != "clock.rs").then(|| format!("says {read}"))
+    });
+}
+
+#[test]
+fn only_main_functions_end_the_process() {
+    check("only `main` functions end the process", &[], |s| {
+        let is_main = s.path == "main.rs" || s.path.starts_with("bin/");
+        (!is_main && s.code.contains("process::exit")).then(|| "calls process::exit".into())
+    });
+}
+
+#[test]
+fn only_three_files_write_to_the_api() {
+    check(
+        "only execute.rs, lease.rs and events.rs write to the API",
+        &["controllers/", "runtime/", "app.rs"],
+        |s| {
+            let may = [
+                "controllers/execute.rs",
+                "runtime/lease.rs",
+                "runtime/events/write.rs",
+                "runtime/request.rs",
+            ];
+            let writes =
+                ["request::post", "request::put", "request::patch", "request::delete", "Method::POST"];
+            let write = writes.iter().find(|write| s.shipped().contains(**write))?;
+            (!may.contains(&s.path.as_str())).then(|| format!("says {write}"))
+        },
+    );
+}
+
+#[test]
+fn no_file_is_too_long_to_see_at_a_glance() {
+    let all = sources();
+    // A module that its parent declares for tests only is a test, whatever its file is called.
+    let is_test = |s: &Source| {
+        let name = s.path.rsplit('/').next().unwrap().trim_end_matches(".rs");
+        s.path.contains("/tests/")
+            || all.iter().any(|p| p.code.contains(&format!("#[cfg(test)]\nmod {name};")))
+    };
+    check("no file over 400 lines of code, its unit tests apart", &[], |s| {
+        if is_test(s) {
+            return None;
+        }
+        let lines = s.shipped().lines().filter(|line| !line.trim().is_empty()).count();
+        (lines > 400).then(|| format!("has {lines}"))
+    });
+}
+
+#[test]
+fn no_drawer_for_odds_and_ends() {
+    check("no module is called util or helpers", &[], |s| {
+        let name = s.path.rsplit('/').next().unwrap();
+        ["util", "utils", "helper", "helpers", "misc", "common"]
+            .contains(&name.trim_end_matches(".rs"))
+            .then(|| "says nothing about what it holds".into())
+    });
+}
