@@ -25,35 +25,21 @@
 //! ```
 
 // What a request goes through: the wire, the kinds, the objects.
-pub mod cli;
-pub mod cluster;
 mod conversion;
 mod discovery;
-pub mod garbage;
 mod hook;
 mod kinds;
-pub mod kubeconfig;
-pub mod kubelet;
-pub mod lines;
-pub mod manifest;
-pub mod mirror;
 mod names;
-pub mod namespaces;
 mod negotiate;
 mod object;
 mod params;
-pub mod progress;
 mod protobuf;
 mod render;
 mod request;
-pub mod resources;
 mod rest;
-pub mod scheduler;
 mod selection;
-pub mod session;
 mod status;
 mod store;
-pub mod view;
 mod watch;
 
 // What the API means, as pure functions.
@@ -65,6 +51,22 @@ pub mod strategic;
 pub mod strict;
 pub mod table;
 pub mod validate;
+
+// What in a real cluster is a client of the API server, and the session around it.
+pub mod cli;
+pub mod cluster;
+pub mod garbage;
+pub mod kubeconfig;
+pub mod kubelet;
+pub mod lines;
+pub mod manifest;
+pub mod mirror;
+pub mod namespaces;
+pub mod progress;
+pub mod resources;
+pub mod scheduler;
+pub mod session;
+pub mod view;
 
 #[cfg(test)]
 mod behaviours;

@@ -2,4 +2,5 @@
 #![allow(dead_code)] // Every test file uses its own part of this.
 
 pub mod build;
+pub mod cluster;
 pub mod world;

@@ -114,8 +114,8 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
     sizes.into_iter().map(|(uid, size)| (uid, clamp(size))).collect()
 }
 
-/// What a set gains or loses when the whole goes to `most`. 64 bits: upstream multiplies two int32 and
-/// wraps from about 46,341 pods.
+/// What a set gains or loses when the whole goes to `most`. Upstream multiplies two int32 here, and
+/// wraps from about 46,341 pods on.
 fn share(deployment: &Deployment, set: &ReplicaSet, most: i64) -> i64 {
     let size = i64::from(set.replicas);
     if deployment.replicas == 0 {
@@ -127,6 +127,9 @@ fn share(deployment: &Deployment, set: &ReplicaSet, most: i64) -> i64 {
     if before <= 0 {
         return 0;
     }
-    // Rounded to the nearest, halves away from zero.
-    (2 * size * most + before) / (2 * before) - size
+    // Rounded to the nearest, halves away from zero. 128 bits, because the product of a size and a
+    // maximum of twice that has 64 already.
+    let (size, most, before) = (i128::from(size), i128::from(most), i128::from(before));
+    let share = (2 * size * most + before) / (2 * before) - size;
+    share.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

@@ -10,6 +10,9 @@ use crate::sandbox::request::{Place, Request};
 use crate::sandbox::status::Failure;
 use crate::sandbox::strict::{self, Checked};
 
+/// As much of a patch is shown in the message that refuses it; an upstream server shows all of it.
+const SHOWN_PATCH: usize = 4096;
+
 /// An object in the form it is stored in, and what the client is to be warned of.
 #[derive(Debug)]
 pub(super) struct Decoded {
@@ -54,7 +57,8 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
 pub(super) fn decode_patched(request: &Request, patched: Value) -> Result<Decoded, Failure> {
     let kind = request.kind();
     let invalid = |error: String| {
-        let patch = String::from_utf8_lossy(&request.body);
+        let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
+        let patch = String::from_utf8_lossy(shown);
         let error = crate::sandbox::validate::FieldError {
             field: "patch".to_owned(),
             reason: "FieldValueInvalid",

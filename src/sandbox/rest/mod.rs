@@ -130,7 +130,8 @@ impl Reply {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for warning in self.warnings {
-            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            let printable = warning.replace(char::is_control, " ");
+            let quoted = printable.replace('\\', "\\\\").replace('"', "\\\"");
             if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
                 headers.append(WARNING, value);
             }

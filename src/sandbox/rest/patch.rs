@@ -12,6 +12,11 @@ use crate::sandbox::strategic;
 
 /// More operations than this in one JSON patch are refused, as upstream does.
 const MAX_OPERATIONS: usize = 10_000;
+/// What the copies and moves of one JSON patch may carry, counted in values: each copy of a list into
+/// itself doubles it, so thirty of them would fill any memory.
+const MAX_CARRIED: usize = 1_000_000;
+/// The depth at which reading JSON stops as well. A deeper object could not even be dropped safely.
+const MAX_DEPTH: usize = 128;
 
 /// A patch of one of the served types.
 #[derive(Debug)]
@@ -76,10 +81,7 @@ impl Change {
 
     pub(super) fn apply(&self, kind: &str, object: &mut Value) -> Result<(), Failure> {
         match self {
-            Change::Json(operations) => json_patch::patch(object, operations).map_err(|error| {
-                let message = "the server rejected our request due to an error in our request";
-                Failure::new(422, "Invalid", format!("{message}: {error}"))
-            }),
+            Change::Json(operations) => apply_operations(operations, object),
             Change::Merge(patch) => {
                 json_patch::merge(object, patch);
                 Ok(())
@@ -91,5 +93,53 @@ impl Change {
             }
             Change::Strategic(patch) => strategic::merge(kind, object, patch).map_err(Failure::bad_request),
         }
+    }
+}
+
+/// One by one, so that each is judged by what the ones before it have made.
+fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result<(), Failure> {
+    let mut carried = 0_usize;
+    for operation in operations {
+        let (value, carries) = match operation {
+            PatchOperation::Add(add) => (Some(&add.value), false),
+            PatchOperation::Replace(replace) => (Some(&replace.value), false),
+            PatchOperation::Copy(copy) => (object.pointer(copy.from.as_str()), true),
+            PatchOperation::Move(relocation) => (object.pointer(relocation.from.as_str()), true),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => (None, false),
+        };
+        if let Some(value) = value {
+            let Extent { values, depth } = Extent::of(value);
+            carried = carried.saturating_add(if carries { values } else { 0 });
+            if carried > MAX_CARRIED || operation.path().count().saturating_add(depth) > MAX_DEPTH {
+                let message = "the JSON patch makes the object too large or too deep";
+                return Err(Failure::new(413, "RequestEntityTooLarge", message));
+            }
+        }
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|error| {
+            let message = "the server rejected our request due to an error in our request";
+            Failure::new(422, "Invalid", format!("{message}: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// How much there is of a value.
+struct Extent {
+    values: usize,
+    depth: usize,
+}
+
+impl Extent {
+    fn of(value: &Value) -> Self {
+        let children: Vec<&Value> = match value {
+            Value::Array(array) => array.iter().collect(),
+            Value::Object(map) => map.values().collect(),
+            _ => Vec::new(),
+        };
+        let start = Extent { values: 1, depth: 1 };
+        children.into_iter().map(Extent::of).fold(start, |whole, child| Extent {
+            values: whole.values + child.values,
+            depth: whole.depth.max(child.depth + 1),
+        })
     }
 }

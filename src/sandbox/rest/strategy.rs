@@ -167,6 +167,9 @@ fn allocate_cluster_ip(server: &Server, object: &mut Value) {
     };
     spec.insert("clusterIPs".to_owned(), json!([address]));
     spec.insert("clusterIP".to_owned(), json!(address));
+    for (field, default) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
+        spec.entry(field).or_insert(default);
+    }
 }
 
 /// An update that leaves the cluster address out keeps it.
@@ -176,7 +179,7 @@ fn keep_cluster_ip(new: &mut Value, old: &Value) {
         && !text(old, "/spec/clusterIP").is_empty();
     if kept {
         let spec = map_mut(new, "spec");
-        for field in ["clusterIP", "clusterIPs"] {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             copy_field(spec, old.get("spec"), field);
         }
     }

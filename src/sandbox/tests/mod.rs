@@ -70,12 +70,8 @@ impl Sandbox {
     async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router().oneshot(request).await.unwrap();
         let code = response.status().as_u16();
-        let warnings = response
-            .headers()
-            .get_all("warning")
-            .iter()
-            .map(|value| value.to_str().unwrap().to_owned())
-            .collect();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or_default() }
     }

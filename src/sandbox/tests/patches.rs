@@ -93,3 +93,15 @@ async fn the_scale_is_a_view_of_the_deployment() {
         "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_json_patch_cannot_grow_an_object_without_bounds() {
+    let sandbox = sandbox();
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let copy = |to: String| json!({"op": "copy", "from": "/data", "path": to});
+    let wider: Vec<Value> = (0..40).map(|step| copy(format!("/data/{step}"))).collect();
+    let deeper: Vec<Value> = (0..200).map(|_| copy("/data/a".to_owned())).collect();
+    for operations in [wider, deeper] {
+        sandbox.patch(&format!("{CONFIG_MAPS}/a"), JSON_PATCH, operations.into()).await.refused(413);
+    }
+}

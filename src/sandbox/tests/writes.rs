@@ -270,3 +270,55 @@ async fn services_get_addresses_of_their_own_and_keep_them() {
     let again = sandbox.put(&format!("{services}/a"), service("a")).await.ok();
     assert_eq!(again["spec"]["clusterIP"], a["spec"]["clusterIP"]);
 }
+
+/// Bodies that somebody might send: JSON of any shape, often under the names that the server reads.
+fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    const NAMES: &[&str] =
+        &["metadata", "spec", "status", "kind", "apiVersion", "name", "labels", "finalizers", "replicas"];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        let name = prop_oneof![3 => prop::sample::select(NAMES).prop_map(str::to_owned), 1 => ".{0,8}"];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(name, inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+    #[test]
+    fn no_body_and_no_patch_breaks_the_server(body in any_json(), patch in any_json()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let sandbox = sandbox();
+            for kind in super::super::kinds::KINDS {
+                let group = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+                let scope = if kind.namespaced { "/namespaces/default" } else { "" };
+                let collection = format!("{group}/{}{scope}/{}", kind.version, kind.plural);
+                let mut named = body.clone();
+                if named.is_object() {
+                    named["metadata"] = json!({"name": "a", "finalizers": body["metadata"]["finalizers"]});
+                    named["kind"] = json!(kind.kind);
+                    named["apiVersion"] = json!(kind.api_version());
+                }
+                sandbox.post(&collection, named.clone()).await;
+                let item = format!("{collection}/a");
+                for content_type in [MERGE, STRATEGIC, JSON_PATCH] {
+                    let answer = sandbox.patch(&item, content_type, patch.clone()).await;
+                    assert!(answer.code < 500, "{}", answer.body);
+                }
+                sandbox.put(&item, named).await;
+                sandbox.get_as(&collection, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
+                sandbox.delete_with(&item, patch.clone()).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! The planners' answers to single situations, as data.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use support::build::{DeploymentBuilder, deployment};
+use windlass::model::{Deployment, Interner, Record, ReplicaSet};
+use windlass::plan::deployment::{Observed, Plan, Write, plan};
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn decode<T: Record>(value: &Value) -> T {
+    T::decode(&value.to_string(), &mut Interner::default()).unwrap()
+}
+
+/// A set of the Deployment `web`: image tag, size, available pods, annotations.
+fn set(tag: &str, replicas: i32, available: i32, annotations: Value) -> ReplicaSet {
+    let template = deployment("web").image(tag).json()["spec"]["template"].clone();
+    decode(&json!({
+        "metadata": {
+            "name": format!("web-{tag}"), "namespace": "shop", "uid": format!("uid-{tag}"),
+            "resourceVersion": "5", "generation": 1, "labels": {"app": "web"}, "annotations": annotations,
+            "creationTimestamp": format!("2025-01-01T00:00:{}Z", tag.trim_start_matches('v').parse::<u8>().unwrap() + 10),
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+                                 "uid": "uid-deploy-web", "controller": true}],
+        },
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+        "status": {"replicas": replicas, "availableReplicas": available, "observedGeneration": 1},
+    }))
+}
+
+fn plan_for(
+    deployment: &Deployment,
+    owned: Vec<ReplicaSet>,
+    orphans: Vec<ReplicaSet>,
+    may_adopt: bool,
+) -> Plan {
+    plan(&Observed {
+        deployment,
+        owned: owned.into_iter().map(Arc::new).collect(),
+        orphans: orphans.into_iter().map(Arc::new).collect(),
+        may_adopt,
+        running_pods: BTreeMap::new(),
+        now: NOW.parse::<Timestamp>().unwrap(),
+    })
+}
+
+/// The new sizes in a plan, by set.
+fn sizes(plan: &Plan) -> Vec<(String, i32)> {
+    plan.writes
+        .iter()
+        .filter_map(|write| match write {
+            Write::Create(new) => Some(("new".to_string(), new.replicas)),
+            Write::Change(set, change) => Some((set.meta.key.name.to_string(), change.replicas?)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check_sizes(start: DeploymentBuilder, owned: Vec<ReplicaSet>, expected: &[(&str, i32)]) {
+    let plan = plan_for(&decode(&start.json()), owned, Vec::new(), false);
+    let expected: Vec<(String, i32)> = expected.iter().map(|(n, s)| (n.to_string(), *s)).collect();
+    assert_eq!(sizes(&plan), expected);
+}
+
+fn sized(replicas: i32, max: i32) -> Value {
+    json!({"deployment.kubernetes.io/desired-replicas": replicas.to_string(),
+           "deployment.kubernetes.io/max-replicas": max.to_string()})
+}
+
+#[test]
+fn a_selector_that_selects_everything_is_refused_with_an_event() {
+    let mut web = deployment("web").json();
+    web["spec"]["selector"] = json!({});
+    let plan = plan_for(&decode(&web), vec![set("v1", 1, 1, json!({}))], Vec::new(), false);
+    assert_eq!(plan.writes, []);
+    assert_eq!(plan.notes[0].reason, "SelectingAll");
+}
+
+#[test]
+fn a_deployment_on_its_way_out_writes_nothing_to_its_sets() {
+    let mut web = deployment("web").replicas(5).json();
+    web["metadata"]["deletionTimestamp"] = NOW.into();
+    let plan = plan_for(&decode(&web), vec![set("v0", 1, 1, json!({}))], Vec::new(), true);
+    assert_eq!(plan.writes, []);
+}
+
+#[test]
+fn an_orphan_is_adopted_first_and_alone_and_only_after_a_fresh_read() {
+    let mut orphan = set("v1", 1, 1, json!({}));
+    orphan.meta.controller = None;
+    let web = decode(&deployment("web").json());
+    let plan = plan_for(&web, Vec::new(), vec![orphan.clone()], true);
+    assert_eq!(plan.writes, [Write::Adopt(Arc::new(orphan.clone()))]);
+    let plan = plan_for(&web, Vec::new(), vec![orphan], false);
+    assert!(matches!(plan.writes[..], [Write::Create(_)]));
+}
+
+#[test]
+fn a_crash_looping_new_version_uses_up_the_budget() {
+    let start = deployment("web").replicas(10).surge(3).unavailable(2).image("v2");
+    check_sizes(start, vec![set("v1", 8, 8, sized(10, 13)), set("v2", 5, 0, sized(10, 13))], &[]);
+}
+
+#[test]
+fn unhealthy_old_pods_go_first_and_cost_no_availability() {
+    let start = deployment("web").replicas(10).surge(0).unavailable(2).image("v3");
+    let sets =
+        vec![set("v1", 4, 4, sized(10, 10)), set("v2", 6, 4, sized(10, 10)), set("v3", 0, 0, json!({}))];
+    check_sizes(start, sets, &[("web-v2", 4), ("web-v3", 2)]);
+}
+
+#[test]
+fn a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget() {
+    // The old set was told to shrink to 8 and reports 10 available pods still; with 3 new ones that
+    // makes 11 and not 13, so 3 may go and not 5.
+    let start = deployment("web").replicas(10).surge(3).unavailable(2).image("v2");
+    let sets = vec![set("v1", 8, 10, sized(10, 13)), set("v2", 5, 3, sized(10, 13))];
+    check_sizes(start, sets, &[("web-v1", 5), ("web-v2", 8)]);
+}
+
+#[test]
+fn a_stale_size_annotation_with_the_right_size_is_refreshed_and_never_a_deadlock() {
+    // kubernetes#138840: the size is right, the annotation is not.
+    let web: Deployment = decode(&deployment("web").replicas(3).image("v2").json());
+    let stuck = set("v1", 3, 3, sized(5, 7));
+    let plan = plan_for(&web, vec![stuck], Vec::new(), false);
+    assert_eq!(sizes(&plan), []);
+    let [Write::Change(_, change)] = &plan.writes[..] else { panic!("{plan:?}") };
+    assert_eq!(change.annotations["deployment.kubernetes.io/desired-replicas"], "3");
+}
+
+#[test]
+fn scaling_spreads_in_proportion_and_adds_up() {
+    for (replicas, sets, expected) in [
+        (20, [("v1", 8), ("v2", 5)], vec![("web-v1", 14), ("web-v2", 9)]),
+        (5, [("v1", 8), ("v2", 5)], vec![("web-v1", 5), ("web-v2", 3)]),
+        (0, [("v1", 8), ("v2", 5)], vec![("web-v1", 0), ("web-v2", 0)]),
+        (11, [("v1", 7), ("v2", 6)], vec![("web-v1", 8)]),
+    ] {
+        let start = deployment("web").replicas(replicas).surge(3).unavailable(2).image("v2");
+        let sets = sets.map(|(tag, size)| set(tag, size, size, sized(10, 13))).into();
+        check_sizes(start, sets, &expected);
+    }
+}
+
+#[test]
+fn counts_near_the_end_of_int32_neither_panic_nor_wrap() {
+    let most = i32::MAX;
+    for strategy in [json!("100%"), json!("99999999999%"), json!(most)] {
+        let start =
+            deployment("web").replicas(most).surge(strategy.clone()).unavailable(strategy).image("v2");
+        let web: Deployment = decode(&start.json());
+        let sets = vec![set("v1", most, most, sized(most, most)), set("v2", most, 0, sized(1, 1))];
+        let plan = plan_for(&web, sets, Vec::new(), false);
+        assert!(sizes(&plan).iter().all(|(_, size)| *size >= 0), "{plan:?}");
+    }
+}
+
+#[test]
+fn junk_in_revisions_neither_wraps_nor_spreads() {
+    for junk in ["abc", "-7", "9223372036854775807", "9223372036854775808", ""] {
+        let web: Deployment = decode(&deployment("web").image("v3").json());
+        let old = set("v1", 0, 0, json!({"deployment.kubernetes.io/revision": junk}));
+        let good = set("v2", 0, 0, json!({"deployment.kubernetes.io/revision": "4"}));
+        let plan = plan_for(&web, vec![old, good], Vec::new(), false);
+        let [Write::Create(new)] = &plan.writes[..] else { panic!("{plan:?}") };
+        assert_eq!(new.annotations["deployment.kubernetes.io/revision"], "5", "{junk:?}");
+    }
+}
