@@ -93,6 +93,8 @@ eventually() {
 
 # count KIND [ARGS...]: how many there are.
 count() { k get "$@" -o name | wc -l | tr -d ' '; }
+# given ARGS...: creates what is on standard input; the checks that follow show it if that fails.
+given() { k create "$@" -f - >/dev/null || fail "given: create $*"; }
 count_is() { local want=$1; shift; [[ $(count "$@") == "$want" ]]; }
 path() { local expression=$1; shift; k get "$@" -o "jsonpath=$expression"; }
 path_is() { local want=$1; shift; [[ $(path "$@") == "$want" ]]; }
@@ -234,7 +236,7 @@ eventually "every pod is a new one" 30 no_pod_of_before
 
 echo "# a rollout that cannot end"
 check "set a broken image" k set image deploy/shop main=httpd:broken
-check "set a short deadline" k patch deploy shop -p '{"spec":{"progressDeadlineSeconds":2}}'
+check "set a short deadline" k patch deploy shop -p '{"spec":{"progressDeadlineSeconds":5}}'
 refuse "rollout status fails at the deadline" 'exceeded its progress deadline' \
   k rollout status deploy/shop --timeout=60s
 says "the pods say why" 'ImagePullBackOff' k get pods -l app=shop
@@ -250,14 +252,14 @@ eventually "its ReplicaSets are gone" 30 count_is 0 rs -l app=web
 eventually "its pods are gone" 30 count_is 0 pods -l app=web
 check "delete --cascade=foreground" k delete deploy shop --cascade=foreground --timeout=60s
 equals "nothing of it is left at that moment" 0 count rs -l app=shop
-k create -f - >/dev/null < <(deployment loose 2 nginx:1.27)
+given < <(deployment loose 2 nginx:1.27)
 k rollout status deploy/loose --timeout=60s >/dev/null || true
 check "delete --cascade=orphan" k delete deploy loose --cascade=orphan --timeout=30s
 check "the Deployment is gone" absent deploy loose
 equals "its ReplicaSet stays" 1 count rs -l app=loose
 equals "nobody owns the ReplicaSet" "" path '{.items[0].metadata.ownerReferences}' rs -l app=loose
 equals "its pods stay" 2 count pods -l app=loose
-k create -f - >/dev/null < <(deployment loose 2 nginx:1.27)
+given < <(deployment loose 2 nginx:1.27)
 check "a new Deployment rolls out" k rollout status deploy/loose --timeout=60s
 eventually "it has adopted the ReplicaSet" 20 bash -c \
   '[ "$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.ownerReferences[0].kind}")" = Deployment ]'
@@ -266,22 +268,32 @@ check "delete rs --cascade=orphan leaves pods" k delete rs -l app=loose --cascad
 check "delete by label" k delete deploy -l app=loose --timeout=30s
 
 echo "# namespaces"
-check "create namespace" k create namespace zoo
+check "create namespace" k create namespace ark
+check "delete namespace" k delete namespace ark --timeout=60s
+given < <(printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: zoo}\n')
 eventually "it gets its ServiceAccount" 20 k get serviceaccount default -n zoo
-k create -n zoo -f - >/dev/null < <(deployment lions 3 nginx:1.27)
+given -n zoo < <(deployment lions 3 nginx:1.27)
 check "a rollout in it ends" k rollout status deploy/lions -n zoo --timeout=60s
 check "create configmap" k create configmap map --from-literal=key=value -n zoo
+check "create deployment --image" k create deployment bears --image=nginx:1.27 --replicas=2 -n zoo
+check "a rollout of it ends" k rollout status deploy/bears -n zoo --timeout=60s
+check "expose" k expose deployment lions --port=80 -n zoo
+check "run" k run keeper --image=busybox:1.36 -n zoo
+check "the pod becomes ready" k wait --for=condition=Ready pod/keeper -n zoo --timeout=30s
 says "get all -n" 'deployment.apps/lions' k get all -n zoo
 check "delete namespace" k delete namespace zoo --timeout=60s
 check "the namespace is gone" absent namespace zoo
 equals "and its pods" 0 count pods -A -l app=lions
+refuse "the namespace default cannot be deleted" 'forbidden' k delete namespace default --timeout=30s
 
 echo "# nodes"
 for node in 1 2 3; do k cordon "sandbox-node-$node" >/dev/null || true; done
-k create -f - >/dev/null < <(deployment homeless 1 nginx:1.27)
+given < <(deployment homeless 1 nginx:1.27)
 eventually "a pod that fits nowhere says so" 20 bash -c \
   'timeout 30 kubectl get events | grep -q "FailedScheduling.*0/3 nodes are available: 3 node(s) were unschedulable"'
 equals "and is pending" Pending path '{.items[0].status.phase}' pods -l app=homeless
+check "drain moves a node's pods away" k drain sandbox-node-3 --ignore-daemonsets --force --timeout=60s
+equals "none is left there" 0 count pods -A --field-selector spec.nodeName=sandbox-node-3
 check "uncordon" k uncordon sandbox-node-2
 check "it is placed and ready" k rollout status deploy/homeless --timeout=60s
 equals "on the node that takes it" sandbox-node-2 path '{.items[0].spec.nodeName}' pods -l app=homeless

@@ -173,6 +173,28 @@ async fn a_settled_cluster_writes_nothing_for_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_requests_give_the_same_history() {
+    async fn history() -> String {
+        let rig = Rig::new().with_pods().with_garbage().with_namespaces();
+        let owner = rig.create_map("owner", &[]).await;
+        rig.create_map("child", &[("owner", &owner)]).await;
+        for name in ["a", "b", "c", "d", "e"] {
+            rig.create_pod(name, json!({})).await;
+        }
+        pass(2_000).await;
+        rig.delete(MAPS, "owner", &DeleteParams::background()).await;
+        rig.delete(PODS, "c", &DeleteParams::default()).await;
+        pass(2_000).await;
+        ["Node", "Pod", "Event", "ConfigMap", "ServiceAccount"]
+            .map(|kind| json!(rig.sandbox.objects(kind)).to_string())
+            .join("\n")
+    }
+    let first = history().await;
+    assert!(first.contains("sandbox-node-3") && first.contains("Killing"), "{first}");
+    assert_eq!(first, history().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_exist_are_used_and_none_are_created() {
     let rig = Rig::new();
     rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}})).await;

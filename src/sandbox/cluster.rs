@@ -179,11 +179,18 @@ pub fn pod_trouble(pod: &Value) -> Option<String> {
     if let Some(condition) = unplaced {
         return Some(condition["message"].as_str().unwrap_or("no node yet").to_owned());
     }
-    let (container, reason, message) = waiting(pod)?;
-    Some(match message {
-        "" => format!("container {container}: {reason}"),
-        message => format!("container {container}: {reason} ({message})"),
-    })
+    if let Some((container, reason, message)) = waiting(pod) {
+        return Some(match message {
+            "" => format!("container {container}: {reason}"),
+            message => format!("container {container}: {reason} ({message})"),
+        });
+    }
+    if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+        return Some("waits for a scheduler to give it a node".to_owned());
+    }
+    let unready =
+        conditions(pod).find(|condition| condition["type"] == "Ready" && condition["status"] != "True");
+    unready?["message"].as_str().map(str::to_owned)
 }
 
 fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
@@ -246,6 +253,20 @@ mod tests {
         let deployment = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "deployment"}});
         let names: Vec<Key> = cluster.pods_of(&deployment).into_iter().map(key).collect();
         assert_eq!(names, [("shop".to_owned(), "mine".to_owned())]);
+    }
+
+    #[test]
+    fn a_pod_says_what_it_waits_for() {
+        let with = |status: Value| json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": status});
+        let bare = json!({"metadata": {}});
+        assert_eq!(pod_trouble(&bare).unwrap(), "waits for a scheduler to give it a node");
+        let unplaced =
+            json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]});
+        assert_eq!(pod_trouble(&with(unplaced)).unwrap(), "no room");
+        let unready = json!({"conditions": [{"type": "Ready", "status": "False", "message": "gate closed"}]});
+        assert_eq!(pod_trouble(&with(unready)).unwrap(), "gate closed");
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(pod_trouble(&with(ready)), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!
 //! What it decides is in [`lifecycle`] and [`status`](mod@status), both pure; this file only carries it out.
 
+mod calls;
 pub mod lifecycle;
 pub mod nodes;
 pub mod record;
@@ -18,15 +19,16 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Futures
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-    core::{Request, params::Preconditions},
+    api::{ListParams, Patch, PatchParams},
+    core::Request,
     runtime::watcher,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    calls::{Call, Calls, pods_path},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
     record::Pod,
     status::{Place, Stage},
@@ -286,20 +288,14 @@ impl Simulator {
     }
 
     fn narrate_run(&mut self, pod: &Pod, calls: &mut Calls) {
-        let broken = status::broken_images(pod, &|image| self.is_broken(image))
-            .into_iter()
-            .map(|(container, image)| (container.to_owned(), image.to_owned()))
-            .collect::<Vec<_>>();
-        for container in &pod.spec.containers {
-            match broken.iter().find(|(name, _)| *name == container.name) {
-                None if broken.is_empty() => {
-                    let message = format!("Started container {}", container.name);
-                    self.narrate(pod, calls, KUBELET, "Normal", "Started", &message);
-                }
-                _ => {}
+        let broken = status::broken_images(pod, &|image| self.is_broken(image));
+        if broken.is_empty() {
+            for container in &pod.spec.containers {
+                let message = format!("Started container {}", container.name);
+                self.narrate(pod, calls, KUBELET, "Normal", "Started", &message);
             }
         }
-        for (_, image) in broken {
+        for image in broken {
             let message =
                 format!("Failed to pull image \"{image}\": the sandbox was told that it never comes up");
             self.narrate(pod, calls, KUBELET, "Warning", "Failed", &message);
@@ -363,79 +359,8 @@ impl Simulator {
 const SCHEDULER: &str = "default-scheduler";
 const KUBELET: &str = "kubelet";
 
-fn pods_path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods")
-}
-
 async fn sleep_until(due: Option<Instant>) {
     if let Some(due) = due {
         tokio::time::sleep_until(due).await;
-    }
-}
-
-/// One request.
-enum Call {
-    Post(String, Value),
-    PatchStatus(Value),
-    Delete,
-}
-
-/// The requests of one step.
-struct Calls {
-    /// In this order; the first that fails ends the step.
-    needed: Vec<Call>,
-    /// Events: sent if all went well, and not missed if they fail.
-    told: Vec<Call>,
-    /// What it means if all went well.
-    result: Outcome,
-}
-
-impl Calls {
-    fn new(result: Outcome) -> Self {
-        Calls { needed: Vec::new(), told: Vec::new(), result }
-    }
-
-    async fn carry_out(self, client: &Client, pod: &Pod) -> Outcome {
-        for call in self.needed {
-            if let Err(error) = call.send(client, pod).await {
-                if error.is_not_found() || error.is_conflict() {
-                    return Outcome::Moot;
-                }
-                let (namespace, name) = (pod.namespace(), pod.name());
-                tracing::warn!(namespace, pod = name, %error, "the pod simulator was refused");
-                return if error.is_final() { Outcome::Moot } else { Outcome::Failed };
-            }
-        }
-        for call in self.told {
-            if let Err(error) = call.send(client, pod).await {
-                tracing::debug!(%error, "an event was lost");
-            }
-        }
-        self.result
-    }
-}
-
-impl Call {
-    async fn send(self, client: &Client, pod: &Pod) -> Result<Value, CallError> {
-        let pods = Request::new(pods_path(pod.namespace()));
-        match self {
-            Call::Post(path, body) => send(client, post(path, &body)).await,
-            Call::PatchStatus(body) => {
-                let parameters = PatchParams::default();
-                let patch = Patch::Strategic(body);
-                send(client, pods.patch_subresource("status", pod.name(), &parameters, &patch)).await
-            }
-            Call::Delete => {
-                let parameters = DeleteParams {
-                    grace_period_seconds: Some(0),
-                    preconditions: Some(Preconditions {
-                        uid: pod.metadata.uid.clone(),
-                        resource_version: None,
-                    }),
-                    ..DeleteParams::default()
-                };
-                send(client, pods.delete(pod.name(), &parameters)).await
-            }
-        }
     }
 }

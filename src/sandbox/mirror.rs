@@ -26,8 +26,8 @@ pub enum Change<K> {
 #[derive(Debug)]
 pub struct Mirror<K> {
     objects: BTreeMap<String, K>,
-    /// The objects a relist has named so far; `None` outside of one.
-    listed: Option<BTreeMap<String, K>>,
+    /// What a relist has named so far, in the server's order; `None` outside of one.
+    listed: Option<Vec<K>>,
     synced: bool,
 }
 
@@ -43,12 +43,12 @@ impl<K: Resource + Clone> Mirror<K> {
     pub fn observe(&mut self, event: watcher::Event<K>) -> Vec<Change<K>> {
         match event {
             watcher::Event::Init => {
-                self.listed = Some(BTreeMap::new());
+                self.listed = Some(Vec::new());
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
                 if let Some(listed) = &mut self.listed {
-                    listed.insert(identity(&object), object);
+                    listed.push(object);
                 }
                 Vec::new()
             }
@@ -67,17 +67,19 @@ impl<K: Resource + Clone> Mirror<K> {
 
     fn replace(&mut self) -> Vec<Change<K>> {
         let listed = self.listed.take().unwrap_or_default();
-        let before = std::mem::replace(&mut self.objects, listed);
+        let objects = listed.iter().map(|object| (identity(object), object.clone())).collect();
+        let before = std::mem::replace(&mut self.objects, objects);
         let mut changes = Vec::new();
         for (uid, old) in &before {
             if !self.objects.contains_key(uid) {
                 changes.push(Change::Gone(old.clone()));
             }
         }
-        for (uid, object) in &self.objects {
+        for object in listed {
             let version = &object.meta().resource_version;
-            if before.get(uid).is_none_or(|old| old.meta().resource_version != *version) {
-                changes.push(Change::Put(object.clone()));
+            let known = before.get(&identity(&object));
+            if known.is_none_or(|old| old.meta().resource_version != *version) {
+                changes.push(Change::Put(object));
             }
         }
         if !self.synced {

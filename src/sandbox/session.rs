@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use tokio::{net::TcpListener, task::JoinHandle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -91,22 +91,13 @@ where
             ..kubelet::Options::new(now.clone())
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());
-        crew.add("pod simulator", async move {
-            simulator.await;
-            Ok(())
-        });
+        crew.add("pod simulator", simulator.map(Ok));
     }
     if !args.no_controllers {
         let collector = garbage::run(client.clone(), shutdown.clone());
-        crew.add("garbage collector", async move {
-            collector.await;
-            Ok(())
-        });
+        crew.add("garbage collector", collector.map(Ok));
         let controller = namespaces::run(client.clone(), now, shutdown.clone());
-        crew.add("namespace controller", async move {
-            controller.await;
-            Ok(())
-        });
+        crew.add("namespace controller", controller.map(Ok));
         let controllers = start_controllers(client.clone(), shutdown.clone());
         crew.add("controllers", async move { controllers.await? });
     }
@@ -275,7 +266,7 @@ async fn wait(
                     Verdict::Failed(why) => bail!("{why}"),
                     Verdict::Complete => {
                         let count = progress.len();
-                        let line = format!("all {count} Deployments are rolled out");
+                        let line = format!("all Deployments are rolled out: {count}");
                         return Ok(console.line(&line).map_or(End::ReaderGone, |()| End::Complete));
                     }
                 }
@@ -321,11 +312,159 @@ pub async fn signalled() -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser as _;
+    use kube::core::{Request, params::Patch, params::PatchParams};
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::sandbox::resources::send;
 
     #[test]
     fn a_path_can_be_pasted_into_a_shell() {
         assert_eq!(quoted("./windlass.kubeconfig"), "./windlass.kubeconfig");
         assert_eq!(quoted("/tmp/it's mine"), r"'/tmp/it'\''s mine'");
+    }
+
+    const MANIFEST: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: nginx}]}
+";
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Runs a session on `manifest`. In place of the controllers, the Deployment's status is set to
+    /// `status` over and over; with `null`, nothing is done. Gives back the end and what was written.
+    async fn session(flags: &[&str], manifest: &'static str, status: Value) -> (Result<(), String>, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig").display().to_string();
+        let flags =
+            ["windlass-sandbox", "--write-kubeconfig", &path].into_iter().chain(flags.iter().copied());
+        let args = Args::try_parse_from(flags).unwrap();
+        let interrupted = if args.exit_when_complete {
+            std::future::pending().boxed()
+        } else {
+            tokio::time::sleep(Duration::from_secs(60)).map(|()| "SIGTERM").boxed()
+        };
+        let paper = Paper::default();
+        let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let surroundings = Surroundings {
+            now: Arc::new(move || start),
+            input: Box::new(manifest.as_bytes()),
+            output: Box::new(paper.clone()),
+            terminal: false,
+            colour: false,
+            interrupted,
+        };
+        let controllers = |client: Client, shutdown: CancellationToken| {
+            tokio::spawn(async move {
+                let work = async {
+                    loop {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        let deployments = Request::new("/apis/apps/v1/namespaces/default/deployments");
+                        let patch = Patch::Merge(json!({"status": status}));
+                        let parameters = PatchParams::default();
+                        let request = deployments.patch_subresource("status", "web", &parameters, &patch);
+                        if !status.is_null() {
+                            send(&client, request).await.unwrap();
+                        }
+                    }
+                };
+                shutdown.run_until_cancelled(work).await;
+                Ok(())
+            })
+        };
+        let end = run(args, surroundings, controllers).await.map_err(|error| format!("{error:#}"));
+        let written = String::from_utf8(paper.0.lock().clone()).unwrap();
+        (end, written)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_well_when_every_deployment_is_rolled_out() {
+        let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
+                            "availableReplicas": 1});
+        let (end, written) = session(&["-f", "-", "--exit-when-complete"], MANIFEST, status).await;
+        assert_eq!(end, Ok(()));
+        assert!(written.contains("export KUBECONFIG="), "{written}");
+        assert!(written.contains("\nDeployment default/web created\n"), "{written}");
+        assert!(written.ends_with("all Deployments are rolled out: 1\n"), "{written}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_fails_with_the_reason_when_the_deadline_or_the_time_out_passes() {
+        let late = json!({"observedGeneration": 1, "conditions": [
+            {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too late"}]});
+        let (end, _) = session(&["-f", "-", "--exit-when-complete"], MANIFEST, late).await;
+        let why = end.unwrap_err();
+        assert!(
+            why.starts_with("Deployment default/web: deployment \"web\" exceeded its progress deadline"),
+            "{why}"
+        );
+        let flags = ["-f", "-", "--exit-when-complete", "--timeout", "30s"];
+        let (end, _) = session(&flags, MANIFEST, Value::Null).await;
+        let why = end.unwrap_err();
+        assert!(why.starts_with("--timeout 30s has passed:\nDeployment default/web: Waiting for"), "{why}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_deployments_there_is_nothing_to_wait_for() {
+        let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
+        let (end, written) = session(&["-f", "-", "--exit-when-complete"], map, Value::Null).await;
+        assert_eq!(end, Ok(()));
+        assert!(written.ends_with("the manifests have no Deployment: nothing to wait for\n"), "{written}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_ends_it_cleanly_and_until_then_changes_are_told() {
+        let (end, written) = session(&["-f", "-"], MANIFEST, json!({"observedGeneration": 1})).await;
+        assert_eq!(end, Ok(()));
+        let line = "deployment default/web wanted=1 replicas=0 updated=0 ready=0 available=0\n";
+        assert_eq!(written.matches(line).count(), 1, "{written}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bad_manifest_ends_it_before_anything_is_written() {
+        let (end, written) = session(&["-f", "-"], "kind: [", Value::Null).await;
+        assert!(end.unwrap_err().starts_with("standard input: document 1: "));
+        assert_eq!(written, "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn controllers_that_end_by_themselves_end_the_session() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig").display().to_string();
+        let args = Args::try_parse_from(["windlass-sandbox", "--write-kubeconfig", &path]).unwrap();
+        let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let surroundings = Surroundings {
+            now: Arc::new(move || start),
+            input: Box::new(std::io::empty()),
+            output: Box::new(Paper::default()),
+            terminal: false,
+            colour: false,
+            interrupted: std::future::pending().boxed(),
+        };
+        let end = run(args, surroundings, |_, _| tokio::spawn(async { Err(anyhow!("no luck")) })).await;
+        assert_eq!(format!("{:#}", end.unwrap_err()), "the controllers failed: no luck");
     }
 }

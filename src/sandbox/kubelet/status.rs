@@ -65,10 +65,10 @@ pub fn unschedulable(pod: &Pod, message: &str, now: Timestamp) -> Value {
     json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}})
 }
 
-/// The images of the pod that never come up, each with its container's name.
-pub fn broken_images<'a>(pod: &'a Pod, broken: &dyn Fn(&str) -> bool) -> Vec<(&'a str, &'a str)> {
+/// The images of the pod that never come up.
+pub fn broken_images(pod: &Pod, broken: &dyn Fn(&str) -> bool) -> Vec<String> {
     let all = pod.init_containers().iter().chain(&pod.spec.containers);
-    all.filter(|c| broken(c.image())).map(|c| (c.name.as_str(), c.image())).collect()
+    all.map(Container::image).filter(|image| broken(image)).map(str::to_owned).collect()
 }
 
 /// Whether every readiness gate of the pod has its condition.

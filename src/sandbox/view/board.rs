@@ -45,12 +45,14 @@ impl Board {
         let name_width = (self.width / 3).clamp(16, 44);
         let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
         let mut rows = vec![vec![(heading, Tone::Heading)]];
+        let shown = |set: &&Value| wanted(set) > 0 || number(set, "/status/replicas") > 0;
+        let sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
+        let all: usize = cluster.deployments.values().map(|deployment| 1 + sets(deployment).count()).sum();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
-            for set in Cluster::owned(&cluster.replica_sets, deployment) {
-                if wanted(set) > 0 || number(set, "/status/replicas") > 0 {
-                    rows.push(self.replica_set(set, cluster, name_width));
-                }
+            // Where room is short, the sets of what is complete have nothing to tell.
+            if all < height || !matches!(rollout(deployment), Rollout::Complete(_)) {
+                rows.extend(sets(deployment).map(|set| self.replica_set(set, cluster, name_width)));
             }
         }
         if cluster.deployments.is_empty() {
@@ -74,8 +76,13 @@ impl Board {
             Rollout::Failed(_) => Tone::Bad,
         };
         let paused = if deployment["spec"]["paused"] == true { "paused; " } else { "" };
-        let text = state.text();
-        let text = text.split_once("rollout to finish: ").map_or(text, |(_, rest)| rest);
+        let text = match &state {
+            Rollout::Complete(_) => "rolled out",
+            Rollout::Failed(_) => "exceeded its progress deadline",
+            Rollout::Waiting(text) => {
+                text.split_once("rollout to finish: ").map_or(text.as_str(), |(_, rest)| rest)
+            }
+        };
         let revision = &deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
         let revision = revision.as_str().map(|r| format!("revision {}; ", plain(r))).unwrap_or_default();
         vec![
