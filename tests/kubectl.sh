@@ -2,12 +2,14 @@
 # Runs the commands that people use with the installed kubectl against the sandbox and checks what they
 # did. One line per check; the last line says how many passed and failed, and the exit code agrees.
 #
-#   tests/kubectl.sh [path of windlass-sandbox]
+#   tests/kubectl.sh [path of windlass-sandbox [path of windlass]]
 #
+# With the second path the controllers are that daemon, in a process of its own; else the built-in ones.
 # Everything is on the loopback interface, in a temporary directory, and gone at the end.
 set -euo pipefail
 
 sandbox=${1:-target/debug/windlass-sandbox}
+daemon=${2:-}
 work=$(mktemp -d)
 pids=()
 passed=0
@@ -126,13 +128,17 @@ YAML
 }
 
 "$sandbox" --write-kubeconfig "$KUBECONFIG" --ready-delay 200ms --shutdown-delay 200ms \
-  --never-ready ':broken$' >"$work/out" 2>"$work/err" &
+  --never-ready ':broken$' ${daemon:+--no-controllers} >"$work/out" 2>"$work/err" &
 pids+=($!)
 for _ in $(seq 100); do
   [[ -s $KUBECONFIG ]] && break
   kill -0 "${pids[0]}" 2>/dev/null || { cat "$work/err" >&2; exit 1; }
   sleep 0.1
 done
+if [[ -n $daemon ]]; then
+  "$daemon" --kubeconfig "$KUBECONFIG" --kube-api-qps 500 --kube-api-burst 1000 2>"$work/daemon.log" &
+  pids+=($!)
+fi
 
 echo "# server"
 says "kubectl version reaches the server" 'Server Version' k version
@@ -298,13 +304,18 @@ check "uncordon" k uncordon sandbox-node-2
 check "it is placed and ready" k rollout status deploy/homeless --timeout=60s
 equals "on the node that takes it" sandbox-node-2 path '{.items[0].spec.nodeName}' pods -l app=homeless
 
+# ends_well NAME PID LOG: SIGTERM must end this child in time and with code 0.
+ends_well() {
+  kill -TERM "$2"
+  if timeout 15 tail --pid="$2" -f /dev/null && wait "$2"; then pass "$1"; else fail "$1" "$(cat "$3")"; fi
+}
+
 echo "# the end"
-kill -TERM "${pids[0]}"
-if timeout 15 tail --pid="${pids[0]}" -f /dev/null && wait "${pids[0]}"; then
-  pass "SIGTERM ends the sandbox with code 0"
-else
-  fail "SIGTERM ends the sandbox with code 0" "$(cat "$work/err")"
+if [[ -n $daemon ]]; then
+  ends_well "SIGTERM ends the daemon with code 0" "${pids[1]}" "$work/daemon.log"
+  refuse "the daemon warned of nothing" '' grep -E 'WARN|ERROR' "$work/daemon.log"
 fi
+ends_well "SIGTERM ends the sandbox with code 0" "${pids[0]}" "$work/err"
 check "it warned of nothing" test ! -s "$work/err"
 [[ ! -s $work/err ]] || sed 's/^/      | /' "$work/err" | head -20
 

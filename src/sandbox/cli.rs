@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "REGEX", value_parser = Regex::new)]
     pub never_ready: Option<Regex>,
 
-    /// Run the API server and the pod simulator only: no Deployment, ReplicaSet or namespace controller
-    /// and no garbage collector. For use with a controller manager of your own.
+    /// Run without the Deployment and ReplicaSet controllers: the API server, the pod simulator and what
+    /// cleans up after deletions. For use with a controller manager of your own.
     #[arg(long)]
     pub no_controllers: bool,
 

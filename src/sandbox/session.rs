@@ -93,11 +93,12 @@ where
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());
         crew.add("pod simulator", simulator.map(Ok));
     }
+    // These two are part of any cluster that one's own controllers would be tried in.
+    let collector = garbage::run(client.clone(), shutdown.clone());
+    crew.add("garbage collector", collector.map(Ok));
+    let controller = namespaces::run(client.clone(), now, shutdown.clone());
+    crew.add("namespace controller", controller.map(Ok));
     if !args.no_controllers {
-        let collector = garbage::run(client.clone(), shutdown.clone());
-        crew.add("garbage collector", collector.map(Ok));
-        let controller = namespaces::run(client.clone(), now, shutdown.clone());
-        crew.add("namespace controller", controller.map(Ok));
         let controllers = start_controllers(client.clone(), shutdown.clone());
         crew.add("controllers", async move { controllers.await? });
     }
