@@ -78,7 +78,7 @@ pub struct ServingArgs {
 #[derive(Clone, Debug, Group)]
 #[command(next_help_heading = "Logging flags")]
 pub struct LoggingArgs {
-    /// Verbosity: 0 warnings, 1 and 2 what happens, 3 and 4 why, 5 and above everything.
+    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, env = "WINDLASS_V")]
     pub verbosity: u8,
     /// How a line is written.
