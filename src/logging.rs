@@ -77,11 +77,12 @@ where
     })
 }
 
-/// The libraries beneath stay quiet until somebody looks for their mistakes.
+/// The libraries beneath stay quiet until somebody looks for their mistakes. What kube's client logs as
+/// an error is an error that we are given too, and tell of with what we were doing.
 fn directives(verbosity: u8) -> &'static str {
     match verbosity {
-        0..=3 => "warn,windlass=info",
-        4..=5 => "warn,windlass=debug",
+        0..=3 => "warn,kube_client=off,windlass=info",
+        4..=5 => "warn,kube_client=off,windlass=debug",
         6..=7 => "info,windlass=trace",
         8..=9 => "debug,windlass=trace",
         _ => "trace",

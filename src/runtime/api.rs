@@ -48,7 +48,7 @@ pub enum ApiError {
     #[error("no answer from the API server within {} s", .0.as_secs())]
     Timeout(Duration),
     /// The connection failed.
-    #[error("could not reach the API server: {error}")]
+    #[error("could not reach the API server: {}", innermost(error))]
     Transport {
         /// What failed.
         #[source]
@@ -65,6 +65,15 @@ pub enum ApiError {
     /// Our own guard did not let the request go; nothing was sent. See [`Api::guarded`].
     #[error("the request was not sent: {0}")]
     NotSent(&'static str),
+}
+
+/// The cause behind all wrappers: `Connection refused` says more than `client error (Connect)`.
+fn innermost(error: &kube::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 fn describe(status: &Status) -> String {

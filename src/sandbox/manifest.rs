@@ -96,12 +96,12 @@ impl fmt::Display for Object {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A file that cannot be read.
-    #[error("{file}: {source}")]
+    #[error("{file}: {error}")]
     Read {
         /// As it was given on the command line.
         file: String,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// A file that is too large, or no text.
     #[error("{file}: {problem}")]
@@ -155,7 +155,7 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Ob
         }
         for file in files(source)? {
             let name = file.display().to_string();
-            let error = |source| ManifestError::Read { file: name.clone(), source };
+            let error = |error| ManifestError::Read { file: name.clone(), error };
             let mut open = std::fs::File::open(&file).map_err(error)?;
             let text = bounded(&mut open, &name)?;
             objects.extend(parse(&name, &text)?);
@@ -167,7 +167,7 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Ob
 /// The files a source stands for.
 fn files(source: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     let name = source.display().to_string();
-    let error = |source| ManifestError::Read { file: name.clone(), source };
+    let error = |error| ManifestError::Read { file: name.clone(), error };
     if !std::fs::metadata(source).map_err(error)?.is_dir() {
         return Ok(vec![source.to_owned()]);
     }
@@ -191,7 +191,7 @@ fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestE
     let mut bytes = Vec::new();
     from.take(LARGEST_FILE + 1)
         .read_to_end(&mut bytes)
-        .map_err(|source| ManifestError::Read { file: name.to_owned(), source })?;
+        .map_err(|error| ManifestError::Read { file: name.to_owned(), error })?;
     let wrong = |problem: String| ManifestError::File { file: name.to_owned(), problem };
     if bytes.len() as u64 > LARGEST_FILE {
         return Err(wrong(format!("larger than {} MiB", LARGEST_FILE / 1024 / 1024)));
