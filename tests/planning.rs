@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use support::build::{DeploymentBuilder, deployment};
 use windlass::model::{Deployment, Interner, Record, ReplicaSet};
+use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::{Observed, Plan, Write, plan};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -172,4 +173,33 @@ fn junk_in_revisions_neither_wraps_nor_spreads() {
         let [Write::Create(new)] = &plan.writes[..] else { panic!("{plan:?}") };
         assert_eq!(new.annotations["deployment.kubernetes.io/revision"], "5", "{junk:?}");
     }
+}
+
+#[test]
+fn under_recreate_a_set_that_comes_back_is_the_current_revision_while_it_still_waits() {
+    let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
+    let web: Deployment = decode(&deployment("web").recreate().image("v1").json());
+    let plan = plan_for(&web, vec![set("v1", 0, 0, rev("1")), set("v2", 1, 1, rev("2"))], Vec::new(), false);
+    assert_eq!(sizes(&plan), [("web-v2".to_string(), 0)]);
+    let Write::Change(back, change) = &plan.writes[1] else { panic!("{plan:?}") };
+    assert_eq!((&*back.meta.key.name, change.replicas), ("web-v1", None));
+    assert_eq!(change.annotations["deployment.kubernetes.io/revision"], "3");
+}
+
+#[test]
+fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() {
+    let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
+    let web: Deployment = decode(&deployment("web").surge(0).unavailable(1).image("v1").json());
+    let observed = Observed {
+        deployment: &web,
+        owned: vec![Arc::new(set("v1", 0, 0, rev("1"))), Arc::new(set("v2", 1, 1, rev("2")))],
+        orphans: Vec::new(),
+        may_adopt: false,
+        running_pods: BTreeMap::new(),
+        now: NOW.parse::<Timestamp>().unwrap(),
+    };
+    let plan = plan(&observed);
+    let published = |done| settle(&observed, &plan, &Outcome { done, ..Outcome::default() }).revision;
+    assert_eq!(published(0), None);
+    assert_eq!(published(plan.writes.len()).as_deref(), Some("3"));
 }

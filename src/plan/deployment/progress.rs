@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::revision::REVISION;
+use super::revision::{REVISION, next_revision};
 use super::{Course, Observed, Plan, Sets, Write, status};
 use crate::model::{Condition, Deployment, DeploymentStatus, condition};
 use crate::plan::replicaset::status::until;
@@ -84,9 +84,13 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         judge(deployment, &sets, &mut status, name, created.is_some(), outcome, *now);
         status::set_replica_failure(&sets, &mut status);
     }
+    // A set that comes back keeps its old number until it is given the next one. Published in between,
+    // the Deployment's revision would fall (S7).
+    let is_latest = |revision: &String| revision.parse().is_ok_and(|n: i64| n >= next_revision(&sets));
     if plan.course == Course::CountsOnly {
         revision = None;
     }
+    revision = revision.filter(is_latest);
     let look_again = deadline(deployment, &status).map(|at| until(at, *now));
     Settled { status, revision, look_again }
 }

@@ -12,8 +12,12 @@ use crate::model::{Deployment, Uid};
 /// block: upstream waits for them too, and stalls until the deadline (kubernetes#128798).
 pub fn plan(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -> Vec<Write> {
     let to_nothing: BTreeMap<Uid, i32> = sets.old.iter().map(|set| (set.meta.uid.clone(), 0)).collect();
-    let downs = resize(deployment, &sets.old, &to_nothing);
+    let mut downs = resize(deployment, &sets.old, &to_nothing);
+    // A set that comes back is the current revision from the start, not only once it may grow: that is
+    // what `kubectl rollout history` and the Deployment's own annotation tell.
+    let current = sets.new.as_ref().and_then(|new| bring_up_to_date(deployment, new, sets, new.replicas));
     if !downs.is_empty() {
+        downs.extend(current);
         return downs;
     }
     let old_pods_may_run = sets.old.iter().any(|set| {
@@ -24,7 +28,7 @@ pub fn plan(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>
             || running.get(&set.meta.uid).is_some_and(|&pods| pods > 0)
     });
     if old_pods_may_run {
-        return Vec::new();
+        return current.into_iter().collect();
     }
     match &sets.new {
         None => vec![Write::Create(new_set(deployment, sets, deployment.replicas))],

@@ -35,7 +35,7 @@ pub fn revision_of(set: &ReplicaSet) -> Option<i64> {
 }
 
 /// The revision that the new set must have: one more than any old set has (S7).
-fn next_revision(sets: &Sets) -> i64 {
+pub(super) fn next_revision(sets: &Sets) -> i64 {
     sets.old.iter().filter_map(|set| revision_of(set)).max().unwrap_or(0) + 1
 }
 
