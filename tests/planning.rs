@@ -203,3 +203,24 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
     assert_eq!(published(0), None);
     assert_eq!(published(plan.writes.len()).as_deref(), Some("3"));
 }
+
+#[test]
+fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
+    // Nothing is wanted and the old pods are on their way out: complete, and no new set yet.
+    let mut web: Deployment = decode(&deployment("web").recreate().replicas(0).image("v2").json());
+    let old = Arc::new(set("v1", 0, 0, json!({})));
+    for (now, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
+        let observed = Observed {
+            deployment: &web.clone(),
+            owned: vec![old.clone()],
+            orphans: Vec::new(),
+            may_adopt: false,
+            running_pods: [(old.meta.uid.clone(), 1)].into(),
+            now: now.parse::<Timestamp>().unwrap(),
+        };
+        web.status = settle(&observed, &plan(&observed), &Outcome::default()).status;
+        let progressing = web.status.conditions.iter().find(|c| &*c.kind == "Progressing").unwrap();
+        assert_eq!(&*progressing.reason, "NewReplicaSetAvailable");
+        assert_eq!(progressing.last_update, Some(said_at.parse().unwrap()));
+    }
+}

@@ -181,7 +181,7 @@ fn judge(
     let waits = sets.new.is_none() && reason == NEW_SET_AVAILABLE;
     if complete {
         let message = format!("{subject} has successfully progressed.");
-        condition::renew(&mut status.conditions, say("True", NEW_SET_AVAILABLE, message));
+        condition::set(&mut status.conditions, say("True", NEW_SET_AVAILABLE, message));
     } else if waits || has_progressed(&deployment.status, status) {
         let message = format!("{subject} is progressing.");
         condition::renew(&mut status.conditions, say("True", SET_UPDATED, message));
