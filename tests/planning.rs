@@ -224,3 +224,28 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
         assert_eq!(progressing.last_update, Some(said_at.parse().unwrap()));
     }
 }
+
+#[test]
+fn a_status_of_an_earlier_generation_frees_no_budget() {
+    // v1 was told to shrink to 5, then to grow to 10 again: it shows 10 pods, and may have 5.
+    let start = || deployment("web").replicas(10).surge(3).unavailable(2).image("v1");
+    let old = set("v2", 3, 3, sized(10, 13));
+    let mut back = set("v1", 10, 10, sized(10, 13));
+    check_sizes(start(), vec![back.clone(), old.clone()], &[("web-v2", 0)]);
+    back.meta.generation = 3;
+    check_sizes(start(), vec![back, old], &[]);
+}
+
+#[test]
+fn pods_that_are_ready_but_not_for_long_enough_are_not_taken_for_free() {
+    // The set may delete an available pod in place of the one that is ready for a moment only.
+    let start = || deployment("web").replicas(4).surge(0).unavailable(1).image("v2");
+    let new = set("v2", 0, 0, sized(4, 4));
+    let mut old = set("v1", 4, 3, sized(4, 4));
+    check_sizes(start(), vec![old.clone(), new.clone()], &[("web-v1", 3), ("web-v2", 1)]);
+    old.status.ready = 4;
+    check_sizes(start(), vec![old.clone(), new.clone()], &[]);
+    // With none available there is none to lose.
+    old.status.available = 0;
+    check_sizes(start(), vec![old, new], &[("web-v1", 3), ("web-v2", 1)]);
+}

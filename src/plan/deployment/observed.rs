@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::model::count::clamp;
 use crate::model::{Deployment, ReplicaSet, Uid};
 use crate::plan::claim::{Claim, claim};
 
@@ -81,7 +82,28 @@ impl Sets {
     }
 }
 
-/// A set's available pods that its size lets it keep.
+/// The available pods that a set certainly has once it has been brought to its size.
+///
+/// None while the status speaks of an earlier generation: a set that was told to shrink and then to
+/// grow again may have lost pods that its status still shows. The price is to wait for one status
+/// write. And what a set still has to lose need not be what is unavailable: among ready pods the
+/// deletion cost and the crowd on a node outrank their age, so one that is not ready for long enough
+/// may stay in place of one that is. For example 10 ready, 9 of them available, told to shrink to 4: 3.
 pub(crate) fn available(set: &ReplicaSet) -> i32 {
-    set.status.available.min(set.replicas).max(0)
+    let (size, status) = (i64::from(set.replicas), &set.status);
+    if status.observed_generation < set.meta.generation {
+        return 0;
+    }
+    let not_for_long = i64::from(status.ready).max(status.available.into()) - i64::from(status.available);
+    let shrinks = i64::from(status.replicas) > size || i64::from(status.available) > size;
+    let sure = if shrinks { size - not_for_long } else { size };
+    clamp(sure.min(status.available.into()).max(0))
+}
+
+/// The replicas that a set can lose without losing an available pod: those that are not ready go
+/// first. Those that are ready, but not for long enough, are as good as available ones, unless there
+/// are no available ones to confuse them with.
+pub(crate) fn sick(set: &ReplicaSet) -> i64 {
+    let healthy = if set.status.available > 0 { set.status.ready.max(set.status.available) } else { 0 };
+    (i64::from(set.replicas) - i64::from(healthy)).max(0)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::observed::available;
+use super::observed::{available, sick};
 use super::{Change, NewSet, Sets, Write, revision};
 use crate::model::count::clamp;
 use crate::model::{Deployment, ReplicaSet, Uid};
@@ -107,8 +107,7 @@ fn downs(
 
     let mut unhealthy = allowed;
     for set in sets.old.iter().filter(|set| set.replicas > 0) {
-        let sick = i64::from(set.replicas) - i64::from(available(set));
-        let down = sick.min(unhealthy);
+        let down = sick(set).min(unhealthy);
         if down > 0 {
             unhealthy -= down;
             sizes.insert(set.meta.uid.clone(), clamp(i64::from(set.replicas) - down));

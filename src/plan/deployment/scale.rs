@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::observed::available;
 use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, refresh, stale_sizes};
 use super::{Change, Sets, Write};
 use crate::model::count::clamp;
@@ -60,7 +59,7 @@ fn sizes(deployment: &Deployment, sets: &Sets) -> BTreeMap<Uid, i32> {
     if let Some(new) = &sets.new
         && new.replicas == deployment.replicas
         && annotation(new, DESIRED_REPLICAS) == Some(i64::from(deployment.replicas))
-        && available(new) == deployment.replicas
+        && new.status.available.min(new.replicas) == deployment.replicas
     {
         return sets.old.iter().map(|set| (set.meta.uid.clone(), 0)).collect();
     }
