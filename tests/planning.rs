@@ -249,3 +249,22 @@ fn pods_that_are_ready_but_not_for_long_enough_are_not_taken_for_free() {
     old.status.available = 0;
     check_sizes(start(), vec![old, new], &[("web-v1", 3), ("web-v2", 1)]);
 }
+
+#[test]
+fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
+    let mut web: Deployment = decode(&deployment("web").recreate().replicas(3).image("v1").json());
+    web.paused = true;
+    let (back, old) = (Arc::new(set("v1", 0, 0, json!({}))), Arc::new(set("v2", 0, 0, json!({}))));
+    let sizes_with = |running| {
+        sizes(&plan(&Observed {
+            deployment: &web,
+            owned: vec![back.clone(), old.clone()],
+            orphans: Vec::new(),
+            may_adopt: false,
+            running_pods: [(old.meta.uid.clone(), running)].into(),
+            now: NOW.parse::<Timestamp>().unwrap(),
+        }))
+    };
+    assert_eq!(sizes_with(1), []);
+    assert_eq!(sizes_with(0), [("web-v1".to_string(), 3)]);
+}

@@ -142,7 +142,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 
     let sets = observed.sets();
     if deployment.paused || scale::is_due(deployment, &sets) {
-        let mut writes = scale::plan(deployment, &sets);
+        let mut writes = scale::plan(deployment, &sets, &observed.running_pods);
         if deployment.paused && writes.is_empty() {
             writes = history::plan(deployment, &sets);
         }

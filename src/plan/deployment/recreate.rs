@@ -20,18 +20,22 @@ pub fn plan(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>
         downs.extend(current);
         return downs;
     }
-    let old_pods_may_run = sets.old.iter().any(|set| {
-        // Until the ReplicaSet controller has acted on the size 0, it may still be creating a pod that
-        // no cache shows yet (S3).
-        set.status.observed_generation < set.meta.generation
-            || set.status.replicas > 0
-            || running.get(&set.meta.uid).is_some_and(|&pods| pods > 0)
-    });
-    if old_pods_may_run {
+    if old_pods_may_run(sets, running) {
         return current.into_iter().collect();
     }
     match &sets.new {
         None => vec![Write::Create(new_set(deployment, sets, deployment.replicas))],
         Some(new) => bring_up_to_date(deployment, new, sets, deployment.replicas).into_iter().collect(),
     }
+}
+
+/// Whether a pod of an old set runs, or may yet come.
+pub(super) fn old_pods_may_run(sets: &Sets, running: &BTreeMap<Uid, usize>) -> bool {
+    sets.old.iter().any(|set| {
+        // Until the ReplicaSet controller has acted on the size 0, it may still be creating a pod that
+        // no cache shows yet (S3).
+        set.status.observed_generation < set.meta.generation
+            || set.status.replicas > 0
+            || running.get(&set.meta.uid).is_some_and(|&pods| pods > 0)
+    })
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::recreate::old_pods_may_run;
 use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, refresh, stale_sizes};
 use super::{Change, Sets, Write};
 use crate::model::count::clamp;
@@ -23,8 +24,8 @@ fn annotation(set: &ReplicaSet, key: &str) -> Option<i64> {
 /// Resizes what is there, and in any case brings the size annotations of every set that wants pods up
 /// to date. Upstream leaves them when the size happens to be right already, takes the next sync for a
 /// scaling event again, and never gets back to the rollout (kubernetes#138840, #125568).
-pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
-    let sizes = sizes(deployment, sets);
+pub fn plan(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -> Vec<Write> {
+    let sizes = sizes(deployment, sets, running);
     sets.all()
         .filter_map(|set| {
             let size = sizes.get(&set.meta.uid).copied().unwrap_or(set.replicas);
@@ -41,7 +42,7 @@ pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
 }
 
 /// The sets that change, and their new sizes.
-fn sizes(deployment: &Deployment, sets: &Sets) -> BTreeMap<Uid, i32> {
+fn sizes(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -> BTreeMap<Uid, i32> {
     // The one set that wants pods, or with none of them the new one, or the youngest, takes it all.
     let active: Vec<&Arc<ReplicaSet>> = sets.active().collect();
     let only = match active[..] {
@@ -50,6 +51,12 @@ fn sizes(deployment: &Deployment, sets: &Sets) -> BTreeMap<Uid, i32> {
         _ => None,
     };
     if let Some(only) = only {
+        let is_new = sets.new.as_ref().is_some_and(|new| new.meta.uid == only.meta.uid);
+        let grows = only.replicas < deployment.replicas;
+        // A pause must not be a way around the wait for the old pods (S3).
+        if deployment.strategy == Strategy::Recreate && is_new && grows && old_pods_may_run(sets, running) {
+            return BTreeMap::new();
+        }
         return [(only.meta.uid.clone(), deployment.replicas)].into();
     }
     if active.is_empty() {
