@@ -268,3 +268,13 @@ fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
     assert_eq!(sizes_with(1), []);
     assert_eq!(sizes_with(0), [("web-v1".to_string(), 3)]);
 }
+
+#[test]
+fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go() {
+    let mut web = deployment("web").replicas(3).json();
+    web["spec"]["selector"] = json!({"matchExpressions": [{"key": "app", "operator": "Near"}]});
+    let web: Deployment = decode(&web);
+    let plan = plan_for(&web, vec![set("v1", 1, 1, json!({}))], Vec::new(), true);
+    assert_eq!(plan.writes, []);
+    assert_eq!(plan.notes[0].reason, "InvalidSelector");
+}

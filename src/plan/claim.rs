@@ -18,7 +18,10 @@ pub enum Claim {
 
 /// Decides about one object. Never takes what another controller holds (S15, S16, S17).
 pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
-    let selected = selector.matches(&object.labels);
+    // A selector that cannot be understood says nothing about what is ours already: letting go of every
+    // pod because of one odd operator would be the worst reading of it (S18).
+    let ours = object.is_controlled_by(&owner.uid);
+    let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
     match &object.controller {
         Some(controller) if controller.uid == owner.uid => match (selected, owner.is_deleting()) {
             (true, _) => Claim::Keep,
@@ -94,6 +97,15 @@ mod tests {
         check(&set(DELETING), &pod("web", "", ""), Claim::Ignore);
         check(&set(DELETING), &pod("api", "u-set", ""), Claim::Ignore);
         check(&set(DELETING), &pod("web", "u-set", ""), Claim::Keep);
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_understood_lets_nothing_go_and_takes_nothing() {
+        let mut set = set("");
+        set.selector = crate::model::Selector::compile(None);
+        check(&set, &pod("web", "u-set", ""), Claim::Keep);
+        check(&set, &pod("web", "", ""), Claim::Ignore);
+        check(&set, &pod("web", "u-other", ""), Claim::Ignore);
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 ///
 /// | situation | writes |
 /// |---|---|
-/// | the selector selects everything | none; an event says so |
+/// | the selector selects everything, or is invalid | none; an event says so |
 /// | being deleted | none |
 /// | sets to adopt or release | those, and nothing else until the cache shows them |
 /// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
@@ -131,6 +131,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     if deployment.selector.selects_everything() {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";
         return Plan { notes: vec![Note::warning("SelectingAll", text.into())], ..Plan::default() };
+    }
+    if let Some(defect) = deployment.selector.defect() {
+        let text = format!("This deployment's selector is invalid: {defect}");
+        return Plan { notes: vec![Note::warning("InvalidSelector", text)], ..Plan::default() };
     }
     if deployment.meta.is_deleting() {
         return Plan::default();

@@ -83,7 +83,7 @@ pub(crate) fn active<'p>(set: &'p ReplicaSet, owned: &'p [Arc<Pod>]) -> impl Ite
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let Observed { set, owned, orphans, may_adopt, siblings, now } = observed;
     let mut writes = Vec::new();
-    if set.meta.is_deleting() || set.selector.selects_everything() {
+    if set.meta.is_deleting() || set.selector.selects_everything() || set.selector.defect().is_some() {
         return Plan { writes };
     }
 
