@@ -42,6 +42,22 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
+/// The longest name of an object (a DNS subdomain, RFC 1123).
+const LONGEST_NAME: usize = 253;
+
+/// `<deployment>-<hash>`, the Deployment's name cut so that the whole is a name. Uncut, a Deployment
+/// with more than 242 characters could never run a pod (kubernetes#116447).
+pub fn set_name(deployment: &str, hash: &str) -> String {
+    let room = LONGEST_NAME.saturating_sub(hash.len() + 1);
+    let cut = (0..=deployment.len().min(room)).rev().find(|&at| deployment.is_char_boundary(at)).unwrap_or(0);
+    let mut base = &deployment[..cut];
+    if cut < deployment.len() {
+        // No part of a subdomain begins with the hyphen that follows.
+        base = base.trim_end_matches(['.', '-']);
+    }
+    format!("{base}-{hash}")
+}
+
 /// The JSON of the new set. The template's other fields go over as they are, byte for byte.
 ///
 /// # Errors
@@ -89,6 +105,15 @@ mod tests {
     use super::*;
     use crate::model::{Interner, Record};
     use serde_json::{Value, json};
+
+    #[test]
+    fn the_name_of_a_set_is_a_name_however_long_the_deployments_is() {
+        assert_eq!(set_name("web", "76f86dcf64"), "web-76f86dcf64");
+        let long = set_name(&"a".repeat(253), "76f86dcf64");
+        assert_eq!((long.len(), long.ends_with("a-76f86dcf64")), (253, true));
+        let dotted = set_name(&format!("{}.{}", "a".repeat(241), "b".repeat(11)), "76f86dcf64");
+        assert!(dotted.ends_with("a-76f86dcf64"), "{dotted}");
+    }
 
     #[test]
     fn a_set_is_the_template_with_the_hash_in_three_places_and_an_owner() {

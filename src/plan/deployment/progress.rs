@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::body::set_name;
 use super::revision::{REVISION, next_revision};
 use super::{Course, Observed, Plan, Sets, Write, status};
 use crate::model::{Condition, Deployment, DeploymentStatus, condition};
@@ -151,8 +152,8 @@ fn judge(
     };
 
     if let Some(error) = &outcome.create_error {
-        let name =
-            format!("{}-{}", deployment.meta.key.name, deployment.template.hash(status.collision_count));
+        let hash = deployment.template.hash(status.collision_count);
+        let name = set_name(&deployment.meta.key.name, &hash);
         let message = format!("Failed to create new replica set {name:?}: {error}");
         condition::set(&mut status.conditions, say("False", CREATE_ERROR, message));
         return;

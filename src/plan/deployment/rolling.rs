@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::body::set_name;
 use super::observed::{available, sick};
 use super::{Change, NewSet, Sets, Write, revision};
 use crate::model::count::clamp;
@@ -50,7 +51,7 @@ pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
 pub(super) fn new_set(deployment: &Deployment, sets: &Sets, replicas: i32) -> NewSet {
     let hash = deployment.template.hash(deployment.status.collision_count);
     NewSet {
-        name: format!("{}-{hash}", deployment.meta.key.name),
+        name: set_name(&deployment.meta.key.name, &hash),
         hash,
         replicas,
         annotations: revision::annotations_for_new_set(deployment, sets),
