@@ -278,3 +278,12 @@ fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go() {
     assert_eq!(plan.writes, []);
     assert_eq!(plan.notes[0].reason, "InvalidSelector");
 }
+
+#[test]
+fn a_size_below_nothing_is_nothing_and_no_panic() {
+    let web: Deployment = decode(&deployment("web").replicas(-3).json());
+    check_sizes(deployment("web").replicas(-3), Vec::new(), &[("new", 0)]);
+    let plan =
+        plan_for(&web, vec![set("v0", -5, 0, sized(-1, 0)), set("v1", 2, 0, sized(2, 3))], Vec::new(), false);
+    assert_eq!(sizes(&plan), [("web-v1".to_string(), 0)]);
+}

@@ -176,7 +176,8 @@ impl Record for Deployment {
         let status = status.unwrap_or_default();
         Ok(Deployment {
             annotations: metadata.annotations.intern(interner),
-            replicas: spec.replicas.unwrap_or(1),
+            // Validation refuses what is below nothing; arithmetic on it would panic (R1).
+            replicas: spec.replicas.unwrap_or(1).max(0),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
             strategy: spec.strategy.unwrap_or_default().into_strategy(),

@@ -102,7 +102,8 @@ impl Record for ReplicaSet {
         let status = status.unwrap_or_default();
         Ok(ReplicaSet {
             annotations: metadata.annotations.intern(interner),
-            replicas: spec.replicas.unwrap_or(1),
+            // Validation refuses what is below nothing; arithmetic on it would panic (R1).
+            replicas: spec.replicas.unwrap_or(1).max(0),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
