@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use support::build::{DeploymentBuilder, deployment};
 use windlass::model::{Deployment, Interner, Record, ReplicaSet};
 use windlass::plan::deployment::progress::{Outcome, settle};
-use windlass::plan::deployment::{Observed, Plan, Write, plan};
+use windlass::plan::deployment::status::counts;
+use windlass::plan::deployment::{Observed, Plan, Sets, Write, plan};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -286,4 +287,18 @@ fn a_size_below_nothing_is_nothing_and_no_panic() {
     let plan =
         plan_for(&web, vec![set("v0", -5, 0, sized(-1, 0)), set("v1", 2, 0, sized(2, 3))], Vec::new(), false);
     assert_eq!(sizes(&plan), [("web-v1".to_string(), 0)]);
+}
+
+#[test]
+fn terminating_pods_are_told_only_when_every_set_has_counted_them() {
+    let web: Deployment = decode(&deployment("web").image("v2").json());
+    let (mut one, mut two) = (set("v1", 1, 1, json!({})), set("v2", 1, 1, json!({})));
+    let told = |one: &ReplicaSet, two: &ReplicaSet| {
+        let sets = Sets { new: Some(Arc::new(two.clone())), old: vec![Arc::new(one.clone())] };
+        counts(&web, &sets).terminating
+    };
+    one.status.terminating = Some(2);
+    assert_eq!(told(&one, &two), None);
+    two.status.observed_generation = 0;
+    assert_eq!(told(&one, &two), Some(2));
 }

@@ -16,7 +16,12 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
     let sum = |of: &dyn Fn(&ReplicaSet) -> i32| clamp(sets.all().map(|set| i64::from(of(set))).sum());
     let available = sum(&|set| set.status.available);
-    let terminating: Vec<i32> = sets.all().filter_map(|set| set.status.terminating).collect();
+    // Known only when every set has counted its own; one that no controller has looked at yet has none.
+    let terminating: Option<i64> = sets
+        .all()
+        .filter(|set| set.status.terminating.is_some() || set.status.observed_generation > 0)
+        .map(|set| set.status.terminating.map(i64::from))
+        .sum();
     DeploymentStatus {
         observed_generation: deployment.meta.generation.max(deployment.status.observed_generation),
         replicas: sum(&|set| set.status.replicas),
@@ -25,8 +30,7 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
         available,
         // What the sets want and do not have. Upstream takes the same sum, never below nothing.
         unavailable: clamp((sets.wanted() - i64::from(available)).max(0)),
-        terminating: (!terminating.is_empty())
-            .then(|| clamp(terminating.iter().map(|&pods| i64::from(pods)).sum())),
+        terminating: terminating.map(clamp),
         collision_count: deployment.status.collision_count,
         conditions: deployment.status.conditions.clone(),
     }
