@@ -3,4 +3,5 @@
 
 pub mod build;
 pub mod cluster;
+pub mod history;
 pub mod world;
