@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use support::build::{DeploymentBuilder, deployment};
 use windlass::model::{Deployment, Interner, Record, ReplicaSet};
-use windlass::plan::deployment::{Observed, Plan, Write, plan};
+use windlass::plan::deployment::{Observed, Plan, Write, plan, progress};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -172,4 +172,25 @@ fn junk_in_revisions_neither_wraps_nor_spreads() {
         let [Write::Create(new)] = &plan.writes[..] else { panic!("{plan:?}") };
         assert_eq!(new.annotations["deployment.kubernetes.io/revision"], "5", "{junk:?}");
     }
+}
+
+#[test]
+fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() {
+    let mut object = deployment("web").replicas(2).deadline(60).json();
+    object["metadata"]["deletionTimestamp"] = json!("2025-12-31T23:00:00Z");
+    object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    object["status"] = json!({"observedGeneration": 1, "conditions": [
+        {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": "",
+         "lastUpdateTime": "2025-12-31T22:00:00Z", "lastTransitionTime": "2025-12-31T22:00:00Z"}]});
+    let web: Deployment = decode(&object);
+    let observed = Observed {
+        deployment: &web,
+        owned: vec![Arc::new(set("v1", 2, 1, json!({})))],
+        orphans: Vec::new(),
+        may_adopt: false,
+        running_pods: BTreeMap::new(),
+        now: NOW.parse::<Timestamp>().unwrap(),
+    };
+    let settled = progress::settle(&observed, &plan(&observed), &progress::Outcome::default());
+    assert_eq!(settled.look_again, None, "nobody will ever judge this deadline");
 }

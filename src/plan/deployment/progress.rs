@@ -87,7 +87,9 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
     if plan.course == Course::CountsOnly {
         revision = None;
     }
-    let look_again = deadline(deployment, &status).map(|at| until(at, *now));
+    // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end.
+    let judged = plan.course == Course::Rollout;
+    let look_again = deadline(deployment, &status).filter(|_| judged).map(|at| until(at, *now));
     Settled { status, revision, look_again }
 }
 
