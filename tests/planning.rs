@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use support::build::{DeploymentBuilder, deployment};
 use windlass::model::{Deployment, Interner, Record, ReplicaSet};
 use windlass::plan::deployment::{Observed, Plan, Write, plan, progress};
+use windlass::plan::replicaset;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -193,4 +194,27 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
     };
     let settled = progress::settle(&observed, &plan(&observed), &progress::Outcome::default());
     assert_eq!(settled.look_again, None, "nobody will ever judge this deadline");
+}
+
+#[test]
+fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for_ever() {
+    let odd = json!({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]});
+    for selector in [json!({"matchLabels": {"app": "other"}}), odd] {
+        let mut object = deployment("web").json();
+        object["spec"]["selector"] = selector.clone();
+        let owned = vec![set("v1", 1, 1, json!({}))];
+        assert_eq!(plan_for(&decode(&object), owned, Vec::new(), true).writes, [], "{selector}");
+
+        object["spec"]["replicas"] = json!(3);
+        let set: ReplicaSet = decode(&object);
+        let observed = replicaset::Observed {
+            set: &set,
+            owned: Vec::new(),
+            orphans: Vec::new(),
+            may_adopt: true,
+            siblings: Vec::new(),
+            now: NOW.parse::<Timestamp>().unwrap(),
+        };
+        assert_eq!(replicaset::plan(&observed).writes, [], "{selector}");
+    }
 }

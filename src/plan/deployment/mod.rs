@@ -122,7 +122,7 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 /// | situation | writes |
 /// |---|---|
 /// | the selector selects everything | none; an event says so |
-/// | being deleted | none |
+/// | being deleted, or its own template is not selected | none |
 /// | sets to adopt or release | those, and nothing else until the cache shows them |
 /// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
 /// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
@@ -132,7 +132,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";
         return Plan { notes: vec![Note::warning("SelectingAll", text.into())], ..Plan::default() };
     }
-    if deployment.meta.is_deleting() {
+    // A set that the selector does not match would be released as soon as it is made, and made again.
+    let defective = !deployment.selector.matches(&deployment.template.labels);
+    if deployment.meta.is_deleting() || defective {
         return Plan::default();
     }
     let claims = claims(observed);
