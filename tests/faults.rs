@@ -51,7 +51,8 @@ async fn with(faults: Faults) -> Cluster {
 /// One ReplicaSet of this template at full size, all others empty, and no pod too many.
 async fn settles(cluster: &Cluster, name: &str, replicas: usize) {
     cluster.eventually(900, "the Deployment is complete", |c| c.is_complete(name)).await;
-    let pods = |c: &Cluster| c.objects("Pod").iter().filter(|p| p["metadata"]["labels"]["app"] == name).count();
+    let pods =
+        |c: &Cluster| c.objects("Pod").iter().filter(|p| p["metadata"]["labels"]["app"] == name).count();
     cluster.eventually(300, "no pod is left over", |c| pods(c) == replicas).await;
 }
 
@@ -250,7 +251,8 @@ async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_ov
         assert_ne!(web["metadata"]["uid"], uid);
         cluster
             .eventually(300, "what is left belongs to the new one", |c| {
-                let owned = |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"];
+                let owned =
+                    |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"];
                 c.objects("ReplicaSet").iter().all(owned)
             })
             .await;
@@ -273,4 +275,24 @@ async fn two_daemons_at_once_end_where_one_does() {
     settles(&cluster, "web", 6).await;
     second.stop().await;
     assert_eq!(wanted(&cluster), 6);
+}
+
+fn count(cluster: &Cluster, write: &str) -> usize {
+    cluster.writes().iter().filter(|w| w.starts_with(write)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(40)).await;
+    cluster.rolled_out("web").await;
+    // The set outlives its pods, as when somebody's finalizer holds it.
+    let name = cluster.objects("ReplicaSet")[0]["metadata"]["name"].as_str().unwrap().to_string();
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &held).await;
+    cluster.call(Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).await;
+    tokio::time::sleep(60 * S).await;
+    let doomed = count(&cluster, "create Pod") - 40;
+    assert!(doomed <= 60, "{doomed} creations in a namespace that takes none");
 }

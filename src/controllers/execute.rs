@@ -366,12 +366,12 @@ impl Cluster {
             let error = SyncError::api(what(), error);
             match &error {
                 SyncError::OutcomeUnknown { .. } => self.unresolved.created(&set.meta.uid, name),
-                // Nothing new can live in a namespace that is on its way out; the set goes with it.
-                SyncError::NamespaceTerminating { .. } => return Ok(()),
                 SyncError::Refused { .. } => {
                     let message = format!("Error creating: {}", error.reason());
                     self.tell(Speaker::ReplicaSet, set, Note::warning("FailedCreate", message));
                 }
+                // Nothing new can live in a namespace that is on its way out. One call was enough to
+                // learn that: as a success it would be followed by a call for every other pod.
                 _ => {}
             }
             return Err(error);
