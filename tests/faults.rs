@@ -296,3 +296,22 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
     let doomed = count(&cluster, "create Pod") - 40;
     assert!(doomed <= 60, "{doomed} creations in a namespace that takes none");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
+    let cluster = with(hook(|request| {
+        if !is_pod_creation(request) {
+            return Verdict::Proceed;
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let message = format!("pods {} is forbidden: exceeded quota: pods", body["metadata"]["name"]);
+        Verdict::Refuse { code: 403, message, reason: "Forbidden".into() }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(10)).await;
+    tokio::time::sleep(60 * S).await;
+    let tries = count(&cluster, "create Pod");
+    assert!((5..30).contains(&tries), "{tries} tries in a minute");
+    assert!(count(&cluster, "patch ReplicaSet") < 8, "{:?}", cluster.writes());
+}

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::unresolved::Unresolved;
+use super::words::Words;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
@@ -46,6 +47,8 @@ pub struct Cluster {
     pub set_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// When failures were last worded anew.
+    pub words: Words,
     /// Events.
     pub recorder: EventRecorder,
     /// Metrics.

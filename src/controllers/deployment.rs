@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use super::cluster::Cluster;
 use super::error::SyncError;
 use crate::model::{Deployment, ObjectKey, Record, Resource, Strategy};
@@ -22,7 +24,10 @@ pub async fn sync_deployment(cluster: &Cluster, key: &ObjectKey) -> Result<Next,
     let observed = observe(cluster, &deployment).await?;
     let plan = planner::plan(&observed);
     let executed = cluster.execute_deployment(&deployment, &plan).await;
-    let settled = progress::settle(&observed, &plan, &executed.outcome);
+    let mut settled = progress::settle(&observed, &plan, &executed.outcome);
+
+    let before = &deployment.status.conditions;
+    cluster.words.keep(&deployment.meta.uid, before, &mut settled.status.conditions, Instant::now());
 
     let mut annotations = BTreeMap::new();
     if let Some(revision) = &settled.revision

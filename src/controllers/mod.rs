@@ -7,6 +7,7 @@
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+//! * [`words`]: when the text of a failure may change in a status.
 
 pub mod cluster;
 pub mod deployment;
@@ -16,6 +17,7 @@ pub mod patch;
 pub mod replicaset;
 pub mod unresolved;
 pub mod wake;
+pub mod words;
 
 pub use cluster::Cluster;
 pub use error::SyncError;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::cluster::Cluster;
 use super::error::SyncError;
 use crate::model::{ObjectKey, Pod, Record, ReplicaSet, Resource};
@@ -23,7 +25,10 @@ pub async fn sync_replica_set(cluster: &Cluster, key: &ObjectKey) -> Result<Next
     let observed = observe(cluster, &set).await?;
     let plan = planner::plan(&observed);
     let executed = cluster.execute_set(&set, &plan).await;
-    let settled = status::settle(&observed, executed.outcome.as_ref());
+    let mut settled = status::settle(&observed, executed.outcome.as_ref());
+
+    let before = &set.status.conditions;
+    cluster.words.keep(&set.meta.uid, before, &mut settled.status.conditions, Instant::now());
 
     let stale = matches!(executed.error, Some(SyncError::Conflict { .. } | SyncError::Gone { .. }));
     let written = if stale { Ok(()) } else { cluster.write_set_status(&set, &settled.status).await };

@@ -12,6 +12,7 @@ impl Cluster {
         let deployment = change.object();
         if let Change::Deleted(_) = change {
             self.expectations.forget(&deployment.meta.uid);
+            self.words.forget(&deployment.meta.uid);
         }
         self.deployment_queue.add(deployment.meta.key.clone());
     }
@@ -23,6 +24,7 @@ impl Cluster {
         if let Change::Deleted(_) = change {
             self.expectations.forget(&set.meta.uid);
             self.unresolved.forget(&set.meta.uid);
+            self.words.forget(&set.meta.uid);
         }
         self.set_queue.add(set.meta.key.clone());
         if let Change::Updated { old, new } = change
