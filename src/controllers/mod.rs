@@ -6,6 +6,7 @@
 //! * [`wake`]: a change in a store becomes the keys that it concerns.
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
 //! * [`execute`]: every write to workloads that Windlass makes.
+//! * [`resolve`]: what only the API server itself knows.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
 //! * [`words`]: when the text of a failure may change in a status.
 
@@ -15,6 +16,7 @@ pub mod error;
 pub mod execute;
 pub mod patch;
 pub mod replicaset;
+pub mod resolve;
 pub mod unresolved;
 pub mod wake;
 pub mod words;
