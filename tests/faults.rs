@@ -191,7 +191,7 @@ async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
                 let patch = http::Request::patch(path).header("content-type", "application/merge-patch+json");
                 let _gone = client.request::<Value>(patch.body(body.into_bytes()).unwrap()).await;
             }
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
     for tag in ["v2", "v3"] {
