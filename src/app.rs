@@ -15,6 +15,7 @@ use crate::config::{Config, ControllerConfig};
 use crate::controllers::deployment::sync_deployment;
 use crate::controllers::replicaset::sync_replica_set;
 use crate::controllers::unresolved::Unresolved;
+use crate::controllers::words::Words;
 use crate::controllers::{Cluster, SyncError};
 use crate::http::{self, Checks};
 use crate::metrics::Metrics;
@@ -139,6 +140,7 @@ impl Controllers {
             set_queue,
             expectations,
             unresolved: Unresolved::default(),
+            words: Words::default(),
             recorder,
             metrics,
             rng: parking_lot::Mutex::new(fastrand::Rng::with_seed(seed)),

@@ -12,6 +12,7 @@ use windlass::model::{Deployment, Interner, Record, ReplicaSet};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::status::counts;
 use windlass::plan::deployment::{Observed, Plan, Sets, Write, plan};
+use windlass::plan::replicaset;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -301,4 +302,48 @@ fn terminating_pods_are_told_only_when_every_set_has_counted_them() {
     assert_eq!(told(&one, &two), None);
     two.status.observed_generation = 0;
     assert_eq!(told(&one, &two), Some(2));
+}
+
+#[test]
+fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() {
+    let mut object = deployment("web").replicas(2).deadline(60).json();
+    object["metadata"]["deletionTimestamp"] = json!("2025-12-31T23:00:00Z");
+    object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    object["status"] = json!({"observedGeneration": 1, "conditions": [
+        {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": "",
+         "lastUpdateTime": "2025-12-31T22:00:00Z", "lastTransitionTime": "2025-12-31T22:00:00Z"}]});
+    let web: Deployment = decode(&object);
+    let observed = Observed {
+        deployment: &web,
+        owned: vec![Arc::new(set("v1", 2, 1, json!({})))],
+        orphans: Vec::new(),
+        may_adopt: false,
+        running_pods: BTreeMap::new(),
+        now: NOW.parse::<Timestamp>().unwrap(),
+    };
+    let settled = settle(&observed, &plan(&observed), &Outcome::default());
+    assert_eq!(settled.look_again, None, "nobody will ever judge this deadline");
+}
+
+#[test]
+fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for_ever() {
+    let odd = json!({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]});
+    for selector in [json!({"matchLabels": {"app": "other"}}), odd] {
+        let mut object = deployment("web").json();
+        object["spec"]["selector"] = selector.clone();
+        let owned = vec![set("v1", 1, 1, json!({}))];
+        assert_eq!(plan_for(&decode(&object), owned, Vec::new(), true).writes, [], "{selector}");
+
+        object["spec"]["replicas"] = json!(3);
+        let set: ReplicaSet = decode(&object);
+        let observed = replicaset::Observed {
+            set: &set,
+            owned: Vec::new(),
+            orphans: Vec::new(),
+            may_adopt: true,
+            siblings: Vec::new(),
+            now: NOW.parse::<Timestamp>().unwrap(),
+        };
+        assert_eq!(replicaset::plan(&observed).writes, [], "{selector}");
+    }
 }

@@ -6,9 +6,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::unresolved::Unresolved;
+use super::words::Words;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
+use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, Uid};
 use crate::plan::Note;
 use crate::plan::replicaset::body::{SUFFIX, pod_name};
 use crate::runtime::api::Api;
@@ -46,6 +47,8 @@ pub struct Cluster {
     pub set_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// When failures were last worded anew.
+    pub words: Words,
     /// Events.
     pub recorder: EventRecorder,
     /// Metrics.
@@ -98,6 +101,21 @@ impl Cluster {
         tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");
         waiters.park(&meta.key, &behind, &self.caches);
         Some(Next::After(behind.check_again))
+    }
+
+    /// Forgets whatever was noted of an owner.
+    pub fn forget(&self, owner: &Uid) {
+        self.expectations.forget(owner);
+        self.unresolved.forget(owner);
+        self.words.forget(owner);
+    }
+
+    /// Forgets what was noted of an owner after the cache had shown it gone: the change that would have
+    /// had it forgotten has passed, and there will be no other.
+    pub fn forget_if_gone<T: Record>(&self, owners: &Store<T>, owner: &Meta) {
+        if owners.get(&owner.key).is_none_or(|there| there.meta().uid != owner.uid) {
+            self.forget(&owner.uid);
+        }
     }
 
     /// A name for a new pod of a set: one that was asked for before and is still free, or a new one.

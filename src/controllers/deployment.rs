@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use super::cluster::Cluster;
 use super::error::SyncError;
 use crate::model::{Deployment, ObjectKey, Record, Resource, Strategy};
@@ -14,15 +16,25 @@ use crate::runtime::worker::Next;
 /// When a write or a read fails; the key is then retried with backoff.
 pub async fn sync_deployment(cluster: &Cluster, key: &ObjectKey) -> Result<Next, SyncError> {
     let Some(deployment) = cluster.deployments.get(key) else { return Ok(Next::Settled) };
-    if let Some(wait) = cluster.behind(&*deployment, &cluster.deployment_waiters) {
+    let result = sync(cluster, &deployment).await;
+    cluster.forget_if_gone(&cluster.deployments, &deployment.meta);
+    result
+}
+
+async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncError> {
+    cluster.resolve_sets(deployment).await?;
+    if let Some(wait) = cluster.behind(deployment, &cluster.deployment_waiters) {
         let Resource { group, plural, .. } = Deployment::RESOURCE;
         cluster.metrics.deployment_stale_skips.with_label_values(&[group, plural]).inc();
         return Ok(wait);
     }
-    let observed = observe(cluster, &deployment).await?;
+    let observed = observe(cluster, deployment).await?;
     let plan = planner::plan(&observed);
-    let executed = cluster.execute_deployment(&deployment, &plan).await;
-    let settled = progress::settle(&observed, &plan, &executed.outcome);
+    let executed = cluster.execute_deployment(deployment, &plan).await;
+    let mut settled = progress::settle(&observed, &plan, &executed.outcome);
+
+    let before = &deployment.status.conditions;
+    cluster.words.keep(&deployment.meta.uid, before, &mut settled.status.conditions, Instant::now());
 
     let mut annotations = BTreeMap::new();
     if let Some(revision) = &settled.revision
@@ -34,7 +46,7 @@ pub async fn sync_deployment(cluster: &Cluster, key: &ObjectKey) -> Result<Next,
     let written = if stale {
         Ok(())
     } else {
-        cluster.write_deployment_status(&deployment, &settled.status, &annotations).await
+        cluster.write_deployment_status(deployment, &settled.status, &annotations).await
     };
     match executed.error {
         Some(error) => Err(error),

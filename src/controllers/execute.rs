@@ -10,6 +10,7 @@ use futures::StreamExt;
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
@@ -63,7 +64,7 @@ impl Written {
     }
 }
 
-fn path(resource: Resource, object: &Meta) -> String {
+pub(super) fn path(resource: Resource, object: &Meta) -> String {
     format!("{}/{}", resource.path(Some(&object.key.namespace)), object.key.name)
 }
 
@@ -150,6 +151,9 @@ impl Cluster {
                     }
                 }
                 Err(error) => {
+                    if let SyncError::OutcomeUnknown { .. } = error {
+                        self.unresolved.created(&deployment.meta.uid, set_name(write));
+                    }
                     executed.error = Some(error);
                     break;
                 }
@@ -177,6 +181,7 @@ impl Cluster {
                 self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
                 // The other controller must not size its pods by a set that is older than this.
                 self.expectations.wrote(&set.meta.uid, ReplicaSet::RESOURCE, version);
+                self.forget_if_gone(&self.sets, &set.meta);
                 Ok(())
             }
             set_plan::Write::Delete(set) => {
@@ -215,13 +220,30 @@ impl Cluster {
             Err(error) => error,
         };
         if error.is_already_exists() {
-            let there: ReplicaSet = self.read(&format!("{collection}/{}", new.name)).await?;
+            let there: ReplicaSet = match self.read(&format!("{collection}/{}", new.name)).await {
+                Ok(there) => there,
+                Err(error) => {
+                    self.unresolved.created(&deployment.meta.uid, new.name.clone());
+                    return Err(error);
+                }
+            };
             if there.meta.is_controlled_by(&deployment.meta.uid)
                 && there.template.asks_for_the_same_as(&deployment.template)
             {
                 let version = there.meta.resource_version;
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
                 return Ok(());
+            }
+            // Orphaned a moment ago, and the cache does not show it yet: it will be adopted. With
+            // another name there would be two sets for one template (S4).
+            if there.meta.controller.is_none()
+                && !there.meta.is_deleting()
+                && deployment.selector.matches(&there.meta.labels)
+                && there.template.asks_for_the_same_as(&deployment.template)
+            {
+                let version = there.meta.resource_version;
+                self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
+                return Err(SyncError::Conflict { what: what(), error });
             }
             outcome.collided = true;
             return Err(SyncError::NameTaken { name: new.name.clone() });
@@ -234,36 +256,6 @@ impl Cluster {
             outcome.create_error = Some(text);
         }
         Err(error)
-    }
-
-    /// Reads one object past the cache.
-    ///
-    /// # Errors
-    /// As the API server answers; an object that is not there is [`SyncError::Gone`].
-    pub async fn read<T: Record>(&self, path: &str) -> Result<T, SyncError> {
-        let what = || format!("reading {path}");
-        let bytes = self
-            .api
-            .call_bytes(request::get(path, &[]))
-            .await
-            .map_err(|error| SyncError::api(what(), error))?;
-        let json = serde_json::from_slice::<&RawValue>(&bytes)
-            .map_err(|error| SyncError::Json { what: what(), error })?;
-        T::decode(json.get(), &mut Default::default())
-            .map_err(|error| SyncError::Json { what: what(), error })
-    }
-
-    /// Whether the owner is still the object that the cache shows, and not on its way out: asked of
-    /// the API server before anything is adopted (S15).
-    ///
-    /// # Errors
-    /// When the API server cannot be asked.
-    pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
-        match self.read::<T>(&path(T::RESOURCE, owner.meta())).await {
-            Ok(fresh) => Ok(fresh.meta().uid == owner.meta().uid && !fresh.meta().is_deleting()),
-            Err(SyncError::Gone { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// Writes the status of a Deployment if it differs.
@@ -354,10 +346,17 @@ impl Cluster {
                 Err(error) => error,
             };
             if error.is_already_exists() {
-                let there: Pod = self.read(&format!("{collection}/{name}")).await?;
-                if there.meta.is_controlled_by(&set.meta.uid) {
-                    self.pod_created(set, &name, there.meta.resource_version);
-                    return Ok(());
+                match self.read::<Pod>(&format!("{collection}/{name}")).await {
+                    Ok(there) if there.meta.is_controlled_by(&set.meta.uid) => {
+                        self.pod_created(set, &name, there.meta.resource_version);
+                        return Ok(());
+                    }
+                    Ok(_) | Err(SyncError::Gone { .. }) => {}
+                    // It may be ours, by an earlier request: to be found out before another is made.
+                    Err(error) => {
+                        self.unresolved.created(&set.meta.uid, name);
+                        return Err(error);
+                    }
                 }
                 if tries.next().is_some() {
                     continue;
@@ -366,19 +365,19 @@ impl Cluster {
             let error = SyncError::api(what(), error);
             match &error {
                 SyncError::OutcomeUnknown { .. } => self.unresolved.created(&set.meta.uid, name),
-                // Nothing new can live in a namespace that is on its way out; the set goes with it.
-                SyncError::NamespaceTerminating { .. } => return Ok(()),
                 SyncError::Refused { .. } => {
                     let message = format!("Error creating: {}", error.reason());
                     self.tell(Speaker::ReplicaSet, set, Note::warning("FailedCreate", message));
                 }
+                // Nothing new can live in a namespace that is on its way out. One call was enough to
+                // learn that: as a success it would be followed by a call for every other pod.
                 _ => {}
             }
             return Err(error);
         }
     }
 
-    fn pod_created(&self, set: &ReplicaSet, name: &str, version: u64) {
+    pub(super) fn pod_created(&self, set: &ReplicaSet, name: &str, version: u64) {
         self.expectations.wrote(&set.meta.uid, Pod::RESOURCE, version);
         tracing::debug!(replicaset = %set.meta.key, pod = name, "created a pod");
         self.tell(Speaker::ReplicaSet, set, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));
@@ -386,12 +385,36 @@ impl Cluster {
 
     /// Deletes pods, each only if it is still the one that was seen.
     async fn delete_pods(&self, set: &ReplicaSet, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
-        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(pods.to_vec())
+        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(set, pods))
             .map(|pod| async move { self.delete_pod(set, &pod).await })
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
         deleted.into_iter().collect()
+    }
+
+    /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
+    /// after all, no further pod is lost (S12).
+    fn doomed_first(&self, set: &ReplicaSet, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let owner = &set.meta.uid;
+        let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
+        for (key, uid, seen) in self.unresolved.take_doomed(owner, Instant::now()) {
+            let pod = self
+                .pods
+                .get(&key)
+                .filter(|pod| pod.meta.uid == uid && pod.is_active() && pod.meta.is_controlled_by(owner));
+            match pod {
+                Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
+                Some(_) => self.unresolved.doomed(owner, key, uid, seen),
+                None => {}
+            }
+        }
+        for pod in planned {
+            if chosen.len() < planned.len() && chosen.iter().all(|other| other.meta.uid != pod.meta.uid) {
+                chosen.push(pod.clone());
+            }
+        }
+        chosen
     }
 
     async fn delete_pod(&self, set: &ReplicaSet, pod: &Pod) -> Result<(), SyncError> {
@@ -415,46 +438,16 @@ impl Cluster {
         }
         Err(error)
     }
+}
 
-    /// Finds out what became of writes whose replies were lost, before anything is decided.
-    ///
-    /// # Errors
-    /// When the API server cannot be asked; what is not resolved is kept.
-    pub async fn resolve(&self, set: &ReplicaSet) -> Result<(), SyncError> {
-        let owner = &set.meta.uid;
-        let (mut creates, mut deletes) = self.unresolved.take(owner);
-        let collection = Pod::RESOURCE.path(Some(&set.meta.key.namespace));
-        let mut result = Ok(());
-        while let Some(name) = creates.pop() {
-            match self.read::<Pod>(&format!("{collection}/{name}")).await {
-                Ok(pod) if pod.meta.is_controlled_by(owner) => {
-                    self.pod_created(set, &name, pod.meta.resource_version);
-                }
-                Ok(_) => {}
-                Err(SyncError::Gone { .. }) => self.unresolved.name_is_free(owner, name),
-                Err(error) => {
-                    creates.push(name);
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        while let Some((key, uid)) = deletes.pop() {
-            match self.read::<Pod>(&format!("{collection}/{}", key.name)).await {
-                Ok(pod) if pod.meta.uid == uid && !pod.meta.is_deleting() => {}
-                Ok(_) | Err(SyncError::Gone { .. }) => {
-                    self.expectations.deleted(owner, Pod::RESOURCE, &key, &uid, None);
-                }
-                Err(error) => {
-                    deletes.push((key, uid));
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        creates.into_iter().for_each(|name| self.unresolved.created(owner, name));
-        deletes.into_iter().for_each(|(key, uid)| self.unresolved.deleted(owner, key, uid));
-        result
+/// The set that a write is about.
+fn set_name(write: &set_plan::Write) -> String {
+    match write {
+        set_plan::Write::Create(new) => new.name.clone(),
+        set_plan::Write::Adopt(set)
+        | set_plan::Write::Release(set)
+        | set_plan::Write::Change(set, _)
+        | set_plan::Write::Delete(set) => set.meta.key.name.to_string(),
     }
 }
 

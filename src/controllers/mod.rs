@@ -6,7 +6,9 @@
 //! * [`wake`]: a change in a store becomes the keys that it concerns.
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
 //! * [`execute`]: every write to workloads that Windlass makes.
+//! * [`resolve`]: what only the API server itself knows.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+//! * [`words`]: when the text of a failure may change in a status.
 
 pub mod cluster;
 pub mod deployment;
@@ -14,8 +16,10 @@ pub mod error;
 pub mod execute;
 pub mod patch;
 pub mod replicaset;
+pub mod resolve;
 pub mod unresolved;
 pub mod wake;
+pub mod words;
 
 pub use cluster::Cluster;
 pub use error::SyncError;

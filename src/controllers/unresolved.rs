@@ -6,28 +6,37 @@
 //! and not an empty place.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::model::{ObjectKey, Uid};
 
-/// The unresolved writes of all ReplicaSets, by the set's UID.
+/// How long a deletion may still arrive after the pod was seen alive: twice the minute after which an
+/// API server gives up a request.
+const LATEST: Duration = Duration::from_secs(120);
+
+/// The unresolved writes of all owners, by the UID of the ReplicaSet or Deployment.
 #[derive(Debug, Default)]
 pub struct Unresolved(Mutex<BTreeMap<Uid, Writes>>);
 
-/// The unresolved writes of one ReplicaSet.
+/// The unresolved writes of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// Names of pods that may have been created.
+    /// Names of pods that may have been created; of a Deployment, sets that may have been written.
     pub creates: Vec<String>,
     /// Pods that may have been deleted.
     pub deletes: Vec<(ObjectKey, Uid)>,
     /// Names that were free when they were last looked up, to be used before new ones.
     pub free_names: Vec<String>,
+    /// Pods that were there when they were last looked up, and that a deletion may still reach, with
+    /// the time of the look.
+    pub doomed: Vec<(ObjectKey, Uid, Instant)>,
 }
 
 impl Unresolved {
-    /// Remembers a pod that may have been created.
+    /// Remembers an object that may have been created or changed.
     pub fn created(&self, set: &Uid, name: String) {
         self.0.lock().entry(set.clone()).or_default().creates.push(name);
     }
@@ -35,6 +44,20 @@ impl Unresolved {
     /// Remembers a pod that may have been deleted.
     pub fn deleted(&self, set: &Uid, pod: ObjectKey, uid: Uid) {
         self.0.lock().entry(set.clone()).or_default().deletes.push((pod, uid));
+    }
+
+    /// Remembers a pod that is there although its deletion may still be on its way.
+    pub fn doomed(&self, set: &Uid, pod: ObjectKey, uid: Uid, now: Instant) {
+        self.0.lock().entry(set.clone()).or_default().doomed.push((pod, uid, now));
+    }
+
+    /// The pods that a deletion may still reach. Who deletes others of the set first may see both go.
+    pub fn take_doomed(&self, set: &Uid, now: Instant) -> Vec<(ObjectKey, Uid, Instant)> {
+        let mut all = self.0.lock();
+        let Some(writes) = all.get_mut(set) else { return Vec::new() };
+        let mut doomed = std::mem::take(&mut writes.doomed);
+        doomed.retain(|(_, _, seen)| now.saturating_duration_since(*seen) < LATEST);
+        doomed
     }
 
     /// Remembers a name that is free and has been asked for.
@@ -64,7 +87,12 @@ impl Unresolved {
         taken
     }
 
-    /// The set is gone.
+    /// Whether nothing is remembered of anybody.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    /// The owner is gone.
     pub fn forget(&self, set: &Uid) {
         self.0.lock().remove(set);
     }

@@ -11,7 +11,7 @@ impl Cluster {
     pub fn deployment_changed(&self, change: &Change<Deployment>) {
         let deployment = change.object();
         if let Change::Deleted(_) = change {
-            self.expectations.forget(&deployment.meta.uid);
+            self.forget(&deployment.meta.uid);
         }
         self.deployment_queue.add(deployment.meta.key.clone());
     }
@@ -21,8 +21,7 @@ impl Cluster {
     pub fn set_changed(&self, change: &Change<ReplicaSet>) {
         let set = change.object();
         if let Change::Deleted(_) = change {
-            self.expectations.forget(&set.meta.uid);
-            self.unresolved.forget(&set.meta.uid);
+            self.forget(&set.meta.uid);
         }
         self.set_queue.add(set.meta.key.clone());
         if let Change::Updated { old, new } = change

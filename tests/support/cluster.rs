@@ -215,7 +215,8 @@ pub fn condition(object: &Value, kind: &str) -> String {
     found.map_or(String::new(), |c| c["reason"].as_str().unwrap_or_default().to_string())
 }
 
-const USER_AGENT: &str = "windlass-test";
+/// How the controllers' requests are told from others'.
+pub const USER_AGENT: &str = "windlass-test";
 
 fn tag(router: axum::Router) -> axum::Router {
     router.layer(axum::middleware::map_request(|mut request: axum::extract::Request| async {

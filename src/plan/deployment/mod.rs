@@ -34,7 +34,11 @@ pub struct Plan {
 /// Which part of the status is touched besides the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Course {
-    /// Counts and availability only: the object is deleted, refused, or its sets change hands.
+    /// Nothing: sets change hands first, and what to say of them is known when the cache shows it.
+    Handover,
+    /// That this generation was seen, and nothing else: it cannot be acted on (S18).
+    Refused,
+    /// Counts and availability only: the object is being deleted.
     #[default]
     CountsOnly,
     /// The Deployment is paused, or its sets are being resized: no progress is judged.
@@ -121,7 +125,7 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 ///
 /// | situation | writes |
 /// |---|---|
-/// | the selector selects everything, or is invalid | none; an event says so |
+/// | the selector is invalid, or selects everything, or not its own template | none; an event says so |
 /// | being deleted | none |
 /// | sets to adopt or release | those, and nothing else until the cache shows them |
 /// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
@@ -130,18 +134,22 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let deployment = observed.deployment;
     if deployment.selector.selects_everything() {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";
-        return Plan { notes: vec![Note::warning("SelectingAll", text.into())], ..Plan::default() };
+        return refused(Note::warning("SelectingAll", text.into()));
     }
-    if let Some(defect) = deployment.selector.defect() {
+    // A set that the selector does not match would be released as soon as it is made, and made again.
+    let foreign = || "it does not match the labels of the template".to_string();
+    let selects_itself = deployment.selector.matches(&deployment.template.labels);
+    let defect = deployment.selector.defect().map(str::to_string).or((!selects_itself).then(foreign));
+    if let Some(defect) = defect {
         let text = format!("This deployment's selector is invalid: {defect}");
-        return Plan { notes: vec![Note::warning("InvalidSelector", text)], ..Plan::default() };
+        return refused(Note::warning("InvalidSelector", text));
     }
     if deployment.meta.is_deleting() {
         return Plan::default();
     }
     let claims = claims(observed);
     if !claims.is_empty() {
-        return Plan { writes: claims, ..Plan::default() };
+        return Plan { writes: claims, course: Course::Handover, ..Plan::default() };
     }
 
     let sets = observed.sets();
@@ -160,6 +168,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         writes = history::plan(deployment, &sets);
     }
     Plan { writes, course: Course::Rollout, ..Plan::default() }
+}
+
+fn refused(why: Note) -> Plan {
+    Plan { notes: vec![why], course: Course::Refused, ..Plan::default() }
 }
 
 fn claims(observed: &Observed<'_>) -> Vec<Write> {

@@ -46,9 +46,25 @@ pub struct Settled {
     pub look_again: Option<Duration>,
 }
 
+impl Settled {
+    fn unchanged(status: DeploymentStatus) -> Self {
+        Settled { status, revision: None, look_again: None }
+    }
+}
+
 /// Computes the status once, from what was observed and done.
 pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let Observed { deployment, now, .. } = observed;
+    let is_judged = match plan.course {
+        Course::Handover => return Settled::unchanged(deployment.status.clone()),
+        Course::Refused => {
+            let mut status = deployment.status.clone();
+            status.observed_generation = status.observed_generation.max(deployment.meta.generation);
+            return Settled::unchanged(status);
+        }
+        Course::CountsOnly | Course::Held => false,
+        Course::Rollout => true,
+    };
     let done = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
     let sets = after(observed.sets(), done);
     let mut status = status::counts(deployment, &sets);
@@ -80,7 +96,7 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
     if plan.course != Course::CountsOnly {
         judge_pause(deployment, &mut status, *now);
     }
-    if plan.course == Course::Rollout {
+    if is_judged {
         let name = created.map(|new| new.name.as_str()).or(sets.new.as_ref().map(|new| &*new.meta.key.name));
         judge(deployment, &sets, &mut status, name, created.is_some(), outcome, *now);
         status::set_replica_failure(&sets, &mut status);
@@ -92,7 +108,8 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         revision = None;
     }
     revision = revision.filter(is_latest);
-    let look_again = deadline(deployment, &status).map(|at| until(at, *now));
+    // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end.
+    let look_again = deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now));
     Settled { status, revision, look_again }
 }
 

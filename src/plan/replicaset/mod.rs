@@ -83,7 +83,9 @@ pub(crate) fn active<'p>(set: &'p ReplicaSet, owned: &'p [Arc<Pod>]) -> impl Ite
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let Observed { set, owned, orphans, may_adopt, siblings, now } = observed;
     let mut writes = Vec::new();
-    if set.meta.is_deleting() || set.selector.selects_everything() || set.selector.defect().is_some() {
+    // A pod that the selector does not match would be released as soon as it is made, and made again.
+    let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
+    if set.meta.is_deleting() || defective {
         return Plan { writes };
     }
 

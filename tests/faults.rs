@@ -1,0 +1,443 @@
+//! The real app against an API server and a network that misbehave: whatever is lost, late, refused or
+//! repeated, the end is the right one and no pod is made twice.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use support::build::{DeploymentBuilder, deployment};
+use support::cluster::{Cluster, Faults, USER_AGENT};
+use windlass::sandbox::{Hook, RequestInfo, Verdict};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
+const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+const S: Duration = Duration::from_secs(1);
+
+fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
+    let hook: Hook = Arc::new(verdict);
+    Faults(Some(hook))
+}
+
+/// Whether the controllers want to change a workload.
+fn is_write(request: &RequestInfo) -> bool {
+    request.user_agent == USER_AGENT
+        && request.kind != "Event"
+        && matches!(request.verb, "create" | "patch" | "update" | "delete")
+}
+
+fn is_pod_creation(request: &RequestInfo) -> bool {
+    is_write(request) && request.kind == "Pod" && request.verb == "create"
+}
+
+fn server_error() -> Verdict {
+    Verdict::Refuse { code: 500, message: "etcdserver: timed out".into(), reason: "InternalError".into() }
+}
+
+fn conflict() -> Verdict {
+    let message = "the object has been modified; please apply your changes to the latest version";
+    Verdict::Refuse { code: 409, message: message.into(), reason: "Conflict".into() }
+}
+
+async fn with(faults: Faults) -> Cluster {
+    Cluster::with(faults, |options| options).await
+}
+
+/// One ReplicaSet of this template at full size, all others empty, and no pod too many.
+async fn settles(cluster: &Cluster, name: &str, replicas: usize) {
+    cluster.eventually(900, "the Deployment is complete", |c| c.is_complete(name)).await;
+    let pods =
+        |c: &Cluster| c.objects("Pod").iter().filter(|p| p["metadata"]["labels"]["app"] == name).count();
+    cluster.eventually(300, "no pod is left over", |c| pods(c) == replicas).await;
+}
+
+fn small() -> DeploymentBuilder {
+    deployment("web").replicas(3).surge(1).unavailable(0).history(0)
+}
+
+/// The sizes of all sets together.
+fn wanted(cluster: &Cluster) -> i64 {
+    cluster.objects("ReplicaSet").iter().map(|set| set["spec"]["replicas"].as_i64().unwrap_or(0)).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_twice() {
+    let writes = [
+        ("create", "ReplicaSet", ""),
+        ("patch", "ReplicaSet", ""),
+        ("patch", "ReplicaSet", "status"),
+        ("delete", "ReplicaSet", ""),
+        ("patch", "Deployment", "status"),
+        ("create", "Pod", ""),
+        ("delete", "Pod", ""),
+    ];
+    let faults = [
+        Verdict::LoseRequest,
+        Verdict::LoseReply,
+        Verdict::Delay(40 * S),
+        Verdict::DelayReply(40 * S),
+        server_error(),
+        conflict(),
+    ];
+    for (verb, kind, subresource) in writes {
+        for fault in &faults {
+            let (count, verdict) = (AtomicUsize::new(0), fault.clone());
+            let cluster = with(hook(move |request| {
+                let meant = is_write(request)
+                    && (request.verb, request.kind, request.subresource) == (verb, kind, subresource);
+                if meant && count.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+                    verdict.clone()
+                } else {
+                    Verdict::Proceed
+                }
+            }))
+            .await;
+            let _daemon = cluster.start_controllers(1);
+            cluster.create(small()).await;
+            settles(&cluster, "web", 3).await;
+            cluster.set_image("web", "v2").await;
+            settles(&cluster, "web", 3).await;
+            cluster.eventually(300, "the history is trimmed", |c| c.objects("ReplicaSet").len() == 1).await;
+            assert_eq!(cluster.pods_created(), 6, "{verb} {kind} {subresource} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
+    let rng = parking_lot::Mutex::new(fastrand::Rng::with_seed(11));
+    let cluster = with(hook(move |request| {
+        let ours = request.user_agent == USER_AGENT && request.verb != "watch";
+        match rng.lock().u8(0..100) {
+            0..15 if ours => Verdict::LoseRequest,
+            15..30 if ours => Verdict::LoseReply,
+            _ => Verdict::Proceed,
+        }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    for n in 0..40 {
+        cluster.create(deployment(&format!("web{n}")).replicas(5)).await;
+    }
+    for n in 0..40 {
+        settles(&cluster, &format!("web{n}"), 5).await;
+    }
+    assert_eq!(cluster.pods_created(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_twice() {
+    for last in 1.. {
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let dead = Arc::new(AtomicBool::new(false));
+        let (count, killed) = (left.clone(), dead.clone());
+        let cluster = with(hook(move |request| {
+            if is_write(request) && count.fetch_sub(1, Ordering::SeqCst) == 0 {
+                killed.store(true, Ordering::SeqCst);
+                count.store(0, Ordering::SeqCst);
+                return Verdict::LoseRequest;
+            }
+            Verdict::Proceed
+        }))
+        .await;
+        let first = cluster.start_controllers(1);
+        cluster.create(small()).await;
+        settles(&cluster, "web", 3).await;
+        left.store(last, Ordering::SeqCst);
+        cluster.set_image("web", "v2").await;
+        for _ in 0..600 {
+            if dead.load(Ordering::SeqCst) {
+                break;
+            }
+            tokio::time::sleep(S / 10).await;
+        }
+        let crashed = dead.load(Ordering::SeqCst);
+        first.kill();
+        left.store(usize::MAX, Ordering::SeqCst);
+        let _second = cluster.start_controllers(2);
+        settles(&cluster, "web", 3).await;
+        assert_eq!(cluster.pods_created(), 6, "killed after write {last}");
+        if !crashed {
+            assert!(last > 10, "only {last} writes");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(small()).await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let (client, done) = (cluster.client.clone(), stop.clone());
+    let rival = tokio::spawn(async move {
+        let mut n = 0;
+        while !done.is_cancelled() {
+            n += 1;
+            let names: Vec<String> = {
+                let list = http::Request::get(SETS).body(Vec::new()).unwrap();
+                let list: Value = client.request(list).await.unwrap();
+                let items = list["items"].as_array().unwrap().iter();
+                items.map(|set| format!("{SETS}/{}", set["metadata"]["name"].as_str().unwrap())).collect()
+            };
+            for path in names.iter().map(String::as_str).chain([&*format!("{DEPLOYMENTS}/web")]) {
+                let body = json!({"metadata": {"annotations": {"rival": n.to_string()}}}).to_string();
+                let patch = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+                let _gone = client.request::<Value>(patch.body(body.into_bytes()).unwrap()).await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    for tag in ["v2", "v3"] {
+        cluster.set_image("web", tag).await;
+        cluster.rolled_out("web").await;
+    }
+    stop.cancel();
+    rival.await.unwrap();
+    settles(&cluster, "web", 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_watches_and_a_lost_history_at_any_moment_cost_no_pod() {
+    for seed in 0..6 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let cluster = Cluster::with(Faults::default(), |mut options| {
+            options.streaming_lists = seed % 2 == 0;
+            options
+        })
+        .await;
+        let _daemon = cluster.start_controllers(seed);
+        cluster.create(small()).await;
+        for tag in ["v1", "v2", "v3"] {
+            cluster.set_image("web", tag).await;
+            for _ in 0..25 {
+                if rng.bool() {
+                    cluster.sandbox.compact();
+                }
+                cluster.sandbox.break_watches();
+                tokio::time::sleep(Duration::from_millis(rng.u64(1..900))).await;
+                assert!(wanted(&cluster) <= 4, "S1: {} pods wanted", wanted(&cluster));
+            }
+            settles(&cluster, "web", 3).await;
+        }
+        assert_eq!(cluster.pods_created(), 9, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_over() {
+    for policy in ["Background", "Foreground", "Orphan"] {
+        let cluster = Cluster::new().await;
+        let daemon = cluster.start_controllers(1);
+        cluster.create(small()).await;
+        settles(&cluster, "web", 3).await;
+        cluster.set_image("web", "v2").await;
+        cluster
+            .eventually(60, "a new pod is there", |c| c.deployment("web")["status"]["updatedReplicas"] == 1)
+            .await;
+        let uid = cluster.deployment("web")["metadata"]["uid"].clone();
+        let delete = json!({"propagationPolicy": policy});
+        cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &delete).await;
+        cluster.eventually(300, "it is gone", |c| c.deployment("web").is_null()).await;
+        cluster.create(small().image("v2")).await;
+        settles(&cluster, "web", 3).await;
+        let web = cluster.deployment("web");
+        assert_ne!(web["metadata"]["uid"], uid);
+        cluster
+            .eventually(300, "what is left belongs to the new one", |c| {
+                let owned =
+                    |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"];
+                c.objects("ReplicaSet").iter().all(owned)
+            })
+            .await;
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_daemons_at_once_end_where_one_does() {
+    let cluster = Cluster::new().await;
+    let first = cluster.start_controllers(1);
+    let second = cluster.start_controllers(2);
+    cluster.create(small().replicas(6)).await;
+    cluster.rolled_out("web").await;
+    cluster.set_image("web", "v2").await;
+    cluster
+        .eventually(60, "a new pod is there", |c| c.deployment("web")["status"]["updatedReplicas"] != 0)
+        .await;
+    first.kill();
+    settles(&cluster, "web", 6).await;
+    second.stop().await;
+    assert_eq!(wanted(&cluster), 6);
+}
+
+/// Makes the controllers' next watch of a kind begin late, if `lag` is set: their cache stands still.
+fn lagging(request: &RequestInfo, kind: &str, lag: &AtomicBool) -> bool {
+    request.user_agent == USER_AGENT
+        && request.verb == "watch"
+        && request.kind == kind
+        && lag.load(Ordering::SeqCst)
+}
+
+fn count(cluster: &Cluster, write: &str) -> usize {
+    cluster.writes().iter().filter(|w| w.starts_with(write)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(40)).await;
+    cluster.rolled_out("web").await;
+    // The set outlives its pods, as when somebody's finalizer holds it.
+    let name = cluster.objects("ReplicaSet")[0]["metadata"]["name"].as_str().unwrap().to_string();
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &held).await;
+    cluster.call(Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).await;
+    tokio::time::sleep(60 * S).await;
+    let doomed = count(&cluster, "create Pod") - 40;
+    assert!(doomed <= 60, "{doomed} creations in a namespace that takes none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
+    let cluster = with(hook(|request| {
+        if !is_pod_creation(request) {
+            return Verdict::Proceed;
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let message = format!("pods {} is forbidden: exceeded quota: pods", body["metadata"]["name"]);
+        Verdict::Refuse { code: 403, message, reason: "Forbidden".into() }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(10)).await;
+    tokio::time::sleep(60 * S).await;
+    let tries = count(&cluster, "create Pod");
+    assert!((5..30).contains(&tries), "{tries} tries in a minute");
+    assert!(count(&cluster, "patch ReplicaSet") < 8, "{:?}", cluster.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod() {
+    // The first creation arrives when its client has given up; the second finds the name taken, and
+    // cannot ask by whom, while the cache does not show the pod yet.
+    let (lag, creations) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let (lags, reads) = (lag.clone(), AtomicUsize::new(0));
+    let cluster = with(hook(move |request| {
+        if lagging(request, "Pod", &lags) {
+            return Verdict::Delay(40 * S);
+        }
+        if is_pod_creation(request) {
+            return match creations.fetch_add(1, Ordering::SeqCst) {
+                0 => Verdict::Delay(35 * S),
+                1 => Verdict::Delay(10 * S),
+                _ => Verdict::Proceed,
+            };
+        }
+        let reads_pod = request.user_agent == USER_AGENT && request.kind == "Pod" && request.verb == "get";
+        if reads_pod && reads.fetch_add(1, Ordering::SeqCst) == 1 { server_error() } else { Verdict::Proceed }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(1)).await;
+    tokio::time::sleep(33 * S).await;
+    lag.store(true, Ordering::SeqCst);
+    cluster.sandbox.break_watches();
+    tokio::time::sleep(S).await;
+    lag.store(false, Ordering::SeqCst);
+    settles(&cluster, "web", 1).await;
+    assert_eq!(cluster.pods_created(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
+    let lag = Arc::new(AtomicBool::new(false));
+    let lags = lag.clone();
+    let cluster = with(hook(move |request| {
+        let creates_set = is_write(request) && request.kind == "ReplicaSet" && request.verb == "create";
+        if lagging(request, "ReplicaSet", &lags) {
+            Verdict::Delay(30 * S)
+        } else if creates_set && lags.load(Ordering::SeqCst) {
+            Verdict::LoseReply
+        } else {
+            Verdict::Proceed
+        }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(small()).await;
+    settles(&cluster, "web", 3).await;
+    lag.store(true, Ordering::SeqCst);
+    cluster.sandbox.break_watches();
+    tokio::time::sleep(2 * S).await;
+    for tag in ["v2", "v3"] {
+        cluster.set_image("web", tag).await;
+        for _ in 0..20 {
+            tokio::time::sleep(S / 10).await;
+            assert!(wanted(&cluster) <= 4, "S1: {} pods wanted", wanted(&cluster));
+        }
+    }
+    lag.store(false, Ordering::SeqCst);
+    settles(&cluster, "web", 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
+    let first = AtomicBool::new(true);
+    let cluster = with(hook(move |request| {
+        let deletes = is_write(request) && request.kind == "Pod" && request.verb == "delete";
+        if deletes && first.swap(false, Ordering::SeqCst) { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(3)).await;
+    settles(&cluster, "web", 3).await;
+    cluster.patch("web", json!({"spec": {"replicas": 2}})).await;
+    tokio::time::sleep(S).await;
+    let chosen = cluster.log.lock().unwrap().iter().rev().find(|r| r.verb == "delete").unwrap().name.clone();
+    // Meanwhile another pod becomes the one that is missed least.
+    let cheap = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-100"}}});
+    for pod in cluster.objects("Pod") {
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        if name != chosen {
+            cluster.call(Method::PATCH, &format!("{PODS}/{name}"), &cheap).await;
+            break;
+        }
+    }
+    tokio::time::sleep(60 * S).await;
+    settles(&cluster, "web", 2).await;
+    assert_eq!(cluster.pods_created(), 3, "S12: two went where one had to, and one was made anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
+    let lag = Arc::new(AtomicBool::new(false));
+    let lags = lag.clone();
+    let cluster = with(hook(move |request| {
+        if lagging(request, "ReplicaSet", &lags) { Verdict::Delay(30 * S) } else { Verdict::Proceed }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(small()).await;
+    settles(&cluster, "web", 3).await;
+    lag.store(true, Ordering::SeqCst);
+    cluster.sandbox.break_watches();
+    tokio::time::sleep(2 * S).await;
+    let orphan = json!({"propagationPolicy": "Orphan"});
+    cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &orphan).await;
+    cluster.eventually(20, "it is gone", |c| c.deployment("web").is_null()).await;
+    cluster.create(small()).await;
+    tokio::time::sleep(5 * S).await;
+    lag.store(false, Ordering::SeqCst);
+    settles(&cluster, "web", 3).await;
+    assert_eq!(cluster.objects("ReplicaSet").len(), 1);
+    assert_eq!(count(&cluster, "create ReplicaSet/"), 2, "{:?}", cluster.writes());
+    assert_eq!(cluster.pods_created(), 3);
+}
