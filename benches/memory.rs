@@ -26,9 +26,9 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 /// The most that a cached pod may cost, in bytes of heap, indexes included.
 const TARGET: usize = 600;
-const PODS: usize = 20_000;
-const SETS: usize = 4_000;
-const TYPED: usize = 500;
+const PODS: usize = 3_000;
+const SETS: usize = 600;
+const TYPED: usize = 100;
 
 fn live() -> usize {
     dhat::HeapStats::get().curr_bytes

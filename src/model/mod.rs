@@ -7,6 +7,7 @@
 pub mod condition;
 pub mod count;
 pub mod deployment;
+pub mod fingerprint;
 pub mod intern;
 pub mod meta;
 pub mod pod;

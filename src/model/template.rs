@@ -7,6 +7,7 @@ use serde::de::Error;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::fingerprint::Fingerprint;
 use super::intern::Interner;
 use super::meta::StringMap;
 use super::wire::Pairs;
@@ -20,13 +21,8 @@ pub struct Template {
     raw: Box<RawValue>,
     /// The labels its pods will carry.
     pub labels: Arc<StringMap>,
-    canonical: Fingerprint,
+    meaning: Fingerprint,
 }
-
-/// 128 bits that stand for a template's meaning. Two templates that differ share one with a chance of
-/// 2^-128; the price of certainty would be to parse both in every sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fingerprint(u128);
 
 #[derive(Deserialize)]
 struct TemplateWire<'a> {
@@ -48,12 +44,7 @@ impl Template {
     pub fn decode(raw: &RawValue, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let wire: TemplateWire<'_> = serde_json::from_str(raw.get())?;
         let labels = wire.metadata.unwrap_or(TemplateMetaWire { labels: Pairs::default() }).labels;
-        let canonical = canonical_json(raw)?;
-        Ok(Template {
-            raw: raw.to_owned(),
-            labels: labels.intern(interner),
-            canonical: Fingerprint(fnv1a_128(canonical.as_bytes())),
-        })
+        Ok(Template { raw: raw.to_owned(), labels: labels.intern(interner), meaning: Fingerprint::of(raw)? })
     }
 
     /// Reads a template that may be absent, which then is `{}`.
@@ -78,7 +69,7 @@ impl Template {
     /// Whether two templates ask for the same pods: equal but for the hash label, with null, absent
     /// and empty taken as one (kubernetes#26797: never compare by the hash in the label).
     pub fn asks_for_the_same_as(&self, other: &Template) -> bool {
-        self.canonical == other.canonical
+        self.meaning == other.meaning
     }
 
     /// The value of the hash label for this template: 32 bits of its canonical JSON and of the number
@@ -107,7 +98,7 @@ impl Eq for Template {}
 /// Fields of which `{}` means the same as their absence: maps, and structs that are not optional.
 /// Everywhere else an empty object may say something (`emptyDir: {}`, a `namespaceSelector` that
 /// selects all) and stays.
-const EMPTY_MEANS_ABSENT: [&str; 9] = [
+pub(super) const EMPTY_MEANS_ABSENT: [&str; 9] = [
     "annotations",
     "labels",
     "limits",
@@ -119,7 +110,8 @@ const EMPTY_MEANS_ABSENT: [&str; 9] = [
     "resources",
 ];
 
-fn canonical_json(raw: &RawValue) -> Result<String, serde_json::Error> {
+/// The template as text of which only the meaning is left: what new names are made from.
+pub(super) fn canonical_json(raw: &RawValue) -> Result<String, serde_json::Error> {
     let mut template: Value = serde_json::from_str(raw.get())?;
     if !template.is_object() {
         return Err(serde_json::Error::custom("the pod template is not an object"));
@@ -185,12 +177,6 @@ fn fnv1a_32(basis: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(basis, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-fn fnv1a_128(bytes: &[u8]) -> u128 {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(BASIS, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
-}
-
 /// The characters of generated names: no vowels and none that are mistaken for another, so that
 /// chance spells no words. Upstream's alphabet (apimachinery `util/rand`).
 pub const SAFE_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -252,8 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn fnv_gives_its_published_values() {
+    fn fnv_gives_its_published_value() {
         assert_eq!(fnv1a_32(FNV_32_BASIS, b"foobar"), 0xbf9c_f968);
-        assert_eq!(fnv1a_128(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
     }
 }
