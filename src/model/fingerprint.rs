@@ -1,7 +1,8 @@
 //! What a template means, as 128 bits, computed in one pass over its JSON without building it.
 //!
 //! Two templates that mean the same have the same fingerprint: the hash label, the order of keys, nulls,
-//! empty lists, and `{}` where it says nothing do not count. Two that differ share one with a chance of
+//! empty lists, `{}` where it says nothing, fields that have their API default, and the spelling of
+//! quantities (`1000m` and `1`) do not count. Two that differ share one with a chance of
 //! 2^-128; the price of certainty would be to parse both in every sync, and even the one parse at
 //! decode time into a tree costs five times as much as this.
 
@@ -10,7 +11,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::template::{EMPTY_MEANS_ABSENT, POD_TEMPLATE_HASH};
+use super::quantity;
+use super::template::POD_TEMPLATE_HASH;
 use super::wire::Text;
 
 /// 128 bits that stand for a template's meaning.
@@ -32,6 +34,11 @@ impl Fingerprint {
             }
         }
     }
+
+    /// The fingerprint as bytes, the same on every machine.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
 }
 
 /// What a value says.
@@ -52,7 +59,66 @@ enum Place {
     Template,
     Metadata,
     Labels,
+    PodSpec,
+    /// A map whose keys are the user's: nothing in it has a default.
+    Map,
+    /// A map of quantities, such as `limits`.
+    Quantities,
+    Quantity,
     Elsewhere,
+}
+
+/// Fields of which `{}` means the same as their absence: maps, and structs that are not optional.
+/// Everywhere else an empty object may say something (`emptyDir: {}`, a `namespaceSelector` that
+/// selects all) and stays.
+const EMPTY_MEANS_ABSENT: [&str; 10] = [
+    "annotations",
+    "labels",
+    "limits",
+    "matchLabels",
+    "metadata",
+    "nodeSelector",
+    "overhead",
+    "requests",
+    "resources",
+    "securityContext",
+];
+
+/// Fields and the values that the API server gives them when they are left out. It does so for the
+/// Deployment and for its sets alike; this is for objects that were stored by a server which did not.
+const DEFAULTS: [(Place, &str, Default); 16] = [
+    (Place::PodSpec, "restartPolicy", Default::Text("Always")),
+    (Place::PodSpec, "dnsPolicy", Default::Text("ClusterFirst")),
+    (Place::PodSpec, "schedulerName", Default::Text("default-scheduler")),
+    (Place::PodSpec, "terminationGracePeriodSeconds", Default::Number(30)),
+    (Place::PodSpec, "hostNetwork", Default::False),
+    (Place::PodSpec, "hostPID", Default::False),
+    (Place::PodSpec, "hostIPC", Default::False),
+    (Place::Elsewhere, "terminationMessagePath", Default::Text("/dev/termination-log")),
+    (Place::Elsewhere, "terminationMessagePolicy", Default::Text("File")),
+    (Place::Elsewhere, "protocol", Default::Text("TCP")),
+    (Place::Elsewhere, "scheme", Default::Text("HTTP")),
+    (Place::Elsewhere, "timeoutSeconds", Default::Number(1)),
+    (Place::Elsewhere, "periodSeconds", Default::Number(10)),
+    (Place::Elsewhere, "successThreshold", Default::Number(1)),
+    (Place::Elsewhere, "failureThreshold", Default::Number(3)),
+    (Place::Elsewhere, "defaultMode", Default::Number(0o644)),
+];
+
+enum Default {
+    Text(&'static str),
+    Number(i128),
+    False,
+}
+
+impl Default {
+    fn hash(&self) -> u128 {
+        match self {
+            Default::Text(text) => hash(STRING, text.as_bytes()),
+            Default::Number(number) => hash(NUMBER, &number.to_le_bytes()),
+            Default::False => hash(FALSE, &[]),
+        }
+    }
 }
 
 impl Place {
@@ -60,8 +126,28 @@ impl Place {
         match (self, name) {
             (Place::Template, "metadata") => Place::Metadata,
             (Place::Metadata, "labels") => Place::Labels,
+            (Place::Template, "spec") => Place::PodSpec,
+            (Place::Metadata | Place::Labels | Place::Map, _)
+            | (_, "nodeSelector" | "matchLabels" | "volumeAttributes") => Place::Map,
+            (Place::Quantities, _) | (_, "sizeLimit" | "divisor") => Place::Quantity,
+            (_, "limits" | "requests" | "overhead") => Place::Quantities,
             _ => Place::Elsewhere,
         }
+    }
+}
+
+impl Place {
+    fn is_default(self, name: &str, value: u128) -> bool {
+        DEFAULTS
+            .iter()
+            .any(|(place, field, default)| *place == self && *field == name && default.hash() == value)
+    }
+
+    fn number(self, value: i128) -> Meaning {
+        Meaning::Something(match self {
+            Place::Quantity => hash(QUANTITY, &value.saturating_mul(quantity::NANOS).to_le_bytes()),
+            _ => hash(NUMBER, &value.to_le_bytes()),
+        })
     }
 }
 
@@ -74,15 +160,16 @@ const FLOAT: u128 = 5;
 const STRING: u128 = 6;
 const LIST: u128 = 7;
 const OBJECT: u128 = 8;
+const QUANTITY: u128 = 9;
 
 /// FNV-1a over 128 bits, from any basis.
-pub(super) fn fnv1a_128(basis: u128, bytes: &[u8]) -> u128 {
+fn fnv1a_128(basis: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(basis, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
 }
 
 /// The published starting value of FNV-1a.
-pub(super) const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 
 fn hash(kind: u128, bytes: &[u8]) -> u128 {
     fnv1a_128(BASIS ^ kind, bytes)
@@ -112,11 +199,11 @@ impl<'de> Visitor<'de> for Place {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Meaning, E> {
-        Ok(Meaning::Something(hash(NUMBER, &i128::from(value).to_le_bytes())))
+        Ok(self.number(value.into()))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Meaning, E> {
-        Ok(Meaning::Something(hash(NUMBER, &i128::from(value).to_le_bytes())))
+        Ok(self.number(value.into()))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Meaning, E> {
@@ -124,6 +211,11 @@ impl<'de> Visitor<'de> for Place {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Meaning, E> {
+        if self == Place::Quantity
+            && let Some(nanos) = quantity::nanos(value)
+        {
+            return Ok(Meaning::Something(hash(QUANTITY, &nanos.to_le_bytes())));
+        }
         Ok(Meaning::Something(hash(STRING, value.as_bytes())))
     }
 
@@ -152,6 +244,7 @@ impl<'de> Visitor<'de> for Place {
                 Meaning::EmptyObject if EMPTY_MEANS_ABSENT.contains(&name) => continue,
                 _ if self == Place::Labels && name == POD_TEMPLATE_HASH => continue,
                 Meaning::EmptyObject => OBJECT,
+                Meaning::Something(hash) if self.is_default(name, hash) => continue,
                 Meaning::Something(hash) => hash,
             };
             let field = fnv1a_128(hash(STRING, name.as_bytes()), &value.to_le_bytes());
@@ -163,12 +256,33 @@ impl<'de> Visitor<'de> for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::super::template::canonical_json;
     use super::*;
     use serde_json::{Map, Value, json};
 
     fn raw(value: &Value) -> Box<RawValue> {
         serde_json::value::to_raw_value(value).unwrap()
+    }
+
+    /// The plain way to the same question: drop what means nothing, and sort the keys. Knows neither
+    /// defaults nor quantities.
+    fn canonical(value: &Value, place: Place) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let mut kept: Vec<(String, Value)> = fields
+                    .iter()
+                    .filter(|(name, _)| place != Place::Labels || *name != POD_TEMPLATE_HASH)
+                    .map(|(name, field)| (name.clone(), canonical(field, place.of_field(name))))
+                    .filter(|(name, field)| {
+                        let empty = *field == json!({}) && EMPTY_MEANS_ABSENT.contains(&name.as_str());
+                        !field.is_null() && *field != json!([]) && !empty
+                    })
+                    .collect();
+                kept.sort_by(|a, b| a.0.cmp(&b.0));
+                Value::Object(kept.into_iter().collect())
+            }
+            Value::Array(items) => items.iter().map(|item| canonical(item, Place::Elsewhere)).collect(),
+            scalar => scalar.clone(),
+        }
     }
 
     /// A small random value of few different parts, so that equal meanings come up often.
@@ -192,18 +306,67 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_exactly_when_the_canonical_text_is() {
+    fn it_is_the_same_exactly_when_the_canonical_form_is() {
         let mut rng = fastrand::Rng::with_seed(11);
         let (mut same, mut other) = (0, 0);
         for _ in 0..30_000 {
-            let mut pair = || raw(&Value::Object(object(&mut rng, 3)));
-            let (a, b) = (pair(), pair());
-            let texts = canonical_json(&a).unwrap() == canonical_json(&b).unwrap();
-            let prints = Fingerprint::of(&a).unwrap() == Fingerprint::of(&b).unwrap();
-            assert_eq!(texts, prints, "{a}\n{b}");
-            if texts { same += 1 } else { other += 1 }
+            let mut one = || Value::Object(object(&mut rng, 3));
+            let (a, b) = (one(), one());
+            let forms = canonical(&a, Place::Template) == canonical(&b, Place::Template);
+            let prints = Fingerprint::of(&raw(&a)).unwrap() == Fingerprint::of(&raw(&b)).unwrap();
+            assert_eq!(forms, prints, "{a}\n{b}");
+            if forms { same += 1 } else { other += 1 }
         }
         assert!(same > 100 && other > 100, "both must come up: {same} and {other}");
+    }
+
+    #[track_caller]
+    fn check(a: Value, b: Value, same: bool) {
+        let print = |spec: &Value| Fingerprint::of(&raw(&json!({"spec": spec}))).unwrap();
+        assert_eq!(print(&a) == print(&b), same, "{a}\n{b}");
+    }
+
+    #[test]
+    fn quantities_are_compared_by_value() {
+        let cpu = |cpu: Value| json!({"containers": [{"resources": {"limits": {"cpu": cpu}}}]});
+        check(cpu(json!("1000m")), cpu(json!("1")), true);
+        check(cpu(json!(1)), cpu(json!("1")), true);
+        check(cpu(json!("1100m")), cpu(json!("1")), false);
+        check(cpu(json!("1024Mi")), cpu(json!("1Gi")), true);
+        check(
+            json!({"volumes": [{"emptyDir": {"sizeLimit": "1Gi"}}]}),
+            json!({"volumes": [{"emptyDir": {"sizeLimit": "1073741824"}}]}),
+            true,
+        );
+        // Elsewhere a text is a text.
+        check(json!({"args": ["1000m"]}), json!({"args": ["1"]}), false);
+    }
+
+    #[test]
+    fn a_default_that_is_spelled_out_means_what_its_absence_means() {
+        check(json!({"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}), json!({}), true);
+        check(json!({"dnsPolicy": "Default"}), json!({}), false);
+        check(
+            json!({"containers": [{"ports": [{"containerPort": 80, "protocol": "TCP"}]}]}),
+            json!({"containers": [{"ports": [{"containerPort": 80}]}]}),
+            true,
+        );
+        // The same words at another place: this makes an init container a sidecar.
+        check(
+            json!({"initContainers": [{"name": "a", "restartPolicy": "Always"}]}),
+            json!({"initContainers": [{"name": "a"}]}),
+            false,
+        );
+    }
+
+    #[test]
+    fn labels_and_annotations_have_no_defaults_and_no_quantities() {
+        let print = |metadata: Value| Fingerprint::of(&raw(&json!({"metadata": metadata}))).unwrap();
+        for key in ["protocol", "sizeLimit"] {
+            assert_ne!(print(json!({"annotations": {key: "TCP"}})), print(json!({"annotations": {}})));
+            assert_ne!(print(json!({"labels": {key: "1000m"}})), print(json!({"labels": {key: "1"}})));
+            check(json!({"nodeSelector": {key: "TCP"}}), json!({}), false);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod fingerprint;
 pub mod intern;
 pub mod meta;
 pub mod pod;
+pub mod quantity;
 pub mod record;
 pub mod replicaset;
 pub mod selector;

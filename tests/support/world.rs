@@ -87,7 +87,11 @@ impl World {
         for _ in 0..rounds {
             let mut looks = Vec::new();
             let mut busy = self.sync_deployment(&mut looks);
-            for name in self.sets.keys().cloned().collect::<Vec<_>>() {
+            // In the order of the versions: the names depend on a hash.
+            let mut sets: Vec<(String, String)> =
+                self.sets.iter().map(|(name, set)| (Self::nick(&Self::decode(set)), name.clone())).collect();
+            sets.sort();
+            for (_, name) in sets {
                 busy |= self.sync_set(&name, &mut looks);
             }
             busy |= self.kubelet(&mut looks);
