@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Method;
+use kube::Client;
 use serde_json::{Value, json};
 use support::build::deployment;
 use support::cluster::{Cluster, Faults, condition};
@@ -240,4 +241,100 @@ async fn one_seed_gives_one_history() {
         histories.push((cluster.writes(), names));
     }
     assert_eq!(histories[0], histories[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(2).annotation("note", "first")).await;
+    cluster.rolled_out("web").await;
+    cluster.patch("web", json!({"metadata": {"annotations": {"note": "second"}}})).await;
+    cluster.set_image("web", "v2").await;
+    cluster.rolled_out("web").await;
+
+    let annotation =
+        |value: &str| json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": value}}});
+    cluster.patch("web", annotation("1")).await;
+    let back = |c: &Cluster| {
+        let web = c.deployment("web");
+        web["spec"]["template"]["spec"]["containers"][0]["image"] == "app:v1"
+            && web["metadata"]["annotations"]["deprecated.deployment.rollback.to"].is_null()
+    };
+    cluster.eventually(10, "the template is the old one and the request is cleared", back).await;
+    cluster.rolled_out("web").await;
+    let web = cluster.deployment("web");
+    assert_eq!(web["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "3");
+    assert!(web["spec"]["template"]["metadata"]["labels"]["pod-template-hash"].is_null());
+    assert_eq!(cluster.objects("ReplicaSet").len(), 2);
+
+    cluster.patch("web", annotation("99")).await;
+    let cleared = |c: &Cluster| {
+        c.deployment("web")["metadata"]["annotations"]["deprecated.deployment.rollback.to"].is_null()
+    };
+    cluster.eventually(10, "a revision that is not there is cleared too", cleared).await;
+    let told =
+        |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "DeploymentRollbackRevisionNotFound");
+    cluster.eventually(10, "and an event says so", told).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_refused_shows_in_the_condition_and_is_tried_again() {
+    let refusals = Arc::new(AtomicUsize::new(0));
+    let count = refusals.clone();
+    let hook: Hook = Arc::new(move |request: &RequestInfo| {
+        let scales =
+            request.kind == "ReplicaSet" && request.verb == "patch" && request.subresource.is_empty();
+        if scales && count.fetch_add(1, Ordering::SeqCst) < 8 {
+            Verdict::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
+        } else {
+            Verdict::Proceed
+        }
+    });
+    let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(2)).await;
+    cluster.rolled_out("web").await;
+    cluster.patch("web", json!({"spec": {"replicas": 4}})).await;
+    let shown = |c: &Cluster| condition(&c.deployment("web"), "ReplicaFailure") == "FailedScale";
+    cluster.eventually(5, "the Deployment shows the refusal", shown).await;
+    cluster.rolled_out("web").await;
+    assert_eq!(condition(&cluster.deployment("web"), "ReplicaFailure"), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_changes_every_new_set_does_not_make_sets_for_ever() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    // As near to a mutating webhook as one gets from outside: each new set is changed at once.
+    let webhook = Client::new(cluster.sandbox.router(), "default");
+    let sandbox = cluster.sandbox.clone();
+    let meddler = tokio::spawn(async move {
+        loop {
+            for set in sandbox.objects("ReplicaSet") {
+                if set["spec"]["template"]["metadata"]["annotations"]["injected"].is_null() {
+                    let path = format!("{SETS}/{}", set["metadata"]["name"].as_str().unwrap());
+                    let patch =
+                        json!({"spec": {"template": {"metadata": {"annotations": {"injected": "yes"}}}}});
+                    let request =
+                        http::Request::patch(path).header("content-type", "application/merge-patch+json");
+                    let _ =
+                        webhook.request::<Value>(request.body(patch.to_string().into_bytes()).unwrap()).await;
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    cluster.create(deployment("web").replicas(2)).await;
+    let blocked = |c: &Cluster| {
+        condition(&c.deployment("web"), "Progressing") == "ReplicaSetCreateError"
+            && c.deployment("web")["status"]["conditions"].to_string().contains("mutating webhook")
+    };
+    cluster.eventually(60, "the Deployment says what is wrong", blocked).await;
+    assert_eq!(cluster.objects("ReplicaSet").len(), 3);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(cluster.objects("ReplicaSet").len(), 5, "one more after 10 minutes and after 20");
+    let told = cluster.objects("Event").iter().any(|e| e["reason"] == "ReplicaSetCreateError");
+    assert!(told);
+    meddler.abort();
 }

@@ -216,3 +216,16 @@ fn recreate_with_two_active_sets_and_new_replicas_rolls_out() {
         },
     );
 }
+
+#[test]
+fn a_rollback_is_asked_for_by_annotation() {
+    let start = deployment("web").replicas(2).surge(1).unavailable(0);
+    check("rollback-annotation", "deprecated.deployment.rollback.to: 0, then 1, then 7", start, |w| {
+        roll_to_v2(w);
+        for revision in ["0", "1", "7"] {
+            w.say("user", &format!("rolls back to {revision}"));
+            w.deployment["metadata"]["annotations"]["deprecated.deployment.rollback.to"] = revision.into();
+            w.settle();
+        }
+    });
+}

@@ -17,7 +17,7 @@ use super::error::SyncError;
 use super::patch;
 use crate::model::{Deployment, DeploymentStatus, Meta, Pod, Record, ReplicaSet, ReplicaSetStatus, Resource};
 use crate::plan::Note;
-use crate::plan::deployment::progress::Outcome;
+use crate::plan::deployment::progress::{Failed, Outcome};
 use crate::plan::deployment::{self as set_plan, body::set_body};
 use crate::plan::replicaset::batch::batches;
 use crate::plan::replicaset::body::{OwnerReference, pod_body};
@@ -151,8 +151,11 @@ impl Cluster {
                     }
                 }
                 Err(error) => {
-                    if let SyncError::OutcomeUnknown { .. } = error {
-                        self.unresolved.created(&deployment.meta.uid, set_name(write));
+                    if let (SyncError::OutcomeUnknown { .. }, Some(name)) = (&error, set_name(write)) {
+                        self.unresolved.created(&deployment.meta.uid, name);
+                    }
+                    if error.is_refusal() {
+                        executed.outcome.failed = Failed::of(write, error.to_string());
                     }
                     executed.error = Some(error);
                     break;
@@ -173,6 +176,14 @@ impl Cluster {
             set_plan::Write::Adopt(set) => self.adopt(deployment, &**set).await,
             set_plan::Write::Release(set) => self.release(deployment, &**set).await,
             set_plan::Write::Create(new) => self.create_set(deployment, new, outcome).await,
+            set_plan::Write::RollBack(rollback) => {
+                let what = || format!("rolling back Deployment {}", deployment.meta.key);
+                let body = patch::roll_back(&deployment.meta, rollback);
+                let target = path(Deployment::RESOURCE, &deployment.meta);
+                let version = self.patch(what, &target, PatchType::Json, &body).await?;
+                self.expectations.wrote(owner, Deployment::RESOURCE, version);
+                Ok(())
+            }
             set_plan::Write::Change(set, change) => {
                 let what = || format!("changing ReplicaSet {}", set.meta.key);
                 let body = patch::change(&set.meta, change);
@@ -440,15 +451,16 @@ impl Cluster {
     }
 }
 
-/// The set that a write is about.
-fn set_name(write: &set_plan::Write) -> String {
-    match write {
+/// The set that a write is about. A rollback is about none: its resourceVersion lets it happen once.
+fn set_name(write: &set_plan::Write) -> Option<String> {
+    Some(match write {
+        set_plan::Write::RollBack(_) => return None,
         set_plan::Write::Create(new) => new.name.clone(),
         set_plan::Write::Adopt(set)
         | set_plan::Write::Release(set)
         | set_plan::Write::Change(set, _)
         | set_plan::Write::Delete(set) => set.meta.key.name.to_string(),
-    }
+    })
 }
 
 /// A body that is JSON already, to be sent as it is.

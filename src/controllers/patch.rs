@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::model::{Condition, DeploymentStatus, Meta, ReplicaSetStatus, Uid};
 use crate::plan::deployment::Change;
+use crate::plan::deployment::revision::ROLLBACK_TO;
+use crate::plan::deployment::rollback::RollBack;
 use crate::plan::replicaset::body::OwnerReference;
 
 /// Makes an object ours (strategic merge: the list of owners is merged by UID).
@@ -50,6 +52,24 @@ pub fn change(set: &Meta, change: &Change) -> Value {
         patch["spec"] = json!(Spec { replicas: *replicas, min_ready_seconds: *min_ready_seconds });
     }
     patch
+}
+
+/// Rolls a Deployment back, or clears the request for it (JSON patch: a merge would keep what the old
+/// template does not have). To replace the resourceVersion is what makes the server compare it.
+pub fn roll_back(deployment: &Meta, rollback: &RollBack) -> Value {
+    let mut steps = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": deployment.uid}),
+        json!({"op": "replace", "path": "/metadata/resourceVersion",
+               "value": deployment.resource_version.to_string()}),
+    ];
+    match &rollback.back {
+        None => steps.push(json!({"op": "remove", "path": format!("/metadata/annotations/{ROLLBACK_TO}")})),
+        Some((template, annotations)) => steps.extend([
+            json!({"op": "replace", "path": "/metadata/annotations", "value": annotations}),
+            json!({"op": "replace", "path": "/spec/template", "value": template}),
+        ]),
+    }
+    steps.into()
 }
 
 /// The status of a Deployment, and the revision annotation, which `/status` takes too (upstream's

@@ -1,9 +1,10 @@
 //! Pod templates: raw JSON that is compared by meaning and copied without being understood.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::fingerprint::Fingerprint;
 use super::intern::Interner;
@@ -62,6 +63,30 @@ impl Template {
     /// The template's JSON.
     pub fn raw(&self) -> &RawValue {
         &self.raw
+    }
+
+    /// The template's JSON with other labels; every other field goes over as it is, byte for byte.
+    ///
+    /// # Errors
+    /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
+    pub fn with_labels(&self, labels: &BTreeMap<&str, &str>) -> Result<Box<RawValue>, serde_json::Error> {
+        let mut template: BTreeMap<&str, Box<RawValue>> = serde_json::from_str(self.raw.get())?;
+        let mut metadata: BTreeMap<&str, Box<RawValue>> = match template.get("metadata") {
+            Some(metadata) => serde_json::from_str::<Option<_>>(metadata.get())?.unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
+        metadata.insert("labels", to_raw_value(labels)?);
+        let metadata = to_raw_value(&metadata)?;
+        template.insert("metadata", metadata);
+        to_raw_value(&template)
+    }
+
+    /// The template's JSON without one of its labels.
+    ///
+    /// # Errors
+    /// As for [`Template::with_labels`].
+    pub fn without_label(&self, label: &str) -> Result<Box<RawValue>, serde_json::Error> {
+        self.with_labels(&self.labels.iter().filter(|(key, _)| *key != label).collect())
     }
 
     /// Whether two templates ask for the same pods: equal but for the hash label, with null, absent

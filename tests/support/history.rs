@@ -525,6 +525,7 @@ impl World {
                 assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
                 self.sets.remove(&set.meta.key.name);
             }
+            Write::RollBack(_) => unreachable!("nobody asks for a rollback by annotation here"),
             Write::Adopt(set) => {
                 assert!(set.meta.controller.is_none() && !set.meta.is_deleting(), "S15");
                 let controller =
@@ -828,6 +829,7 @@ fn brief(write: &Write) -> String {
         Write::Delete(set) => format!("delete {}", set.meta.key.name),
         Write::Adopt(set) => format!("adopt {}", set.meta.key.name),
         Write::Release(set) => format!("release {}", set.meta.key.name),
+        Write::RollBack(rollback) => format!("roll back: {}", rollback.note.message),
     }
 }
 

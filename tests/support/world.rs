@@ -224,6 +224,21 @@ impl World {
                 self.sets.remove(&*set.meta.key.name);
                 self.say("deployment", &format!("delete {nick}"));
             }
+            planner::Write::RollBack(rollback) => {
+                let annotations = &mut self.deployment["metadata"]["annotations"];
+                match &rollback.back {
+                    None => {
+                        drop(annotations.as_object_mut().unwrap().remove("deprecated.deployment.rollback.to"))
+                    }
+                    Some((template, new)) => {
+                        *annotations = json!(new);
+                        self.deployment["spec"]["template"] = json!(template);
+                        let generation = self.deployment["metadata"]["generation"].as_i64().unwrap() + 1;
+                        self.deployment["metadata"]["generation"] = generation.into();
+                    }
+                }
+                self.say("deployment", &rollback.note.message);
+            }
             planner::Write::Adopt(_) | planner::Write::Release(_) => unreachable!("nobody edits labels here"),
         }
         let sum = self.sum_of_sizes();

@@ -15,7 +15,7 @@ struct SetBody<'a> {
     api_version: &'static str,
     kind: &'static str,
     metadata: SetMeta<'a>,
-    spec: SetSpec<'a>,
+    spec: SetSpec,
 }
 
 #[derive(Serialize)]
@@ -30,12 +30,12 @@ struct SetMeta<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SetSpec<'a> {
+struct SetSpec {
     replicas: i32,
     #[serde(skip_serializing_if = "is_zero")]
     min_ready_seconds: i32,
     selector: Selector,
-    template: BTreeMap<&'a str, Box<RawValue>>,
+    template: Box<RawValue>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -66,16 +66,6 @@ pub fn set_body(deployment: &Deployment, new: &NewSet) -> Result<Vec<u8>, serde_
     let labels: BTreeMap<&str, &str> =
         deployment.template.labels.iter().chain([(POD_TEMPLATE_HASH, new.hash.as_str())]).collect();
 
-    let raw = deployment.template.raw().get();
-    let mut template: BTreeMap<&str, Box<RawValue>> = serde_json::from_str(raw)?;
-    let mut metadata: BTreeMap<&str, Box<RawValue>> = match template.get("metadata") {
-        Some(metadata) => serde_json::from_str::<Option<_>>(metadata.get())?.unwrap_or_default(),
-        None => BTreeMap::new(),
-    };
-    metadata.insert("labels", serde_json::value::to_raw_value(&labels)?);
-    let metadata = serde_json::value::to_raw_value(&metadata)?;
-    template.insert("metadata", metadata);
-
     serde_json::to_vec(&SetBody {
         api_version: "apps/v1",
         kind: "ReplicaSet",
@@ -95,7 +85,7 @@ pub fn set_body(deployment: &Deployment, new: &NewSet) -> Result<Vec<u8>, serde_
             replicas: new.replicas,
             min_ready_seconds: deployment.min_ready_seconds,
             selector: deployment.selector.with_label(POD_TEMPLATE_HASH, &new.hash),
-            template,
+            template: deployment.template.with_labels(&labels)?,
         },
     })
 }

@@ -1,11 +1,13 @@
 //! What a Deployment needs next: the whole decision table is [`plan`].
 
+pub mod attempts;
 pub mod body;
 pub mod history;
 pub mod observed;
 pub mod progress;
 pub mod recreate;
 pub mod revision;
+pub mod rollback;
 pub mod rolling;
 pub mod scale;
 pub mod status;
@@ -29,6 +31,8 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// What the status may say about progress.
     pub course: Course,
+    /// Why the set for the current template is not created now.
+    pub blocked: Option<attempts::Blocked>,
 }
 
 /// Which part of the status is touched besides the counts.
@@ -60,6 +64,8 @@ pub enum Write {
     Change(Arc<ReplicaSet>, Change),
     /// Delete a set that the history has no room for.
     Delete(Arc<ReplicaSet>),
+    /// Give the Deployment an old template, or clear the request for it.
+    RollBack(rollback::RollBack),
 }
 
 /// The set for the current template, to be created.
@@ -103,6 +109,7 @@ impl Write {
                 let direction = if *to > set.replicas { "up" } else { "down" };
                 format!("Scaled {direction} replica set {} from {} to {to}", set.meta.key.name, set.replicas)
             }
+            Write::RollBack(rollback) => return Some(rollback.note.clone()),
             Write::Create(_) | Write::Change(..) | Write::Adopt(_) | Write::Release(_) | Write::Delete(_) => {
                 return None;
             }
@@ -129,6 +136,8 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 /// | being deleted | none |
 /// | sets to adopt or release | those, and nothing else until the cache shows them |
 /// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
+/// | asked by annotation to roll back | the Deployment's own template, and nothing else |
+/// | each set that is created comes back changed | none; a condition and an event say so |
 /// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let deployment = observed.deployment;
@@ -153,12 +162,22 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
 
     let sets = observed.sets();
+    if !deployment.paused
+        && let Some(revision) = rollback::requested(deployment)
+    {
+        let writes = vec![rollback::plan(deployment, &sets, revision)];
+        return Plan { writes, course: Course::Handover, ..Plan::default() };
+    }
     if deployment.paused || scale::is_due(deployment, &sets) {
         let mut writes = scale::plan(deployment, &sets, &observed.running_pods);
         if deployment.paused && writes.is_empty() {
             writes = history::plan(deployment, &sets);
         }
         return Plan { writes, course: Course::Held, ..Plan::default() };
+    }
+    if let Some(blocked) = attempts::blocked(deployment, &sets, observed.now) {
+        let notes = vec![Note::warning("ReplicaSetCreateError", blocked.message.clone())];
+        return Plan { notes, course: Course::Rollout, blocked: Some(blocked), ..Plan::default() };
     }
     let mut writes = match deployment.strategy {
         Strategy::RollingUpdate { .. } => rolling::plan(deployment, &sets),

@@ -33,6 +33,31 @@ pub struct Outcome {
     pub create_error: Option<String>,
     /// The name of the new set is taken by somebody else's.
     pub collided: bool,
+    /// Another step that the API server refused.
+    pub failed: Option<Failed>,
+}
+
+/// A refused step: upstream logs it and says nothing to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// `FailedScale`, `FailedUpdate`, `FailedDelete`, `FailedAdopt`.
+    pub reason: &'static str,
+    /// What was being done, and the API server's words.
+    pub message: String,
+}
+
+impl Failed {
+    /// A refusal of `write`; `None` for the creation of a set, which has a condition of its own.
+    pub fn of(write: &Write, message: String) -> Option<Self> {
+        let reason = match write {
+            Write::Create(_) => return None,
+            Write::Change(_, change) if change.replicas.is_some() => "FailedScale",
+            Write::Change(..) | Write::RollBack(_) => "FailedUpdate",
+            Write::Delete(_) => "FailedDelete",
+            Write::Adopt(_) | Write::Release(_) => "FailedAdopt",
+        };
+        Some(Failed { reason, message })
+    }
 }
 
 /// What to report and when to look again.
@@ -98,8 +123,15 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
     }
     if is_judged {
         let name = created.map(|new| new.name.as_str()).or(sets.new.as_ref().map(|new| &*new.meta.key.name));
-        judge(deployment, &sets, &mut status, name, created.is_some(), outcome, *now);
-        status::set_replica_failure(&sets, &mut status);
+        let error = outcome.create_error.clone().map(|error| {
+            let name = set_name(&deployment.meta.key.name, &deployment.template.hash(status.collision_count));
+            format!("Failed to create new replica set {name:?}: {error}")
+        });
+        let error = error.or(plan.blocked.as_ref().map(|blocked| blocked.message.clone()));
+        judge(deployment, &sets, &mut status, name, created.is_some(), error, *now);
+    }
+    if plan.course != Course::CountsOnly {
+        status::set_replica_failure(&sets, outcome.failed.as_ref(), &mut status, *now);
     }
     // A set that comes back keeps its old number until it is given the next one. Published in between,
     // the Deployment's revision would fall (S7).
@@ -109,7 +141,10 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
     }
     revision = revision.filter(is_latest);
     // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end.
-    let look_again = deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now));
+    let look_again = match &plan.blocked {
+        Some(blocked) => Some(blocked.wait),
+        None => deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now)),
+    };
     Settled { status, revision, look_again }
 }
 
@@ -151,7 +186,7 @@ fn judge(
     status: &mut DeploymentStatus,
     new_set: Option<&str>,
     created: bool,
-    outcome: &Outcome,
+    error: Option<String>,
     now: Timestamp,
 ) {
     if deployment.progress_deadline_seconds.is_none() {
@@ -168,11 +203,8 @@ fn judge(
         Condition::new(PROGRESSING, status, reason, message, now)
     };
 
-    if let Some(error) = &outcome.create_error {
-        let hash = deployment.template.hash(status.collision_count);
-        let name = set_name(&deployment.meta.key.name, &hash);
-        let message = format!("Failed to create new replica set {name:?}: {error}");
-        condition::set(&mut status.conditions, say("False", CREATE_ERROR, message));
+    if let Some(error) = error {
+        condition::set(&mut status.conditions, say("False", CREATE_ERROR, error));
         return;
     }
     if created {

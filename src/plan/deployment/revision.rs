@@ -14,14 +14,17 @@ pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Size and surge together when the set was last sized.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
+/// Asks for a rollback to a revision; 0 is the last one.
+pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+
 /// Annotations of a Deployment that say something about the Deployment only.
-const NOT_COPIED: [&str; 6] = [
+pub(super) const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     REVISION_HISTORY,
     DESIRED_REPLICAS,
     MAX_REPLICAS,
-    "deprecated.deployment.rollback.to",
+    ROLLBACK_TO,
 ];
 
 /// The longest `revision-history`, in characters; the oldest entries go first.

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 
 use super::Sets;
+use super::progress::Failed;
 use crate::model::count::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 
@@ -59,19 +60,26 @@ pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now
     condition::set(&mut status.conditions, condition);
 }
 
-/// Copies the failure of a set: the new set's before any other's. Gone when no set has one.
-pub fn set_replica_failure(sets: &Sets, status: &mut DeploymentStatus) {
-    let failure = sets
-        .new
-        .iter()
-        .chain(sets.old.iter().rev())
-        .find_map(|set| condition::find(&set.status.conditions, REPLICA_FAILURE).filter(|c| c.is_true()));
-    match failure {
-        Some(failure) => {
-            let mut copy = failure.clone();
-            copy.last_update = copy.last_update.or(copy.last_transition);
-            condition::set(&mut status.conditions, copy);
-        }
+/// Shows a step that was refused, or else copies the failure of a set: the new set's before any
+/// other's. Gone when there is none.
+pub fn set_replica_failure(
+    sets: &Sets,
+    failed: Option<&Failed>,
+    status: &mut DeploymentStatus,
+    now: Timestamp,
+) {
+    let step = failed.map(|Failed { reason, message }| {
+        Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now)
+    });
+    let of_a_set = || {
+        let mut sets = sets.new.iter().chain(sets.old.iter().rev());
+        let failures = |set: &ReplicaSet| condition::find(&set.status.conditions, REPLICA_FAILURE).cloned();
+        let mut copy = sets.find_map(|set| failures(set).filter(Condition::is_true))?;
+        copy.last_update = copy.last_update.or(copy.last_transition);
+        Some(copy)
+    };
+    match step.or_else(of_a_set) {
+        Some(failure) => condition::set(&mut status.conditions, failure),
         None => condition::remove(&mut status.conditions, REPLICA_FAILURE),
     }
 }

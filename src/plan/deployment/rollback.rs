@@ -1,0 +1,91 @@
+//! The rollback that `extensions/v1beta1` asked for, by an annotation (upstream: `rollback.go`).
+//!
+//! kubectl writes the old template itself since 1.16; other clients still set the annotation. The
+//! Deployment is changed, and the annotation cleared, in one write before any set is touched, so that
+//! a rollback which is interrupted is not done twice.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use super::revision::{NOT_COPIED, ROLLBACK_TO, revision_of};
+use super::{Sets, Write};
+use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet};
+use crate::plan::Note;
+
+/// What a rollback does to the Deployment.
+#[derive(Clone, Debug)]
+pub struct RollBack {
+    /// The template to go back to, and all annotations of the Deployment from then on. `None`: there
+    /// is nothing to go back to, and only the request is cleared.
+    pub back: Option<(Box<RawValue>, BTreeMap<String, String>)>,
+    /// What to tell when it is done.
+    pub note: Note,
+}
+
+impl PartialEq for RollBack {
+    fn eq(&self, other: &Self) -> bool {
+        let back = |rollback: &RollBack| {
+            rollback
+                .back
+                .as_ref()
+                .map(|(template, annotations)| (template.get().to_owned(), annotations.clone()))
+        };
+        self.note == other.note && back(self) == back(other)
+    }
+}
+
+/// The revision asked for, 0 for the last one; what is no number asks for nothing.
+pub fn requested(deployment: &Deployment) -> Option<i64> {
+    deployment.annotations.get(ROLLBACK_TO)?.parse().ok()
+}
+
+/// The one write of a rollback.
+pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
+    const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
+    let only_clear = |note| Write::RollBack(RollBack { back: None, note });
+    let revision = match revision {
+        0 => match second_latest(sets) {
+            Some(revision) => revision,
+            None => return only_clear(Note::warning(NOT_FOUND, "Unable to find last revision.".into())),
+        },
+        revision => revision,
+    };
+    let Some(set) = sets.all().find(|set| revision_of(set) == Some(revision)) else {
+        return only_clear(Note::warning(NOT_FOUND, "Unable to find the revision to rollback to.".into()));
+    };
+    let name = &deployment.meta.key.name;
+    if set.template.asks_for_the_same_as(&deployment.template) {
+        let message =
+            format!("The rollback revision contains the same template as current deployment {name:?}");
+        return only_clear(Note::warning("DeploymentRollbackTemplateUnchanged", message));
+    }
+    match set.template.without_label(POD_TEMPLATE_HASH) {
+        Ok(template) => Write::RollBack(RollBack {
+            back: Some((template, annotations(deployment, set))),
+            note: Note::normal(
+                "DeploymentRollback",
+                format!("Rolled back deployment {name:?} to revision {revision}"),
+            ),
+        }),
+        Err(error) => only_clear(Note::warning(
+            NOT_FOUND,
+            format!("The template of the revision cannot be read: {error}"),
+        )),
+    }
+}
+
+/// The revision before the latest.
+fn second_latest(sets: &Sets) -> Option<i64> {
+    let mut revisions: Vec<i64> = sets.all().filter_map(|set| revision_of(set)).collect();
+    revisions.sort_unstable();
+    revisions.iter().rev().nth(1).copied().filter(|&revision| revision > 0)
+}
+
+/// The annotations of the set, as they were copied to it, and those of the Deployment that are its own.
+fn annotations(deployment: &Deployment, set: &ReplicaSet) -> BTreeMap<String, String> {
+    let own =
+        deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && *key != ROLLBACK_TO);
+    let copied = set.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key));
+    own.chain(copied).map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
