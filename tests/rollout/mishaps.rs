@@ -174,3 +174,27 @@ fn a_stuck_rollout_that_is_paused_stays_marked_as_stuck() {
         w.settle();
     });
 }
+
+#[test]
+fn a_way_back_that_is_stuck_is_noticed() {
+    let start = deployment("web").replicas(3).surge(1).unavailable(0).deadline(60);
+    check("roll-back-stuck", "3 replicas, v2, then v1 again, which no longer becomes ready", start, |w| {
+        roll_to_v2(w);
+        w.broken.push("v1".into());
+        w.set_image("v1");
+        w.settle();
+    });
+}
+
+#[test]
+fn recreate_is_scaled_while_it_waits_for_the_old_pods() {
+    let start = deployment("web").replicas(2).recreate();
+    check("recreate-scale-midway", "2 replicas, Recreate, scaled to 4 while v1 stops", start, |w| {
+        w.stop_seconds = 30;
+        w.settle();
+        w.set_image("v2");
+        w.rounds(3);
+        w.scale(4);
+        w.settle();
+    });
+}

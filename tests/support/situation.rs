@@ -51,6 +51,11 @@ impl SetBuilder {
         self.put("status", "availableReplicas", pods).put("status", "readyReplicas", pods)
     }
 
+    /// So many pods are ready.
+    pub fn ready(self, pods: i32) -> Self {
+        self.put("status", "readyReplicas", pods)
+    }
+
     /// So many pods are counted in the status, whatever the size.
     pub fn has(self, pods: i32) -> Self {
         self.put("status", "replicas", pods)
@@ -81,16 +86,23 @@ impl SetBuilder {
             .annotation("deployment.kubernetes.io/max-replicas", &most.to_string())
     }
 
-    pub fn named(self, name: &str) -> Self {
-        self.put("metadata", "name", name).put("metadata", "uid", format!("uid-{name}"))
-    }
-
     pub fn deleting(self) -> Self {
         self.put("metadata", "deletionTimestamp", NOW)
     }
 
     pub fn template_label(mut self, key: &str, value: &str) -> Self {
         self.0["spec"]["template"]["metadata"]["labels"][key] = value.into();
+        self
+    }
+
+    pub fn template_annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["spec"]["template"]["metadata"]["annotations"][key] = value.into();
+        self
+    }
+
+    /// The template asks for another image than the set's name says.
+    pub fn image(mut self, tag: &str) -> Self {
+        self.0["spec"]["template"]["spec"]["containers"][0]["image"] = format!("app:{tag}").into();
         self
     }
 
@@ -107,10 +119,11 @@ pub struct Situation {
 
 impl Situation {
     pub fn new(deployment: DeploymentBuilder, sets: &[SetBuilder]) -> Self {
-        Situation {
-            deployment: decode(&deployment.json()),
-            sets: sets.iter().map(SetBuilder::build).collect(),
-        }
+        Self::of(&deployment.json(), sets)
+    }
+
+    pub fn of(deployment: &Value, sets: &[SetBuilder]) -> Self {
+        Situation { deployment: decode(deployment), sets: sets.iter().map(SetBuilder::build).collect() }
     }
 
     pub fn observed(&self) -> Observed<'_> {
@@ -132,16 +145,15 @@ impl Situation {
         plan(&self.observed())
     }
 
-    /// The sizes of the sets once the plan is carried out, oldest set first; `new` for one to create.
-    pub fn sizes_after(&self) -> Vec<(String, i32)> {
-        let mut sizes: Vec<(String, i32)> =
-            self.sets.iter().map(|set| (set.meta.key.name.to_string(), set.replicas)).collect();
+    /// The sizes of the sets once the plan is carried out, in the order given; last one to create.
+    pub fn sizes_after(&self) -> Vec<i32> {
+        let mut sizes: Vec<i32> = self.sets.iter().map(|set| set.replicas).collect();
         for write in &self.plan().writes {
             match write {
-                Write::Create(new) => sizes.push(("new".into(), new.replicas)),
+                Write::Create(new) => sizes.push(new.replicas),
                 Write::Change(set, change) => {
-                    let at = sizes.iter().position(|(name, _)| **name == *set.meta.key.name).unwrap();
-                    sizes[at].1 = change.replicas.unwrap_or(sizes[at].1);
+                    let at = self.sets.iter().position(|s| s.meta.uid == set.meta.uid).unwrap();
+                    sizes[at] = change.replicas.unwrap_or(sizes[at]);
                 }
                 other => panic!("{other:?}"),
             }
