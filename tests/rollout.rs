@@ -3,6 +3,10 @@
 //! Planner, pod planner and a toy kubelet; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test
 //! rollout` writes the files under `tests/rollout/` anew: read the difference before it is committed.
 
+#[path = "rollout/midway.rs"]
+mod midway;
+#[path = "rollout/mishaps.rs"]
+mod mishaps;
 mod support;
 
 use support::build::{DeploymentBuilder, deployment};
@@ -215,6 +219,82 @@ fn recreate_with_two_active_sets_and_new_replicas_rolls_out() {
             w.settle();
         },
     );
+}
+
+#[test]
+fn odd_shares_of_small_numbers_round_up_above_and_down_below() {
+    for (name, replicas, surge, unavailable) in [
+        ("quarter-of-2", 2, "25%", "25%"),
+        ("quarter-of-3", 3, "25%", "25%"),
+        ("quarter-of-4", 4, "25%", "25%"),
+        ("third-of-3", 3, "33%", "34%"),
+        ("odd-of-7", 7, "29%", "43%"),
+        ("tenth-of-3", 3, "0%", "10%"),
+    ] {
+        let title = format!("{replicas} replicas, maxSurge {surge}, maxUnavailable {unavailable}, new image");
+        let start = deployment("web").replicas(replicas).surge(surge).unavailable(unavailable);
+        check(name, &title, start, roll_to_v2);
+    }
+}
+
+#[test]
+fn a_deployment_at_rest_is_scaled() {
+    check("scale-at-rest", "3 replicas, then 5, 2, 0 and 4", deployment("web").replicas(3), |w| {
+        w.settle();
+        for replicas in [5, 2, 0, 4] {
+            w.scale(replicas);
+            w.settle();
+        }
+    });
+}
+
+#[test]
+fn no_history_at_all() {
+    let start = deployment("web").replicas(2).surge(1).unavailable(0).history(0);
+    check("history-0", "2 replicas, revisionHistoryLimit 0, v1 to v3 and back to v1", start, |w| {
+        roll_to_v2(w);
+        for tag in ["v3", "v1"] {
+            w.set_image(tag);
+            w.settle();
+        }
+    });
+}
+
+#[test]
+fn the_first_of_five_revisions_becomes_the_sixth() {
+    let start = deployment("web").replicas(1).surge(1).unavailable(0);
+    check("roll-back-to-first", "1 replica, v1 to v5, then v1 again", start, |w| {
+        roll_to_v2(w);
+        for tag in ["v3", "v4", "v5", "v1"] {
+            w.set_image(tag);
+            w.settle();
+        }
+    });
+}
+
+#[test]
+fn recreate_is_scaled_without_taking_pods_down() {
+    let start = deployment("web").replicas(2).recreate();
+    check("recreate-scale", "2 replicas, Recreate, v2, then 3 replicas and 1", start, |w| {
+        roll_to_v2(w);
+        for replicas in [3, 1] {
+            w.scale(replicas);
+            w.settle();
+        }
+    });
+}
+
+#[test]
+fn under_recreate_a_version_that_is_overtaken_never_starts() {
+    let start = deployment("web").replicas(2).recreate();
+    check("recreate-rollover", "2 replicas, Recreate, v3 comes while the pods of v1 stop", start, |w| {
+        w.stop_seconds = 30;
+        w.settle();
+        w.set_image("v2");
+        w.rounds(3);
+        w.set_image("v3");
+        w.settle();
+    });
 }
 
 #[test]

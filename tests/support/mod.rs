@@ -4,4 +4,6 @@
 pub mod build;
 pub mod cluster;
 pub mod history;
+pub mod mishap;
+pub mod situation;
 pub mod world;

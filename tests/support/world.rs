@@ -23,6 +23,8 @@ pub struct World {
     pub transcript: String,
     /// Image tags whose pods never become ready.
     pub broken: Vec<String>,
+    /// Image tags whose pods are asked to stop and do not.
+    pub stuck: Vec<String>,
     /// Seconds from creation to readiness, and from deletion to disappearance.
     pub start_seconds: i64,
     pub stop_seconds: i64,
@@ -38,6 +40,7 @@ impl World {
             pods: BTreeMap::new(),
             transcript: String::new(),
             broken: Vec::new(),
+            stuck: Vec::new(),
             start_seconds: 1,
             stop_seconds: 1,
             serial: 100,
@@ -314,6 +317,9 @@ impl World {
                 Some(since.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap())
             };
             if let Some(at) = due("deletionTimestamp", self.stop_seconds) {
+                if self.stuck.contains(&image) {
+                    continue;
+                }
                 if at <= self.now {
                     self.pods.remove(&name);
                     *gone.entry(image).or_default() += 1;
@@ -346,11 +352,12 @@ impl World {
     /// pods than the budget allows, once there were that many.
     fn check_availability(&mut self) {
         let deployment = Self::decode::<Deployment>(&self.deployment);
+        let reached = self.deployment["reached"].as_i64().unwrap_or(0);
+        let ready = self.pods.values().filter(|pod| is_ready(pod)).count() as i64;
+        self.deployment["reached"] = ready.into();
         if !matches!(deployment.strategy, windlass::model::Strategy::RollingUpdate { .. }) {
             return;
         }
-        let reached = self.deployment["reached"].as_i64().unwrap_or(0);
-        let ready = self.pods.values().filter(|pod| is_ready(pod)).count() as i64;
         let (_, unavailable) = deployment.budget();
         let minimum = i64::from(deployment.replicas) - i64::from(unavailable);
         assert!(
@@ -358,7 +365,6 @@ impl World {
             "S2: {ready} pods ready, {minimum} must be\n{}",
             self.transcript
         );
-        self.deployment["reached"] = ready.into();
     }
 
     fn end(&self) -> String {
@@ -390,11 +396,11 @@ impl World {
     }
 }
 
-fn pods(count: usize) -> String {
+pub(super) fn pods(count: usize) -> String {
     if count == 1 { "1 pod".into() } else { format!("{count} pods") }
 }
 
-fn tag(pod_spec: &Value) -> String {
+pub(super) fn tag(pod_spec: &Value) -> String {
     let image = pod_spec["containers"][0]["image"].as_str().unwrap();
     image.rsplit(':').next().unwrap().to_string()
 }
@@ -403,8 +409,10 @@ fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"))
 }
 
-fn is_ready(pod: &Value) -> bool {
-    pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
+pub(super) fn is_ready(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && pod["status"]["phase"] == "Running"
+        && pod["status"]["conditions"][0]["status"] == "True"
 }
 
 fn conditions(all: &[windlass::model::Condition]) -> Value {
