@@ -219,3 +219,23 @@ fn a_way_back_under_recreate_that_is_stuck_is_noticed() {
 fn a_way_back_all_at_once_that_is_stuck_is_noticed() {
     way_back_is_noticed(deployment("web").replicas(4).surge("100%").unavailable("100%"));
 }
+
+#[test]
+fn a_pause_under_recreate_brings_the_old_version_back_until_it_is_resumed() {
+    let start = deployment("web").replicas(3).recreate();
+    check(
+        "recreate-pause-while-waiting",
+        "Recreate waits for pods that take 30 s, and is paused",
+        start,
+        |w| {
+            w.stop_seconds = 30;
+            w.settle();
+            w.set_image("v2");
+            w.rounds(2);
+            w.edit("pause", |spec| spec["paused"] = true.into());
+            w.settle();
+            w.edit("resume", |spec| spec["paused"] = false.into());
+            w.settle();
+        },
+    );
+}

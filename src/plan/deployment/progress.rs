@@ -128,7 +128,19 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
             format!("Failed to create new replica set {name:?}: {error}")
         });
         let error = error.or(plan.blocked.as_ref().map(|blocked| blocked.message.clone()));
-        judge(deployment, &sets, &mut status, name, created.is_some(), error, *now);
+        // A set that comes back is given the next revision once: that is where its rollout begins.
+        let comes_back = done.iter().any(|write| match write {
+            Write::Change(_, change) => change.annotations.contains_key(REVISION),
+            _ => false,
+        });
+        let begins = if created.is_some() {
+            Some(Begin::Created)
+        } else if comes_back {
+            Some(Begin::Found)
+        } else {
+            None
+        };
+        judge(deployment, &sets, &mut status, name, begins, error, *now);
     }
     if plan.course != Course::CountsOnly {
         status::set_replica_failure(&sets, outcome.failed.as_ref(), &mut status, *now);
@@ -179,13 +191,22 @@ fn judge_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Time
     condition::set(&mut status.conditions, shown);
 }
 
+/// How a rollout begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    /// Its set was created.
+    Created,
+    /// Its set was there already.
+    Found,
+}
+
 /// Judges the progress of a rollout and says so in the condition.
 fn judge(
     deployment: &Deployment,
     sets: &Sets,
     status: &mut DeploymentStatus,
     new_set: Option<&str>,
-    created: bool,
+    begins: Option<Begin>,
     error: Option<String>,
     now: Timestamp,
 ) {
@@ -207,7 +228,7 @@ fn judge(
         condition::set(&mut status.conditions, say("False", CREATE_ERROR, error));
         return;
     }
-    if created {
+    if begins == Some(Begin::Created) {
         let message = format!("Created new replica set {:?}", new_set.unwrap_or_default());
         condition::renew(&mut status.conditions, say("True", NEW_SET_CREATED, message));
         return;
@@ -215,9 +236,8 @@ fn judge(
     let complete = status::is_complete(deployment, status);
     // A rollout back to a set that exists creates none. Upstream then keeps the success of the rollout
     // before, under which no deadline runs, and never notices when the way back is stuck.
-    let found = new_set.is_some()
-        && (current.is_none()
-            || (reason == NEW_SET_AVAILABLE && !complete && sets.old.iter().any(|s| s.replicas > 0)));
+    let rolls = begins == Some(Begin::Found) || sets.old.iter().any(|s| s.replicas > 0);
+    let found = new_set.is_some() && (current.is_none() || (reason == NEW_SET_AVAILABLE && rolls));
     if found && !complete {
         let message = format!("Found new replica set {:?}", new_set.unwrap_or_default());
         condition::renew(&mut status.conditions, say("True", NEW_SET_FOUND, message));
