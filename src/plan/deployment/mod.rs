@@ -9,11 +9,13 @@ pub mod revision;
 pub mod rolling;
 pub mod scale;
 pub mod status;
+pub mod why;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use observed::{Observed, Sets};
+pub use why::Why;
 
 use super::Note;
 use super::claim::{Claim, claim};
@@ -29,6 +31,8 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// What the status may say about progress.
     pub course: Course,
+    /// Why it is this plan and no other, and what it waits for.
+    pub why: Vec<Why>,
 }
 
 /// Which part of the status is touched besides the counts.
@@ -131,6 +135,12 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 /// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
 /// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
 pub fn plan(observed: &Observed<'_>) -> Plan {
+    let mut plan = decide(observed);
+    plan.why = why::explain(observed, &plan);
+    plan
+}
+
+fn decide(observed: &Observed<'_>) -> Plan {
     let deployment = observed.deployment;
     if deployment.selector.selects_everything() {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";

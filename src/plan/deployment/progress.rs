@@ -19,7 +19,7 @@ const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
 const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
 const SET_UPDATED: &str = "ReplicaSetUpdated";
 const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
-const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const CREATE_ERROR: &str = "ReplicaSetCreateError";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
@@ -220,7 +220,7 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 }
 
 /// When the rollout will have made no progress for too long; `None` when no deadline runs.
-fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
+pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let condition = condition::find(&status.conditions, PROGRESSING)?;
     if deployment.paused || matches!(&*condition.reason, NEW_SET_AVAILABLE | TIMED_OUT | PAUSED) {
