@@ -14,6 +14,7 @@ use support::cluster::{Cluster, Daemon, Faults, condition};
 use tower::ServiceExt;
 use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Uid};
 use windlass::plan::deployment::progress::{Outcome, settle};
+use windlass::plan::deployment::revision::size_annotations;
 use windlass::plan::deployment::{Observed, plan, why};
 use windlass::sandbox::{Hook, RequestInfo, Verdict};
 
@@ -61,8 +62,15 @@ struct Seen {
     pods: Vec<(&'static str, Vec<Pod>)>,
 }
 
-fn seen(start: DeploymentBuilder, sets: Vec<ReplicaSet>) -> Seen {
-    Seen { deployment: start.json(), sets, orphans: Vec::new(), pods: Vec::new() }
+/// The sets are in the order of their revisions, and their annotations up to date unless they have some.
+fn seen(start: DeploymentBuilder, mut sets: Vec<ReplicaSet>) -> Seen {
+    let deployment = start.json();
+    let decoded: Deployment = decode(&deployment);
+    for (revision, set) in (1..).zip(&mut sets).filter(|(_, set)| set.annotations.is_empty()) {
+        let revision: (&str, String) = ("deployment.kubernetes.io/revision", format!("{revision}"));
+        set.annotations = Arc::new(size_annotations(&decoded).into_iter().chain([revision]).collect());
+    }
+    Seen { deployment, sets, orphans: Vec::new(), pods: Vec::new() }
 }
 
 impl Seen {
@@ -155,13 +163,13 @@ fn a_new_template_is_a_new_set_within_the_budget() {
     let start = no_deadline(deployment("web").replicas(3).surge(1).unavailable(0).image("v2"));
     let said = seen(start, vec![set("v1", 3, [3, 3, 3])]).sentences();
     assert!(said[0].starts_with("no ReplicaSet has the current template: web-"), "{said:?}");
-    assert!(said[0].ends_with("is created with 1 pods"), "{said:?}");
+    assert!(said[0].ends_with("is created at 1"), "{said:?}");
     assert_eq!(
         said[1..],
         [
             "at most 4 pods may exist and 3 are wanted, at least 3 must be available and 3 are: budget allows \
              1 more up, 0 more down",
-            "3 old pods stay: at least 3 pods must be available, and 3 are",
+            "3 old pods cannot go yet: at least 3 must be available, and 3 are",
         ]
     );
 }
@@ -175,7 +183,7 @@ fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_
     seen(start, sets).pods("v2", pods).says(&[
         "at most 13 pods may exist and 13 are wanted, at least 8 must be available and 8 are: budget allows 0 \
          more up, 0 more down",
-        "8 old pods stay: 5 new pods that are not available use up what may be missing",
+        "8 old pods cannot go yet: what may be missing is used up by 5 new pods not available",
         "5 of 5 new pods not ready (web-v2-c: CrashLoopBackOff, web-v2-d: CrashLoopBackOff, web-v2-e: \
          CrashLoopBackOff, web-v2-f: CrashLoopBackOff, web-v2-a: ContainerCreating and 1 more)",
     ]);
@@ -202,9 +210,9 @@ fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
     let sets = vec![set("v1", 4, [4, 2, 2]), set("v2", 0, [0, 0, 0])];
     let seen = seen(start, sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
     seen.says_among_others(
-        "2 of 4 old pods not ready (web-v1-a: running, not ready); 1 pods have failed (web-v1-x: Evicted)",
+        "2 of 4 old pods not ready (web-v1-a: running, not ready); 1 failed (web-v1-x: Evicted)",
     );
-    seen.says_among_others("3 old pods stay: at least 3 pods must be available, and 2 are");
+    seen.says_among_others("3 old pods cannot go yet: at least 3 must be available, and 2 are");
 }
 
 #[test]
@@ -212,12 +220,19 @@ fn recreate_names_the_old_pods_that_it_waits_for() {
     let start = || no_deadline(deployment("web").replicas(2).recreate().image("v2"));
     seen(start(), vec![set("v1", 2, [2, 2, 2])])
         .pods("v1", vec![pod("web-v1-a", NOW), pod("web-v1-b", NOW)])
-        .says(&["Recreate: 2 old pods go before the first new one comes"]);
+        .says(&["Recreate: 2 old pods must go before the first new one comes"]);
     let mut leaving = pod("web-v1-a", NOW);
     leaving.meta.deletion = Some(NOW.parse().unwrap());
     seen(start(), vec![set("v1", 0, [0, 0, 0])])
         .pods("v1", vec![leaving])
-        .says(&["Recreate: waiting for 1 old pods to end (web-v1-a: Terminating)"]);
+        .says(&["Recreate: waiting for 1 old pod to end (web-v1-a: Terminating)"]);
+}
+
+#[test]
+fn recreate_says_when_nothing_keeps_the_new_set_back() {
+    let start = no_deadline(deployment("web").replicas(2).recreate().image("v2"));
+    seen(start, vec![set("v1", 0, [0, 0, 0]), set("v2", 0, [0, 0, 0])])
+        .says(&["Recreate: no old pod runs, so web-v2 goes from 0 to 2"]);
 }
 
 #[test]
@@ -254,17 +269,9 @@ fn a_quota_is_told_in_the_words_of_the_api_server() {
 fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
     let seen = |limit| {
         let sets = vec![set("v1", 0, [0, 0, 0]), set("v2", 2, [2, 2, 2])];
-        seen(deployment("web").replicas(2).history(limit).image("v2"), sets).with(|seen| {
-            // Up to date, so that the plan has no other write.
-            let annotations = [
-                ("deployment.kubernetes.io/desired-replicas", "2"),
-                ("deployment.kubernetes.io/max-replicas", "3"),
-                ("deployment.kubernetes.io/revision", "1"),
-            ];
-            seen.sets[1].annotations = Arc::new(annotations.into_iter().collect());
-        })
+        seen(deployment("web").replicas(2).history(limit).image("v2"), sets)
     };
-    let complete = "complete: all 2 pods are new and available, and no other is left";
+    let complete = "complete: 2 of 2 pods new and available, and no other left";
     seen(10).says(&[complete]);
     seen(0).says(&[complete, "revisionHistoryLimit is 0: deleting web-v1"]);
 }
@@ -273,7 +280,7 @@ fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
 fn surplus_pods_are_waited_for() {
     let sets = vec![set("v1", 0, [2, 2, 2]), set("v2", 2, [2, 2, 2])];
     seen(no_deadline(deployment("web").replicas(2).image("v2")), sets)
-        .says_among_others("2 surplus pods have not left their sets yet");
+        .says_among_others("waiting for 2 surplus pods to leave");
 }
 
 #[test]
@@ -407,7 +414,7 @@ async fn the_endpoint_answers_indented_json_and_404_with_a_reason() {
     assert_eq!(code, 200);
     assert!(text.starts_with("{\n  \"deployment\": \"shop/web\",\n  \"current\": {\n"), "{text}");
     let said = texts(&explained(&daemon, "web").await["current"]);
-    assert_eq!(said, ["complete: all 1 pods are new and available, and no other is left"]);
+    assert_eq!(said, ["complete: 1 of 1 pods new and available, and no other left"]);
 
     assert_eq!(ask(&daemon, "nobody").await, (404, "no Deployment shop/nobody is in the cache\n".into()));
     cluster.call(http::Method::DELETE, "/apis/apps/v1/namespaces/shop/deployments/web", &Value::Null).await;

@@ -53,6 +53,15 @@ pub enum Why {
         /// Its first size.
         replicas: i32,
     },
+    /// Recreate gives the set for the current template its size: nothing keeps it back.
+    Resizing {
+        /// Its name.
+        set: Arc<str>,
+        /// Its size.
+        from: i32,
+        /// The new one.
+        to: i32,
+    },
     /// A set gets annotations or `minReadySeconds`, and keeps its size.
     Updating {
         /// Its name.
@@ -83,7 +92,7 @@ pub enum Why {
     /// Recreate waits until no old pod runs.
     OldPodsEnding {
         /// How many still run; 0 when only their sets have not reported yet.
-        running: usize,
+        running: i64,
         /// Which.
         pods: Pods,
     },
@@ -330,8 +339,8 @@ fn rollout(observed: &Observed<'_>, sets: &Sets, plan: &Plan) -> Vec<Why> {
     }
     match deployment.strategy {
         Strategy::RollingUpdate { .. } => why.extend(rolling(deployment, sets, plan)),
-        Strategy::Recreate => match going(plan) {
-            0 => why.extend(old_pods_ending(observed, sets)),
+        Strategy::Recreate => match going(sets, plan) {
+            0 => why.extend(old_pods_ending(observed, sets).or(resizing(sets, plan))),
             pods => why.push(Why::OldPodsGoFirst { pods }),
         },
     }
@@ -339,13 +348,30 @@ fn rollout(observed: &Observed<'_>, sets: &Sets, plan: &Plan) -> Vec<Why> {
     why
 }
 
-/// How many pods the plan takes from sets.
-fn going(plan: &Plan) -> i64 {
+fn is_new(sets: &Sets, set: &ReplicaSet) -> bool {
+    sets.new.as_ref().is_some_and(|new| new.meta.uid == set.meta.uid)
+}
+
+/// How many pods the plan takes from the old sets.
+fn going(sets: &Sets, plan: &Plan) -> i64 {
     let shrinks = |write: &Write| match write {
-        Write::Change(set, change) => Some(i64::from(set.replicas) - i64::from(change.replicas?)),
+        Write::Change(set, change) if !is_new(sets, set) => {
+            Some(i64::from(set.replicas) - i64::from(change.replicas?))
+        }
         _ => None,
     };
-    plan.writes.iter().filter_map(shrinks).filter(|&by| by > 0).sum()
+    plan.writes.iter().filter_map(shrinks).sum()
+}
+
+/// The new set's first or next size under Recreate, once nothing keeps it back.
+fn resizing(sets: &Sets, plan: &Plan) -> Option<Why> {
+    plan.writes.iter().find_map(|write| match write {
+        Write::Change(set, change) if is_new(sets, set) => {
+            let (set_name, from) = (set.meta.key.name.clone(), set.replicas);
+            Some(Why::Resizing { set: set_name, from, to: change.replicas? })
+        }
+        _ => None,
+    })
 }
 
 fn rolling(deployment: &Deployment, sets: &Sets, plan: &Plan) -> Vec<Why> {
@@ -355,11 +381,9 @@ fn rolling(deployment: &Deployment, sets: &Sets, plan: &Plan) -> Vec<Why> {
         return Vec::new();
     }
     let numbers = Budget::of(deployment, sets);
-    let down = going(plan);
+    let down = going(sets, plan);
     let mut why = vec![Why::Budget { numbers, up: (numbers.room() + down).max(0), down }];
-    // A new set above the wanted size shrinks in the same plan; that is no old pod.
-    let surplus = i64::from(size).saturating_sub(deployment.replicas.into()).max(0);
-    let staying = old - (down - surplus).max(0);
+    let staying = old - down;
     if staying > 0 {
         let because = if numbers.may_go() <= 0 && numbers.missing > 0 {
             Limit::NewPodsMissing { missing: numbers.missing }
@@ -376,7 +400,8 @@ fn old_pods_ending(observed: &Observed<'_>, sets: &Sets) -> Option<Why> {
     if deployment.strategy != Strategy::Recreate || !old_pods_may_run(sets, running_pods) {
         return None;
     }
-    let running = sets.old.iter().filter_map(|set| running_pods.get(&set.meta.uid)).sum();
+    let running: usize = sets.old.iter().filter_map(|set| running_pods.get(&set.meta.uid)).sum();
+    let running = i64::try_from(running).unwrap_or(i64::MAX);
     let pods = sets.old.iter().filter_map(|set| awaited_pods.get(&set.meta.uid)).flatten();
     Some(Why::OldPodsEnding { running, pods: Pods::of(pods.filter(|pod| !pod.is_terminal())) })
 }
@@ -396,8 +421,7 @@ fn waits(observed: &Observed<'_>, sets: &Sets) -> Vec<Why> {
             let set = set.meta.key.name.clone();
             why.push(Why::StatusBehind { set, observed: observed_generation, generation });
         } else if lacks_pods(set) {
-            let is_new = sets.new.as_ref().is_some_and(|new| new.meta.uid == set.meta.uid);
-            why.push(Why::Unavailable(shortage(observed, set, is_new)));
+            why.push(Why::Unavailable(shortage(observed, set, is_new(sets, set))));
         }
         let failure = condition::find(&set.status.conditions, REPLICA_FAILURE).filter(|c| c.is_true());
         why.extend(failure.map(|failure| Why::ReplicaFailure {

@@ -27,7 +27,10 @@ impl Display for Why {
                  rollout goes on"
             ),
             Why::NewSet { set, replicas } => {
-                write!(f, "no ReplicaSet has the current template: {set} is created with {replicas} pods")
+                write!(f, "no ReplicaSet has the current template: {set} is created at {replicas}")
+            }
+            Why::Resizing { set, from, to } => {
+                write!(f, "Recreate: no old pod runs, so {set} goes from {from} to {to}")
             }
             Why::Updating { set } => {
                 write!(f, "the annotations or minReadySeconds of ReplicaSet {set} are brought up to date")
@@ -38,24 +41,27 @@ impl Display for Why {
                  allows {up} more up, {down} more down",
                 numbers.most, numbers.wanted, numbers.least, numbers.available
             ),
-            Why::OldPodsStay { staying, because: Limit::NewPodsMissing { missing } } => write!(
-                f,
-                "{staying} old pods stay: {missing} new pods that are not available use up what may be missing"
-            ),
+            Why::OldPodsStay { staying, because: Limit::NewPodsMissing { missing } } => {
+                let (old, new) = (pods(*staying, "old"), pods(*missing, "new"));
+                write!(f, "{old} cannot go yet: what may be missing is used up by {new} not available")
+            }
             Why::OldPodsStay { staying, because: Limit::Availability { least, available } } => write!(
                 f,
-                "{staying} old pods stay: at least {least} pods must be available, and {available} are"
+                "{} cannot go yet: at least {least} must be available, and {available} are",
+                pods(*staying, "old")
             ),
-            Why::OldPodsGoFirst { pods } => {
-                write!(f, "Recreate: {pods} old pods go before the first new one comes")
+            Why::OldPodsGoFirst { pods: going } => {
+                write!(f, "Recreate: {} must go before the first new one comes", pods(*going, "old"))
             }
             Why::OldPodsEnding { running: 0, .. } => {
                 f.write_str("Recreate: waiting for the old sets to report that their pods have ended")
             }
-            Why::OldPodsEnding { running, pods } => {
-                write!(f, "Recreate: waiting for {running} old pods to end{pods}")
+            Why::OldPodsEnding { running, pods: named } => {
+                write!(f, "Recreate: waiting for {} to end{named}", pods(*running, "old"))
             }
-            Why::Leaving { pods } => write!(f, "{pods} surplus pods have not left their sets yet"),
+            Why::Leaving { pods: leaving } => {
+                write!(f, "waiting for {} to leave", pods(*leaving, "surplus"))
+            }
             Why::StatusBehind { set, observed, generation } => write!(
                 f,
                 "ReplicaSet {set} is at generation {generation} and its status at {observed}: none of its pods \
@@ -66,7 +72,7 @@ impl Display for Why {
                 write!(f, "ReplicaSet {set}: {reason}: {message}")
             }
             Why::Complete { replicas } => {
-                write!(f, "complete: all {replicas} pods are new and available, and no other is left")
+                write!(f, "complete: {replicas} of {replicas} pods new and available, and no other left")
             }
             Why::TrimmingHistory { sets, limit } => {
                 write!(f, "revisionHistoryLimit is {limit}: deleting {sets}")
@@ -79,6 +85,11 @@ impl Display for Why {
             }
         }
     }
+}
+
+/// `1 old pod`, `2 new pods`.
+fn pods(count: i64, which: &str) -> String {
+    format!("{count} {which} pod{}", if count == 1 { "" } else { "s" })
 }
 
 impl Display for Shortage {
@@ -109,7 +120,7 @@ impl Display for Shortage {
         }
         let failed = self.failed.named.len() + self.failed.more;
         if failed > 0 {
-            write!(f, "; {failed} pods have failed{}", self.failed)?;
+            write!(f, "; {failed} failed{}", self.failed)?;
         }
         Ok(())
     }
