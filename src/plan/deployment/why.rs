@@ -187,11 +187,13 @@ pub struct Shortage {
     /// `spec.minReadySeconds` of the set.
     pub min_ready_seconds: i32,
     /// When the next of those will have been ready for long enough.
-    #[serde(serialize_with = "as_text_if_any")]
+    #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
     /// Pods that are not ready, as far as the cache has them.
+    #[serde(skip_serializing_if = "Pods::is_empty")]
     pub pods: Pods,
     /// Pods that have failed. They count for nothing, but may tell why others do not come up.
+    #[serde(skip_serializing_if = "Pods::is_empty")]
     pub failed: Pods,
 }
 
@@ -235,6 +237,11 @@ pub struct NamedPod {
 }
 
 impl Pods {
+    /// Whether there is no pod.
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
     fn of<'p>(pods: impl Iterator<Item = &'p Arc<Pod>>) -> Self {
         let mut all: Vec<&Arc<Pod>> = pods.collect();
         all.sort_by_key(|pod| (pod.trouble().is_none(), &pod.meta.key));
