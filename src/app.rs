@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
 use crate::controllers::deployment::sync_deployment;
+use crate::controllers::explanations::{Explained, Explanations};
 use crate::controllers::replicaset::sync_replica_set;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
@@ -56,8 +57,8 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
             let listener = TcpListener::bind(address)
                 .await
                 .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
-            tracing::info!(%address, "serving metrics and health over plain HTTP");
-            let router = http::router(metrics, checks(&controllers));
+            tracing::info!(%address, "serving metrics, health and explanations over plain HTTP");
+            let router = http_router(metrics, &controllers);
             Some(tokio::spawn(http::serve(listener, router, stop_http.clone())))
         }
     };
@@ -67,6 +68,23 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
         server.await.context("the HTTP server panicked")?.context("the HTTP server failed")?;
     }
     result
+}
+
+/// All that the daemon serves: metrics, health, and why its Deployments are where they are.
+pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers) -> axum::Router {
+    let cluster = controllers.cluster.clone();
+    http::router(metrics, checks(controllers))
+        .merge(http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
+            explain(&cluster, &ObjectKey::new(namespace, name))
+        }))
+}
+
+/// The current explanation of a Deployment, and the earlier ones; an error says why there is none.
+fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
+    let deployment =
+        cluster.deployments.get(key).ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
+    let explained = cluster.explanations.of(&deployment.meta);
+    explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
 }
 
 /// One readiness check for each cache.
@@ -141,6 +159,7 @@ impl Controllers {
             expectations,
             unresolved: Unresolved::default(),
             words: Words::default(),
+            explanations: Explanations::default(),
             recorder,
             metrics,
             rng: parking_lot::Mutex::new(fastrand::Rng::with_seed(seed)),

@@ -1,4 +1,4 @@
-//! The daemon's own HTTP: `/metrics`, `/healthz`, `/livez` and `/readyz`.
+//! The daemon's own HTTP: `/metrics`, `/healthz`, `/livez` and `/readyz`, and explanations of objects.
 //!
 //! The health endpoints answer as those of Kubernetes' own programs do: `ok`, or with `?verbose` one
 //! line per check; `/healthz/<check>` asks for one. Health is about the process: a standby that leads
@@ -18,6 +18,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -118,6 +119,32 @@ pub fn router(metrics: Arc<Metrics>, checks: Checks) -> Router {
         );
     }
     router
+}
+
+/// A route that explains an object of a namespace as indented JSON; `path` has `{namespace}` and `{name}`.
+/// What `explain` knows nothing of is a 404 with its message. It must not block.
+pub fn explanations<T: Serialize>(
+    path: &str,
+    explain: impl Fn(&str, &str) -> Result<T, String> + Clone + Send + Sync + 'static,
+) -> Router {
+    let answer = move |Path((namespace, name)): Path<(String, String)>| async move {
+        let explained = match explain(&namespace, &name) {
+            Ok(explained) => serde_json::to_string_pretty(&explained),
+            Err(message) => return plain(StatusCode::NOT_FOUND, format!("{message}\n")),
+        };
+        match explained {
+            Ok(json) => {
+                let headers = [
+                    (header::CONTENT_TYPE, "application/json"),
+                    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+                    (header::CACHE_CONTROL, "no-store"),
+                ];
+                (headers, json + "\n").into_response()
+            }
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        }
+    };
+    Router::new().route(path, get(answer))
 }
 
 fn metrics_text(metrics: &Metrics) -> Response {

@@ -48,6 +48,7 @@ fn plan_for(
         orphans: orphans.into_iter().map(Arc::new).collect(),
         may_adopt,
         running_pods: BTreeMap::new(),
+        awaited_pods: BTreeMap::new(),
         now: NOW.parse::<Timestamp>().unwrap(),
     })
 }
@@ -198,6 +199,7 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
         orphans: Vec::new(),
         may_adopt: false,
         running_pods: BTreeMap::new(),
+        awaited_pods: BTreeMap::new(),
         now: NOW.parse::<Timestamp>().unwrap(),
     };
     let plan = plan(&observed);
@@ -218,6 +220,7 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
             orphans: Vec::new(),
             may_adopt: false,
             running_pods: [(old.meta.uid.clone(), 1)].into(),
+            awaited_pods: BTreeMap::new(),
             now: now.parse::<Timestamp>().unwrap(),
         };
         web.status = settle(&observed, &plan(&observed), &Outcome::default()).status;
@@ -264,6 +267,7 @@ fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
             orphans: Vec::new(),
             may_adopt: false,
             running_pods: [(old.meta.uid.clone(), running)].into(),
+            awaited_pods: BTreeMap::new(),
             now: NOW.parse::<Timestamp>().unwrap(),
         }))
     };
@@ -319,6 +323,7 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
         orphans: Vec::new(),
         may_adopt: false,
         running_pods: BTreeMap::new(),
+        awaited_pods: BTreeMap::new(),
         now: NOW.parse::<Timestamp>().unwrap(),
     };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());

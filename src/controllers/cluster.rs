@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::explanations::Explanations;
 use super::unresolved::Unresolved;
 use super::words::Words;
 use crate::clock::Clock;
@@ -49,6 +50,8 @@ pub struct Cluster {
     pub unresolved: Unresolved,
     /// When failures were last worded anew.
     pub words: Words,
+    /// Why the last plans for each Deployment were what they were.
+    pub explanations: Explanations,
     /// Events.
     pub recorder: EventRecorder,
     /// Metrics.
@@ -108,6 +111,7 @@ impl Cluster {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
         self.words.forget(owner);
+        self.explanations.forget(owner);
     }
 
     /// Forgets what was noted of an owner after the cache had shown it gone: the change that would have

@@ -1,13 +1,16 @@
 //! One sync of one Deployment.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::error::SyncError;
+use super::explanations::Explanation;
 use crate::model::{Deployment, ObjectKey, Record, Resource, Strategy};
-use crate::plan::deployment::{self as planner, Observed, progress, revision};
+use crate::plan::deployment::observed::lacks_pods;
+use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, why};
 use crate::runtime::worker::Next;
 
 /// Observe, plan, execute, settle.
@@ -29,7 +32,7 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
         return Ok(wait);
     }
     let observed = observe(cluster, deployment).await?;
-    let plan = planner::plan(&observed);
+    let mut plan = planner::plan(&observed);
     let executed = cluster.execute_deployment(deployment, &plan).await;
     let mut settled = progress::settle(&observed, &plan, &executed.outcome);
 
@@ -48,24 +51,59 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     } else {
         cluster.write_deployment_status(deployment, &settled.status, &annotations).await
     };
-    match executed.error {
+    plan.why.extend(why::progress(deployment, &plan, &settled.status));
+    let result = match executed.error {
         Some(error) => Err(error),
-        None => written.map(|()| settled.look_again.map_or(Next::Settled, Next::After)),
+        None => written.map(|()| settled.look_again),
+    };
+    keep_explanation(cluster, &observed, plan, &result);
+    result.map(|look_again| look_again.map_or(Next::Settled, Next::After))
+}
+
+fn keep_explanation(
+    cluster: &Cluster,
+    observed: &Observed<'_>,
+    plan: Plan,
+    result: &Result<Option<Duration>, SyncError>,
+) {
+    let Plan { writes, why, .. } = plan;
+    let mut explanation = Explanation::new(observed.now, why, &writes);
+    match result {
+        Ok(look_again) => explanation.look_again = *look_again,
+        Err(error) => explanation.fail(error),
     }
+    let meta = &observed.deployment.meta;
+    // Formatted only where somebody listens.
+    tracing::debug!(
+        deployment = %meta.key,
+        writes = ?explanation.writes,
+        error = explanation.error,
+        look_again = ?explanation.look_again,
+        "{explanation}"
+    );
+    cluster.explanations.keep(&meta.uid, explanation);
 }
 
 async fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment) -> Result<Observed<'a>, SyncError> {
     let owned = cluster.sets.owned_by(&deployment.meta.uid);
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let may_adopt = planner::wants_to_adopt(deployment, &orphans) && cluster.may_adopt(deployment).await?;
-    let mut running_pods = BTreeMap::new();
-    if deployment.strategy == Strategy::Recreate {
-        for set in &owned {
-            let pods = cluster.pods.owned_by(&set.meta.uid);
+    let recreate = deployment.strategy == Strategy::Recreate;
+    let now = cluster.clock.now();
+    let (mut running_pods, mut awaited_pods) = (BTreeMap::new(), BTreeMap::new());
+    for set in &owned {
+        if !recreate && !lacks_pods(set) {
+            continue;
+        }
+        let mut pods = cluster.pods.owned_by(&set.meta.uid);
+        if recreate {
             let running = pods.iter().filter(|pod| !pod.is_terminal()).count();
             running_pods.insert(set.meta.uid.clone(), running);
         }
+        pods.retain(|pod| set.replicas == 0 || !pod.is_available(set.min_ready_seconds, now));
+        if !pods.is_empty() {
+            awaited_pods.insert(set.meta.uid.clone(), pods);
+        }
     }
-    let now = cluster.clock.now();
-    Ok(Observed { deployment, owned, orphans, may_adopt, running_pods, now })
+    Ok(Observed { deployment, owned, orphans, may_adopt, running_pods, awaited_pods, now })
 }

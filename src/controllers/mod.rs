@@ -8,12 +8,14 @@
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+//! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`words`]: when the text of a failure may change in a status.
 
 pub mod cluster;
 pub mod deployment;
 pub mod error;
 pub mod execute;
+pub mod explanations;
 pub mod patch;
 pub mod replicaset;
 pub mod resolve;

@@ -112,6 +112,7 @@ mod tests {
             expectations: Expectations::new(metrics.clone()),
             unresolved: Default::default(),
             words: Default::default(),
+            explanations: Default::default(),
             recorder,
             metrics,
             rng: Mutex::new(fastrand::Rng::with_seed(1)),

@@ -63,10 +63,17 @@ impl Cluster {
         }
         // Recreate waits for its old pods to end: the last one to go, or to fail, lets it go on.
         let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
-        if ended
+        // `ImagePullBackOff` changes no count of the set, and would not be told of before the deadline.
+        // The price is a sync without a write for each pod that gets into trouble or out of it.
+        let said = match change {
+            Change::Added(new) => new.trouble().is_some(),
+            Change::Updated { old, new } => old.trouble() != new.trouble(),
+            Change::Deleted(_) => false,
+        };
+        if (ended || said)
             && let Some(set) = self.set_of(pod)
             && let Some(deployment) = self.deployment_of(&set)
-            && deployment.strategy == Strategy::Recreate
+            && (said || deployment.strategy == Strategy::Recreate)
         {
             self.deployment_queue.add(deployment.meta.key.clone());
         }

@@ -199,6 +199,11 @@ impl Pod {
         !self.is_terminal() && self.meta.is_deleting()
     }
 
+    /// The reason for not running, unless it is one that every pod gives while it starts.
+    pub fn trouble(&self) -> Option<&Arc<str>> {
+        self.waiting.as_ref().filter(|reason| !matches!(&***reason, "ContainerCreating" | "PodInitializing"))
+    }
+
     /// When the pod has been ready for `min_ready_seconds`; `None` while it is not ready.
     pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         let wait = jiff::SignedDuration::from_secs(min_ready_seconds.max(0).into());

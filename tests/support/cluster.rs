@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use windlass::app::{Controllers, Parts};
+use windlass::app::{Controllers, Parts, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
@@ -58,7 +58,9 @@ impl Cluster {
         let client = Client::new(sandbox.router(), "default");
         let shutdown = CancellationToken::new();
         let cluster = Cluster { sandbox, client, clock, log, shutdown };
-        let options = kubelet::Options::new(now.clone());
+        // An image of this tag never starts: `set_image("web", "broken")`.
+        let never_ready = Some(regex_lite::Regex::new(":broken$").unwrap());
+        let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
         tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
         tokio::spawn(garbage::run(cluster.client.clone(), cluster.shutdown.clone()));
         tokio::spawn(namespaces::run(cluster.client.clone(), now, cluster.shutdown.clone()));
@@ -79,9 +81,10 @@ impl Cluster {
         let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
         let shutdown = CancellationToken::new();
         let metrics = parts.metrics.clone();
-        let task =
-            tokio::spawn(Controllers::new(config, parts).run(shutdown.clone(), Duration::from_secs(10)));
-        Daemon { shutdown, task, metrics }
+        let controllers = Controllers::new(config, parts);
+        let http = http_router(metrics.clone(), &controllers);
+        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
+        Daemon { shutdown, task, metrics, http }
     }
 
     /// Sends a request as a user would; panics unless it succeeds.
@@ -230,6 +233,8 @@ pub struct Daemon {
     pub shutdown: CancellationToken,
     pub task: JoinHandle<anyhow::Result<()>>,
     pub metrics: Arc<Metrics>,
+    /// What the daemon would serve on its HTTP port.
+    pub http: axum::Router,
 }
 
 impl Daemon {

@@ -300,6 +300,7 @@ impl World {
             orphans,
             may_adopt: true,
             running_pods,
+            awaited_pods: Default::default(),
             now: self.now,
         }
     }
@@ -381,6 +382,7 @@ impl World {
         let world = self.clone();
         let observed = world.observe();
         let plan = planner::plan(&observed);
+        assert!(!plan.why.is_empty(), "a plan without a reason: {plan:?}\n{observed:?}");
         self.judge_plan(&observed, &plan);
         let mut outcome = progress::Outcome::default();
         for write in plan.writes.iter().take(most_writes) {

@@ -137,6 +137,7 @@ impl Situation {
             orphans: Vec::new(),
             may_adopt: false,
             running_pods: BTreeMap::new(),
+            awaited_pods: BTreeMap::new(),
             now,
         }
     }

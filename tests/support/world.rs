@@ -154,9 +154,11 @@ impl World {
             orphans: Vec::new(),
             may_adopt: false,
             running_pods,
+            awaited_pods: Default::default(),
             now: self.now,
         };
         let plan = planner::plan(&observed);
+        assert!(!plan.why.is_empty(), "a plan without a reason: {plan:?}\n{observed:?}");
         for write in &plan.writes {
             self.apply_set_write(&deployment, write);
         }

@@ -11,11 +11,13 @@ pub mod rollback;
 pub mod rolling;
 pub mod scale;
 pub mod status;
+pub mod why;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use observed::{Observed, Sets};
+pub use why::Why;
 
 use super::Note;
 use super::claim::{Claim, claim};
@@ -33,6 +35,8 @@ pub struct Plan {
     pub course: Course,
     /// Why the set for the current template is not created now.
     pub blocked: Option<attempts::Blocked>,
+    /// Why it is this plan and no other, and what it waits for.
+    pub why: Vec<Why>,
 }
 
 /// Which part of the status is touched besides the counts.
@@ -140,6 +144,12 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 /// | each set that is created comes back changed | none; a condition and an event say so |
 /// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
 pub fn plan(observed: &Observed<'_>) -> Plan {
+    let mut plan = decide(observed);
+    plan.why = why::explain(observed, &plan);
+    plan
+}
+
+fn decide(observed: &Observed<'_>) -> Plan {
     let deployment = observed.deployment;
     if deployment.selector.selects_everything() {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";

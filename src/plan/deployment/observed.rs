@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::model::count::clamp;
-use crate::model::{Deployment, ReplicaSet, Uid};
+use crate::model::{Deployment, Pod, ReplicaSet, Uid};
 use crate::plan::claim::{Claim, claim};
 
 /// What was seen of a Deployment and its surroundings.
@@ -23,6 +23,9 @@ pub struct Observed<'a> {
     pub may_adopt: bool,
     /// How many pods of each set still run, those on their way out included. Needed for Recreate only.
     pub running_pods: BTreeMap<Uid, usize>,
+    /// The pods that a set waits for, by set: those it lacks ([`lacks_pods`]) and under Recreate those
+    /// that still run. Nothing is decided by them; the explanation names them.
+    pub awaited_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
     /// The time of the decision.
     pub now: Timestamp,
 }
@@ -80,6 +83,12 @@ impl Sets {
     pub fn available(&self) -> i64 {
         self.all().map(|set| i64::from(available(set))).sum()
     }
+}
+
+/// Whether a set has fewer available pods than it wants, as far as it says itself: only then are its
+/// pods worth looking through for an explanation.
+pub fn lacks_pods(set: &ReplicaSet) -> bool {
+    available(set) < set.replicas
 }
 
 /// The available pods that a set certainly has once it has been brought to its size.

@@ -19,7 +19,7 @@ const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
 const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
 const SET_UPDATED: &str = "ReplicaSetUpdated";
 const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
-const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const CREATE_ERROR: &str = "ReplicaSetCreateError";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
@@ -128,14 +128,11 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
             format!("Failed to create new replica set {name:?}: {error}")
         });
         let error = error.or(plan.blocked.as_ref().map(|blocked| blocked.message.clone()));
-        // A set that comes back is given the next revision once: that is where its rollout begins.
-        let comes_back = done.iter().any(|write| match write {
-            Write::Change(_, change) => change.annotations.contains_key(REVISION),
-            _ => false,
-        });
+        // Judged by what was there before this plan: it may have brought the old sets to nothing.
+        let rolls = observed.sets().old.iter().any(|set| set.replicas > 0 || set.status.replicas > 0);
         let begins = if created.is_some() {
             Some(Begin::Created)
-        } else if comes_back {
+        } else if rolls {
             Some(Begin::Found)
         } else {
             None
@@ -196,7 +193,7 @@ fn judge_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Time
 enum Begin {
     /// Its set was created.
     Created,
-    /// Its set was there already.
+    /// Its set is there already, and so are others' pods.
     Found,
 }
 
@@ -236,7 +233,7 @@ fn judge(
     let complete = status::is_complete(deployment, status);
     // A rollout back to a set that exists creates none. Upstream then keeps the success of the rollout
     // before, under which no deadline runs, and never notices when the way back is stuck.
-    let rolls = begins == Some(Begin::Found) || sets.old.iter().any(|s| s.replicas > 0);
+    let rolls = begins == Some(Begin::Found);
     let found = new_set.is_some() && (current.is_none() || (reason == NEW_SET_AVAILABLE && rolls));
     if found && !complete {
         let message = format!("Found new replica set {:?}", new_set.unwrap_or_default());
@@ -272,7 +269,7 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 }
 
 /// When the rollout will have made no progress for too long; `None` when no deadline runs.
-fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
+pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let condition = condition::find(&status.conditions, PROGRESSING)?;
     if deployment.paused || matches!(&*condition.reason, NEW_SET_AVAILABLE | TIMED_OUT | PAUSED) {

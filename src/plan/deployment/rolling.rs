@@ -4,11 +4,60 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::body::set_name;
 use super::observed::{available, sick};
 use super::{Change, NewSet, Sets, Write, revision};
 use crate::model::count::clamp;
 use crate::model::{Deployment, ReplicaSet, Uid};
+
+/// The numbers that bound a rolling update. The steps are computed from them, and so is what
+/// [`super::why`] says of the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Budget {
+    /// How many pods may exist: `spec.replicas` and the surge.
+    pub most: i64,
+    /// How many pods must be available: `spec.replicas` without what may be unavailable.
+    pub least: i64,
+    /// How many pods all sets together want.
+    pub wanted: i64,
+    /// How many pods are available and certain to stay.
+    pub available: i64,
+    /// How many pods the new set wants that are not available. They count against the budget.
+    pub missing: i64,
+}
+
+impl Budget {
+    /// The budget as it stands before any step.
+    pub fn of(deployment: &Deployment, sets: &Sets) -> Self {
+        let (surge, unavailable) = deployment.budget();
+        let replicas = i64::from(deployment.replicas);
+        let missing = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
+        Budget {
+            most: replicas + i64::from(surge),
+            least: replicas - i64::from(unavailable),
+            wanted: sets.wanted(),
+            available: sets.available(),
+            missing: sets.new.as_ref().map_or(0, missing),
+        }
+    }
+
+    /// How many pods may come; below nothing when there are too many already.
+    pub fn room(&self) -> i64 {
+        self.most - self.wanted
+    }
+
+    /// How many old pods may go, whether they are available or not; none if below one.
+    pub fn may_go(&self) -> i64 {
+        self.wanted - self.least - self.missing
+    }
+
+    /// How many available pods may go, once any may.
+    pub fn to_spare(&self) -> i64 {
+        self.available - self.least
+    }
+}
 
 /// The steps that are allowed now: old sets down, then the new one up by what that has freed.
 ///
@@ -16,26 +65,24 @@ use crate::model::{Deployment, ReplicaSet, Uid};
 /// sizes is within the surge after every single write (S1). The exception is a set that is still to be
 /// created: it comes first, so that a creation which the API server refuses costs no old pod.
 pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
-    let (surge, unavailable) = deployment.budget();
-    let most = i64::from(deployment.replicas) + i64::from(surge);
-    let wanted = sets.wanted();
+    let budget = Budget::of(deployment, sets);
+    // What a set that is still to be created adds to the pods wanted, it adds to those missing too: the
+    // old sets may give up as much with it as without.
+    let downs = downs(sets, &budget);
 
     let Some(new) = &sets.new else {
-        let size = clamp((most - wanted).clamp(0, i64::from(deployment.replicas)));
+        let size = clamp(budget.room().clamp(0, i64::from(deployment.replicas)));
         let mut writes = vec![Write::Create(new_set(deployment, sets, size))];
-        let downs = downs(deployment, sets, wanted + i64::from(size), i64::from(size), unavailable);
         writes.extend(resize(deployment, &sets.old, &downs));
         return writes;
     };
 
-    let missing = i64::from(new.replicas) - i64::from(available(new));
-    let downs = downs(deployment, sets, wanted, missing, unavailable);
     let freed: i64 = sets
         .old
         .iter()
         .filter_map(|set| Some(i64::from(set.replicas) - i64::from(*downs.get(&set.meta.uid)?)))
         .sum();
-    let room = most - (wanted - freed);
+    let room = budget.room() + freed;
     let size = if new.replicas > deployment.replicas {
         deployment.replicas
     } else {
@@ -92,16 +139,9 @@ pub(super) fn resize(
 /// causes more old pods to be removed. What is unhealthy among the old ones goes first, because it
 /// costs no availability; then what is above the minimum. For example 10 wanted, 2 may be missing, 8
 /// old pods available and 5 new ones of which 0 are: 13 - 8 - 5 = 0 may go.
-fn downs(
-    deployment: &Deployment,
-    sets: &Sets,
-    wanted: i64,
-    new_missing: i64,
-    unavailable: i32,
-) -> BTreeMap<Uid, i32> {
-    let minimum = i64::from(deployment.replicas) - i64::from(unavailable);
-    let allowed = wanted - minimum - new_missing;
+fn downs(sets: &Sets, budget: &Budget) -> BTreeMap<Uid, i32> {
     let mut sizes: BTreeMap<Uid, i32> = BTreeMap::new();
+    let allowed = budget.may_go();
     if allowed <= 0 {
         return sizes;
     }
@@ -115,7 +155,7 @@ fn downs(
         }
     }
 
-    let mut healthy = sets.available() - minimum;
+    let mut healthy = budget.to_spare();
     for set in sets.old.iter().filter(|set| set.replicas > 0) {
         let size = i64::from(sizes.get(&set.meta.uid).copied().unwrap_or(set.replicas));
         let down = size.min(healthy);

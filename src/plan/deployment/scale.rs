@@ -12,8 +12,13 @@ use crate::model::{Deployment, ReplicaSet, Strategy, Uid};
 
 /// Whether `spec.replicas` has changed since a set that wants pods was last sized.
 pub fn is_due(deployment: &Deployment, sets: &Sets) -> bool {
-    sets.active()
-        .any(|set| annotation(set, DESIRED_REPLICAS).is_some_and(|n| n != i64::from(deployment.replicas)))
+    scaled_from(deployment, sets).is_some()
+}
+
+/// The `spec.replicas` that a set which wants pods was last sized for, where it is not the one of now.
+pub fn scaled_from(deployment: &Deployment, sets: &Sets) -> Option<i64> {
+    let now = i64::from(deployment.replicas);
+    sets.active().filter_map(|set| annotation(set, DESIRED_REPLICAS)).find(|&before| before != now)
 }
 
 /// A count from an annotation. What is not a positive int32 counts as absent, as upstream has it.
