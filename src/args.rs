@@ -66,7 +66,7 @@ pub struct ControllerArgs {
 #[derive(Clone, Debug, Group)]
 #[command(next_help_heading = "Serving flags")]
 pub struct ServingArgs {
-    /// Port for plain-HTTP metrics and health; 0 = off.
+    /// Port for plain-HTTP metrics, health and explanations; 0 = off.
     #[arg(long, value_name = "PORT", default_value_t = 0, env = "WINDLASS_INSECURE_PORT")]
     pub insecure_port: u16,
     /// Address that --insecure-port listens on.

@@ -42,7 +42,7 @@ pub enum Why {
         /// What is done about it, in the words of the event.
         answer: String,
     },
-    /// No set is created for now, because each comes back with another template.
+    /// No set is created at present, because each comes back with another template.
     Blocked {
         /// What is wrong, and when the next is tried.
         reason: String,
