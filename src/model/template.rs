@@ -17,7 +17,8 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// A pod template: the JSON as the API server sent it, and what the logic reads of it.
 #[derive(Clone, Debug)]
 pub struct Template {
-    raw: Box<RawValue>,
+    /// Shared, so that a record can be changed without copying its template.
+    raw: Arc<RawValue>,
     /// The labels its pods will carry.
     pub labels: Arc<StringMap>,
     meaning: Fingerprint,
@@ -43,7 +44,11 @@ impl Template {
     pub fn decode(raw: &RawValue, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let wire: TemplateWire<'_> = serde_json::from_str(raw.get())?;
         let labels = wire.metadata.unwrap_or(TemplateMetaWire { labels: Pairs::default() }).labels;
-        Ok(Template { raw: raw.to_owned(), labels: labels.intern(interner), meaning: Fingerprint::of(raw)? })
+        Ok(Template {
+            raw: raw.to_owned().into(),
+            labels: labels.intern(interner),
+            meaning: Fingerprint::of(raw)?,
+        })
     }
 
     /// Reads a template that may be absent, which then is `{}`.
