@@ -1,0 +1,130 @@
+//! The invariants, judged on the world as it is.
+
+use std::collections::BTreeSet;
+
+use windlass::model::{Condition, DeploymentStatus, ReplicaSet, Strategy as Update, Uid, condition};
+use windlass::plan::deployment::{self as planner, Course, Plan, Write, revision};
+
+use super::*;
+
+impl World {
+    pub(super) fn judge_plan(&self, observed: &planner::Observed<'_>, plan: &Plan) {
+        let sets = observed.sets();
+        let change_of = |set: &ReplicaSet| {
+            plan.writes.iter().find_map(|write| match write {
+                Write::Change(s, change) if s.meta.uid == set.meta.uid => change.replicas,
+                _ => None,
+            })
+        };
+        // S9: a change of size is spread exactly, in one direction, over sets that want pods.
+        if plan.course == Course::Held && matches!(self.deployment.strategy, Update::RollingUpdate { .. }) {
+            let (replicas, most, _) = self.bounds();
+            let active: Vec<_> = sets.active().collect();
+            let (before, after) = active.iter().fold((0, 0), |(before, after), set| {
+                let old = i64::from(set.replicas);
+                (before + old, after + i64::from(change_of(set).unwrap_or(set.replicas)))
+            });
+            if active.len() > 1 {
+                let saturated = sets.new.as_ref().is_some_and(|new| {
+                    i64::from(new.replicas) == replicas
+                        && sets.old.iter().all(|s| s.replicas == 0 || change_of(s) == Some(0))
+                });
+                let target = if replicas == 0 { 0 } else { most };
+                assert!(saturated || after == target, "S9: {before} -> {after}, not {target}");
+                for set in sets.all() {
+                    let size = change_of(set).unwrap_or(set.replicas);
+                    assert!(size >= 0 && (set.replicas > 0 || size == 0), "S9: {} -> {size}", set.meta.key);
+                    let (change, total) = (i64::from(size) - i64::from(set.replicas), target - before);
+                    assert!(saturated || change * total >= 0, "S9: signs differ");
+                }
+            }
+        }
+        // S6: nothing is created while paused.
+        let creates = plan.writes.iter().any(|w| matches!(w, Write::Create(_)));
+        assert!(!(creates && self.deployment.paused), "S6: a paused Deployment creates a set");
+    }
+
+    pub(super) fn judge_revision(&self) {
+        let (new, old): (Vec<_>, Vec<_>) =
+            self.owned_sets().partition(|s| s.template.asks_for_the_same_as(&self.deployment.template));
+        let Some(new) = new.iter().filter_map(|s| revision::revision_of(s)).max() else { return };
+        let old = old.iter().filter_map(|s| revision::revision_of(s)).max().unwrap_or(0);
+        assert!(new > old, "S7: revision {new} is not above {old}");
+    }
+
+    /// S3: under Recreate the new set does not grow while pods of another run.
+    pub(super) fn judge_recreate(&self, new: Option<&Uid>) {
+        if self.deployment.strategy != Update::Recreate {
+            return;
+        }
+        let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
+        for set in self.owned_sets().filter(selected).filter(|s| Some(&s.meta.uid) != new) {
+            if set.template.asks_for_the_same_as(&self.deployment.template) {
+                continue;
+            }
+            assert!(self.running(set) == 0, "S3: pods of {} still run", set.meta.key);
+        }
+    }
+
+    pub(super) fn judge_status(&self, after: &DeploymentStatus) {
+        let before = &self.deployment.status;
+        let sane = 0 <= after.available && after.available <= after.ready && after.ready <= after.replicas;
+        assert!(sane && after.updated <= after.replicas && after.unavailable >= 0, "S20: {after:?}");
+        assert!(
+            after.observed_generation >= before.observed_generation
+                && after.observed_generation <= self.deployment.meta.generation,
+            "S20: observedGeneration"
+        );
+        judge_conditions(&before.conditions, &after.conditions);
+    }
+
+    /// L1 and S10: what must be once nobody has edited anything for long.
+    pub fn judge_end(&self) {
+        let d = &self.deployment;
+        let selected = |s: &&ReplicaSet| d.selector.matches(&s.meta.labels);
+        let (new, old): (Vec<_>, Vec<_>) =
+            self.owned_sets().filter(selected).partition(|s| s.template.asks_for_the_same_as(&d.template));
+        let sizes: i64 = new.iter().chain(&old).map(|s| i64::from(s.replicas)).sum();
+        let live: usize = new.iter().chain(&old).map(|s| self.active_pods(s).len()).sum();
+        let reason = condition::find(&d.status.conditions, "Progressing").map(|c| &*c.reason);
+        assert_eq!(
+            (sizes, live as i64, new.iter().map(|s| s.replicas).max(), reason),
+            (d.replicas.into(), d.replicas.into(), Some(d.replicas), Some("NewReplicaSetAvailable")),
+            "L1: {:?}",
+            self.picture()
+        );
+        let s = &d.status;
+        assert_eq!(
+            (s.replicas, s.updated, s.ready, s.available, s.unavailable, s.observed_generation),
+            (d.replicas, d.replicas, d.replicas, d.replicas, 0, d.meta.generation),
+            "L1: the status"
+        );
+        let (replicas, most, _) = self.bounds();
+        for set in self.owned_sets().filter(|s| s.replicas > 0) {
+            let value = |key| set.annotations.get(key).and_then(|v| v.parse::<i64>().ok());
+            assert_eq!(value(revision::DESIRED_REPLICAS), Some(replicas), "S10");
+            assert_eq!(value(revision::MAX_REPLICAS), Some(most), "S10");
+        }
+        self.judge_revision();
+        let limit = d.revision_history_limit.unwrap_or(i32::MAX) as usize;
+        assert!(old.len() <= limit, "S8: {} old sets, {limit} allowed", old.len());
+    }
+}
+
+/// S21: the transition time moves with the status and only with it.
+pub(super) fn judge_conditions(before: &[Condition], after: &[Condition]) {
+    for new in after {
+        let Some(old) = condition::find(before, &new.kind) else { continue };
+        if old.status == new.status {
+            assert_eq!(old.last_transition, new.last_transition, "S21: {} did not change", new.kind);
+        } else {
+            assert!(old.last_transition <= new.last_transition, "S21: {} changed", new.kind);
+        }
+        if old.status == new.status && old.reason == new.reason && old.last_update != new.last_update {
+            let progress = matches!(&*new.reason, "ReplicaSetUpdated" | "NewReplicaSetCreated");
+            assert!(progress, "S21: {} moved under {}", new.kind, new.reason);
+        }
+    }
+    let kinds: BTreeSet<&str> = after.iter().map(|c| &*c.kind).collect();
+    assert_eq!(kinds.len(), after.len(), "S21: a condition twice");
+}
