@@ -14,6 +14,8 @@ use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
 use crate::controllers::deployment::sync_deployment;
 use crate::controllers::explanations::{Explained, Explanations};
+use crate::controllers::pace::Pace;
+use crate::controllers::refused::Refused;
 use crate::controllers::replicaset::sync_replica_set;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
@@ -158,11 +160,13 @@ impl Controllers {
             set_queue,
             expectations,
             unresolved: Unresolved::default(),
+            pace: Pace::default(),
+            refused: Refused::default(),
             words: Words::default(),
             explanations: Explanations::default(),
             recorder,
             metrics,
-            rng: parking_lot::Mutex::new(fastrand::Rng::with_seed(seed)),
+            failed_pod_backoff: config.failed_pod_backoff,
         });
 
         wire(&cluster, &mut deployments, Cluster::deployment_changed);
@@ -220,7 +224,7 @@ impl Controllers {
             |cluster, key| Box::pin(async move { sync_deployment(&cluster, &key).await }),
         ));
         workers.spawn(work(&cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
-            Box::pin(async move { sync_replica_set(&cluster, &key).await })
+            Box::pin(async move { sync_replica_set::<ReplicaSet>(&cluster, &key).await })
         }));
 
         tokio::select! {

@@ -60,6 +60,11 @@ pub struct ControllerArgs {
         env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT"
     )]
     pub controller_shutdown_timeout: String,
+    /// Replace pods that fail as fast as they are made one by one, after 5, 10, 20, … seconds. With
+    /// false, all at once and without end, as kube-controller-manager does.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set,
+          env = "WINDLASS_FAILED_POD_BACKOFF")]
+    pub failed_pod_backoff: bool,
 }
 
 /// Metrics and health.

@@ -33,12 +33,20 @@ pub struct ControllerConfig {
     pub qps: f64,
     /// Requests at once.
     pub burst: u32,
+    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait.
+    pub failed_pod_backoff: bool,
 }
 
 impl Default for ControllerConfig {
     /// The defaults of the flags.
     fn default() -> Self {
-        ControllerConfig { deployment_workers: 5, set_workers: 5, qps: 20.0, burst: 30 }
+        ControllerConfig {
+            deployment_workers: 5,
+            set_workers: 5,
+            qps: 20.0,
+            burst: 30,
+            failed_pod_backoff: true,
+        }
     }
 }
 
@@ -65,6 +73,7 @@ impl TryFrom<Args> for Config {
             concurrent_deployment_syncs,
             concurrent_replicaset_syncs,
             controller_shutdown_timeout,
+            failed_pod_backoff,
         } = controllers;
         let ServingArgs { insecure_port, insecure_bind_address } = serving;
         let LoggingArgs { verbosity, logging_format } = logging;
@@ -85,6 +94,7 @@ impl TryFrom<Args> for Config {
                 set_workers: workers("concurrent-replicaset-syncs", concurrent_replicaset_syncs)?,
                 qps: kube_api_qps,
                 burst: kube_api_burst,
+                failed_pod_backoff,
             },
             insecure_address: (insecure_port != 0)
                 .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),

@@ -343,10 +343,10 @@ fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for
         let set: ReplicaSet = decode(&object);
         let observed = replicaset::Observed {
             set: &set,
-            owned: Vec::new(),
-            orphans: Vec::new(),
+            members: replicaset::Members::default(),
             may_adopt: true,
             siblings: Vec::new(),
+            failed_pod_backoff: true,
             now: NOW.parse::<Timestamp>().unwrap(),
         };
         assert_eq!(replicaset::plan(&observed).writes, [], "{selector}");

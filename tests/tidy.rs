@@ -153,6 +153,7 @@ fn only_three_files_write_to_the_api() {
         |s| {
             let may = [
                 "controllers/execute.rs",
+                "controllers/execute/pods.rs",
                 "runtime/lease.rs",
                 "runtime/events/write.rs",
                 "runtime/request.rs",

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::explanations::Explanations;
+use super::pace::Pace;
+use super::refused::Refused;
 use super::unresolved::Unresolved;
 use super::words::Words;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, Uid};
 use crate::plan::Note;
-use crate::plan::replicaset::body::{SUFFIX, pod_name};
 use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::expectations::{Caches, Expectations, Freshness};
@@ -48,6 +48,10 @@ pub struct Cluster {
     pub set_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// When each status was last written.
+    pub pace: Pace,
+    /// Sets whose pods were refused.
+    pub refused: Refused,
     /// When failures were last worded anew.
     pub words: Words,
     /// Why the last plans for each Deployment were what they were.
@@ -56,8 +60,8 @@ pub struct Cluster {
     pub recorder: EventRecorder,
     /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// Chance, seeded: the names of pods.
-    pub rng: Mutex<fastrand::Rng>,
+    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait.
+    pub failed_pod_backoff: bool,
 }
 
 /// Which controller speaks: the `source.component` of its events.
@@ -110,6 +114,7 @@ impl Cluster {
     pub fn forget(&self, owner: &Uid) {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
+        self.pace.forget(owner);
         self.words.forget(owner);
         self.explanations.forget(owner);
     }
@@ -120,15 +125,6 @@ impl Cluster {
         if owners.get(&owner.key).is_none_or(|there| there.meta().uid != owner.uid) {
             self.forget(&owner.uid);
         }
-    }
-
-    /// A name for a new pod of a set: one that was asked for before and is still free, or a new one.
-    pub fn pod_name(&self, set: &ReplicaSet) -> String {
-        self.unresolved.take_free_name(&set.meta.uid).unwrap_or_else(|| {
-            let mut rng = self.rng.lock();
-            let random: [usize; SUFFIX] = std::array::from_fn(|_| rng.usize(..));
-            pod_name(&set.meta.key.name, random)
-        })
     }
 
     /// The Deployment that a set belongs to, by UID.

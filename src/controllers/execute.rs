@@ -1,40 +1,30 @@
-//! Every write to workloads that Windlass makes; nothing else sends one.
+//! Every write to workloads that Windlass makes; nothing else sends one. Here what a Deployment needs;
+//! [`pods`] has what a set needs.
 //!
 //! A write names us as the field manager, carries what it was computed from, and when it has succeeded,
 //! what the caches must show before its owner is decided about again.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod pods;
 
-use futures::StreamExt;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
 use super::patch;
-use crate::model::{Deployment, DeploymentStatus, Meta, Pod, Record, ReplicaSet, ReplicaSetStatus, Resource};
+use crate::model::{Deployment, DeploymentStatus, Meta, Record, ReplicaSet, Resource};
 use crate::plan::Note;
 use crate::plan::deployment::progress::{Failed, Outcome};
 use crate::plan::deployment::{self as set_plan, body::set_body};
-use crate::plan::replicaset::batch::batches;
-use crate::plan::replicaset::body::{OwnerReference, pod_body};
-use crate::plan::replicaset::status::Failure;
-use crate::plan::replicaset::{self as pod_plan};
+use crate::plan::replicaset::body::OwnerReference;
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 
 /// Who writes, for `managedFields`.
 pub const FIELD_MANAGER: (&str, &str) = ("fieldManager", "windlass");
-
-/// How many creations or deletions of one batch are under way at once. The client's rate limit holds
-/// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
-const AT_ONCE: usize = 32;
-
-/// How often a new name is tried when a chosen one is taken by somebody else's pod.
-const NAMES_TRIED: usize = 3;
 
 /// What became of a plan.
 #[derive(Debug, Default)]
@@ -288,166 +278,6 @@ impl Cluster {
         let version = self.patch(what, &target, PatchType::Strategic, &body).await?;
         self.expectations.wrote(&meta.uid, Deployment::RESOURCE, version);
         Ok(())
-    }
-
-    /// Writes the status of a ReplicaSet if it differs.
-    ///
-    /// # Errors
-    /// When the write fails.
-    pub async fn write_set_status(
-        &self,
-        set: &ReplicaSet,
-        status: &ReplicaSetStatus,
-    ) -> Result<(), SyncError> {
-        let Some(body) = patch::set_status(&set.meta, &set.status, status) else { return Ok(()) };
-        let what = || format!("writing the status of ReplicaSet {}", set.meta.key);
-        let target = path(ReplicaSet::RESOURCE, &set.meta) + "/status";
-        let version = self.patch(what, &target, PatchType::Strategic, &body).await?;
-        self.expectations.wrote(&set.meta.uid, ReplicaSet::RESOURCE, version);
-        Ok(())
-    }
-
-    /// Carries out the plan for a ReplicaSet, in order, up to the first write that fails.
-    pub async fn execute_set(&self, set: &ReplicaSet, plan: &pod_plan::Plan) -> Executed<Option<Failure>> {
-        for write in &plan.writes {
-            let done = match write {
-                pod_plan::Write::Adopt(pod) => self.adopt(set, &**pod).await,
-                pod_plan::Write::Release(pod) => self.release(set, &**pod).await,
-                pod_plan::Write::Create(count) => self.create_pods(set, *count).await,
-                pod_plan::Write::Delete(pods) => self.delete_pods(set, pods).await,
-            };
-            if let Err(error) = done {
-                let outcome = error.is_refusal().then(|| Failure::of(write, error.reason())).flatten();
-                return Executed { outcome, error: Some(error) };
-            }
-        }
-        Executed::default()
-    }
-
-    /// Creates pods in slow-start batches. After a batch with a failure no further one is sent.
-    async fn create_pods(&self, set: &ReplicaSet, count: usize) -> Result<(), SyncError> {
-        for batch in batches(count) {
-            let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
-                .map(|_| self.create_pod(set))
-                .buffer_unordered(AT_ONCE)
-                .collect()
-                .await;
-            created.into_iter().collect::<Result<(), SyncError>>()?;
-        }
-        Ok(())
-    }
-
-    async fn create_pod(&self, set: &ReplicaSet) -> Result<(), SyncError> {
-        let collection = Pod::RESOURCE.path(Some(&set.meta.key.namespace));
-        let mut tries = 1..=NAMES_TRIED;
-        loop {
-            let name = self.pod_name(set);
-            let what = || format!("creating pod {}/{name}", set.meta.key.namespace);
-            let body = pod_body(set, &name)
-                .and_then(raw)
-                .map_err(|error| SyncError::Json { what: what(), error })?;
-            let request = request::post(&collection, &[FIELD_MANAGER], &body)
-                .map_err(|error| SyncError::Json { what: what(), error })?;
-            let error = match self.api.call::<Written>(request).await {
-                Ok(written) => {
-                    let version = written.resource_version().unwrap_or(0);
-                    self.pod_created(set, &name, version);
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            if error.is_already_exists() {
-                match self.read::<Pod>(&format!("{collection}/{name}")).await {
-                    Ok(there) if there.meta.is_controlled_by(&set.meta.uid) => {
-                        self.pod_created(set, &name, there.meta.resource_version);
-                        return Ok(());
-                    }
-                    Ok(_) | Err(SyncError::Gone { .. }) => {}
-                    // It may be ours, by an earlier request: to be found out before another is made.
-                    Err(error) => {
-                        self.unresolved.created(&set.meta.uid, name);
-                        return Err(error);
-                    }
-                }
-                if tries.next().is_some() {
-                    continue;
-                }
-            }
-            let error = SyncError::api(what(), error);
-            match &error {
-                SyncError::OutcomeUnknown { .. } => self.unresolved.created(&set.meta.uid, name),
-                SyncError::Refused { .. } => {
-                    let message = format!("Error creating: {}", error.reason());
-                    self.tell(Speaker::ReplicaSet, set, Note::warning("FailedCreate", message));
-                }
-                // Nothing new can live in a namespace that is on its way out. One call was enough to
-                // learn that: as a success it would be followed by a call for every other pod.
-                _ => {}
-            }
-            return Err(error);
-        }
-    }
-
-    pub(super) fn pod_created(&self, set: &ReplicaSet, name: &str, version: u64) {
-        self.expectations.wrote(&set.meta.uid, Pod::RESOURCE, version);
-        tracing::debug!(replicaset = %set.meta.key, pod = name, "created a pod");
-        self.tell(Speaker::ReplicaSet, set, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));
-    }
-
-    /// Deletes pods, each only if it is still the one that was seen.
-    async fn delete_pods(&self, set: &ReplicaSet, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
-        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(set, pods))
-            .map(|pod| async move { self.delete_pod(set, &pod).await })
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
-        deleted.into_iter().collect()
-    }
-
-    /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
-    /// after all, no further pod is lost (S12).
-    fn doomed_first(&self, set: &ReplicaSet, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-        let owner = &set.meta.uid;
-        let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
-        for (key, uid, seen) in self.unresolved.take_doomed(owner, Instant::now()) {
-            let pod = self
-                .pods
-                .get(&key)
-                .filter(|pod| pod.meta.uid == uid && pod.is_active() && pod.meta.is_controlled_by(owner));
-            match pod {
-                Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
-                Some(_) => self.unresolved.doomed(owner, key, uid, seen),
-                None => {}
-            }
-        }
-        for pod in planned {
-            if chosen.len() < planned.len() && chosen.iter().all(|other| other.meta.uid != pod.meta.uid) {
-                chosen.push(pod.clone());
-            }
-        }
-        chosen
-    }
-
-    async fn delete_pod(&self, set: &ReplicaSet, pod: &Pod) -> Result<(), SyncError> {
-        let name = &pod.meta.key.name;
-        let Err(error) = self.delete(set, pod, json!({"uid": pod.meta.uid})).await else {
-            tracing::debug!(replicaset = %set.meta.key, pod = %name, "deleted a pod");
-            let note = Note::normal("SuccessfulDelete", format!("Deleted pod: {name}"));
-            self.tell(Speaker::ReplicaSet, set, note);
-            return Ok(());
-        };
-        let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
-        match &error {
-            SyncError::OutcomeUnknown { .. } => {
-                self.unresolved.deleted(&set.meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
-            }
-            SyncError::Refused { .. } => {
-                let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
-                self.tell(Speaker::ReplicaSet, set, note);
-            }
-            _ => {}
-        }
-        Err(error)
     }
 }
 

@@ -5,10 +5,13 @@
 //!
 //! * [`wake`]: a change in a store becomes the keys that it concerns.
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
+//! * [`pod_owner`]: the kinds that keep a number of pods.
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
+//! * [`pace`]: how often a status is written.
+//! * [`refused`]: sets whose pods were refused, and who tries next.
 //! * [`words`]: when the text of a failure may change in a status.
 
 pub mod cluster;
@@ -16,7 +19,10 @@ pub mod deployment;
 pub mod error;
 pub mod execute;
 pub mod explanations;
+pub mod pace;
 pub mod patch;
+pub mod pod_owner;
+pub mod refused;
 pub mod replicaset;
 pub mod resolve;
 pub mod unresolved;

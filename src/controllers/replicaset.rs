@@ -1,55 +1,102 @@
-//! One sync of one ReplicaSet.
+//! One sync of one set: a ReplicaSet, or another kind that keeps a number of pods.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::error::SyncError;
-use crate::model::{ObjectKey, Pod, Record, ReplicaSet, Resource};
-use crate::plan::replicaset::{self as planner, Observed, status};
+use super::patch;
+use super::pod_owner::PodOwner;
+use crate::model::{ObjectKey, Pod, ReplicaSet, Resource};
+use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, status};
 use crate::runtime::worker::Next;
 
 /// Observe, plan, execute, settle.
 ///
 /// # Errors
 /// When a write or a read fails; the key is then retried with backoff.
-pub async fn sync_replica_set(cluster: &Cluster, key: &ObjectKey) -> Result<Next, SyncError> {
-    let Some(set) = cluster.sets.get(key) else { return Ok(Next::Settled) };
-    let result = sync(cluster, &set).await;
-    cluster.forget_if_gone(&cluster.sets, &set.meta);
+pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -> Result<Next, SyncError> {
+    let Some(owner) = O::store(cluster).get(key) else {
+        cluster.refused.remove(O::RESOURCE, key);
+        return Ok(Next::Settled);
+    };
+    let result = sync(cluster, &*owner).await;
+    cluster.forget_if_gone(O::store(cluster), owner.meta());
     result
 }
 
-async fn sync(cluster: &Cluster, set: &ReplicaSet) -> Result<Next, SyncError> {
-    cluster.resolve(set).await?;
-    if let Some(wait) = cluster.behind(set, &cluster.set_waiters) {
-        let Resource { group, plural, .. } = ReplicaSet::RESOURCE;
+async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncError> {
+    cluster.resolve(owner).await?;
+    if let Some(wait) = cluster.behind(owner, O::waiters(cluster)) {
+        let Resource { group, plural, .. } = O::RESOURCE;
         cluster.metrics.replicaset_stale_skips.with_label_values(&[group, plural]).inc();
         return Ok(wait);
     }
-    let observed = observe(cluster, set).await?;
+    let observed = observe(cluster, owner).await?;
     let plan = planner::plan(&observed);
-    let executed = cluster.execute_set(set, &plan).await;
+    let executed = cluster.execute_set(owner, &plan).await;
+    make_room(cluster, owner, &plan, executed.error.as_ref());
     let mut settled = status::settle(&observed, executed.outcome.as_ref());
 
-    let before = &set.status.conditions;
-    cluster.words.keep(&set.meta.uid, before, &mut settled.status.conditions, Instant::now());
+    let (before, meta) = (&owner.as_set().status, owner.meta());
+    cluster.words.keep(&meta.uid, &before.conditions, &mut settled.status.conditions, Instant::now());
 
     let stale = matches!(executed.error, Some(SyncError::Conflict { .. } | SyncError::Gone { .. }));
-    let written = if stale { Ok(()) } else { cluster.write_set_status(set, &settled.status).await };
-    match executed.error {
-        Some(error) => Err(error),
-        None => written.map(|()| settled.look_again.map_or(Next::Settled, Next::After)),
+    let change = if stale { None } else { patch::set_status(meta, before, &settled.status) };
+    let mut written = Ok(());
+    let mut later = None;
+    if let Some(change) = change {
+        let urgent = status::is_urgent(before, &settled.status, observed.set.replicas);
+        later = cluster.pace.wait(&meta.uid, Instant::now()).filter(|_| !urgent);
+        if later.is_none() {
+            written = cluster.write_set_status(owner, &change).await;
+        }
     }
+    if let Some(error) = executed.error {
+        return Err(error);
+    }
+    written?;
+    let look_again: Option<Duration> =
+        [settled.look_again, plan.look_again, later].into_iter().flatten().min();
+    Ok(look_again.map_or(Next::Settled, Next::After))
 }
 
-async fn observe<'a>(cluster: &Cluster, set: &'a ReplicaSet) -> Result<Observed<'a>, SyncError> {
+async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Observed<'a>, SyncError> {
+    let set = owner.as_set();
     let owned = cluster.pods.owned_by(&set.meta.uid);
-    let orphans = cluster.pods.orphans(&set.meta.key.namespace);
-    let may_adopt = planner::wants_to_adopt(set, &orphans) && cluster.may_adopt(set).await?;
-    let siblings = if planner::is_too_large(set, &owned) { siblings(cluster, set) } else { Vec::new() };
-    Ok(Observed { set, owned, orphans, may_adopt, siblings, now: cluster.clock.now() })
+    let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
+    let members = Members::of(set, owned, orphans);
+    let may_adopt = !members.orphans.is_empty() && cluster.may_adopt(owner).await?;
+    let siblings = if planner::is_too_large(set, &members) { siblings(cluster, set) } else { Vec::new() };
+    Ok(Observed {
+        set,
+        members,
+        may_adopt,
+        siblings,
+        failed_pod_backoff: cluster.failed_pod_backoff,
+        now: cluster.clock.now(),
+    })
+}
+
+/// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try.
+fn make_room<O: PodOwner>(cluster: &Cluster, owner: &O, plan: &Plan, error: Option<&SyncError>) {
+    if !plan.writes.iter().any(|write| matches!(write, Write::Create(_))) {
+        return;
+    }
+    let key = &owner.meta().key;
+    match error {
+        Some(error) if error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
+        Some(_) => {}
+        None => {
+            cluster.refused.remove(O::RESOURCE, key);
+            let conditions = &owner.as_set().status.conditions;
+            if conditions.iter().any(|condition| &*condition.kind == status::REPLICA_FAILURE) {
+                cluster.wake_refused(&key.namespace);
+            }
+        }
+    }
 }
 
 /// Active pods of the other sets of the same Deployment.
@@ -75,7 +122,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::metrics::Metrics;
-    use crate::model::{Interner, Meta};
+    use crate::model::{Interner, Meta, Record};
     use crate::runtime::api::Api;
     use crate::runtime::events::EventRecorder;
     use crate::runtime::expectations::{Caches, Expectations};
@@ -111,11 +158,13 @@ mod tests {
             caches: Caches::default(),
             expectations: Expectations::new(metrics.clone()),
             unresolved: Default::default(),
+            pace: Default::default(),
+            refused: Default::default(),
             words: Default::default(),
             explanations: Default::default(),
             recorder,
             metrics,
-            rng: Mutex::new(fastrand::Rng::with_seed(1)),
+            failed_pod_backoff: true,
         }
     }
 
@@ -142,7 +191,7 @@ mod tests {
             *sets.lock() = Some(cluster.sets.clone());
             let change = Change::Deleted(Arc::new(set()));
             cluster.set_changed(&change);
-            let _ends = sync_replica_set(&cluster, &set().meta.key).await;
+            let _ends = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
             assert!(cluster.expectations.is_empty() && cluster.unresolved.is_empty(), "{code}");
         }
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::error::SyncError;
 use super::execute::path;
+use super::pod_owner::PodOwner;
 use crate::model::{Deployment, Pod, Record, ReplicaSet};
 use crate::runtime::request;
 
@@ -75,18 +76,17 @@ impl Cluster {
     ///
     /// # Errors
     /// When the API server cannot be asked; what is not resolved is kept.
-    pub async fn resolve(&self, set: &ReplicaSet) -> Result<(), SyncError> {
-        let owner = &set.meta.uid;
+    pub async fn resolve(&self, set: &impl PodOwner) -> Result<(), SyncError> {
+        let owner = &set.meta().uid;
         let (mut creates, mut deletes) = self.unresolved.take(owner);
-        let collection = Pod::RESOURCE.path(Some(&set.meta.key.namespace));
+        let collection = Pod::RESOURCE.path(Some(&set.meta().key.namespace));
         let mut result = Ok(());
         while let Some(name) = creates.pop() {
             match self.read::<Pod>(&format!("{collection}/{name}")).await {
                 Ok(pod) if pod.meta.is_controlled_by(owner) => {
                     self.pod_created(set, &name, pod.meta.resource_version);
                 }
-                Ok(_) => {}
-                Err(SyncError::Gone { .. }) => self.unresolved.name_is_free(owner, name),
+                Ok(_) | Err(SyncError::Gone { .. }) => {}
                 Err(error) => {
                     creates.push(name);
                     result = Err(error);

@@ -2,8 +2,8 @@
 //!
 //! A pod's name is kept until its outcome is known. The next sync asks for the pod under that name
 //! before it decides anything: if it is there, the decision waits for the cache to show it; if not,
-//! the name is used for the next pod, so that a request which is still on its way meets a taken name
-//! and not an empty place.
+//! the name is the first that is free ([`crate::plan::replicaset::names`]), so that a request which is
+//! still on its way meets a taken name and not an empty place.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,8 +28,6 @@ pub struct Writes {
     pub creates: Vec<String>,
     /// Pods that may have been deleted.
     pub deletes: Vec<(ObjectKey, Uid)>,
-    /// Names that were free when they were last looked up, to be used before new ones.
-    pub free_names: Vec<String>,
     /// Pods that were there when they were last looked up, and that a deletion may still reach, with
     /// the time of the look.
     pub doomed: Vec<(ObjectKey, Uid, Instant)>,
@@ -60,22 +58,6 @@ impl Unresolved {
         doomed
     }
 
-    /// Remembers a name that is free and has been asked for.
-    pub fn name_is_free(&self, set: &Uid, name: String) {
-        self.0.lock().entry(set.clone()).or_default().free_names.push(name);
-    }
-
-    /// A name that was asked for and is free.
-    pub fn take_free_name(&self, set: &Uid) -> Option<String> {
-        let mut all = self.0.lock();
-        let writes = all.get_mut(set)?;
-        let name = writes.free_names.pop();
-        if writes == &Writes::default() {
-            all.remove(set);
-        }
-        name
-    }
-
     /// What is to be looked up for a set; what is not resolved must be put back.
     pub fn take(&self, set: &Uid) -> (Vec<String>, Vec<(ObjectKey, Uid)>) {
         let mut all = self.0.lock();
@@ -103,15 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_until_it_is_taken_and_then_forgotten() {
+    fn a_name_is_kept_until_it_is_looked_up() {
         let unresolved = Unresolved::default();
         let set = Uid::new("u");
         unresolved.created(&set, "web-1".into());
         assert_eq!(unresolved.take(&set).0, ["web-1"]);
-        unresolved.name_is_free(&set, "web-1".into());
         assert_eq!(unresolved.take(&set), Default::default());
-        assert_eq!(unresolved.take_free_name(&set).as_deref(), Some("web-1"));
-        assert_eq!(unresolved.take_free_name(&set), None);
         assert!(unresolved.0.lock().is_empty());
     }
 }

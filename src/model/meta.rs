@@ -133,6 +133,11 @@ impl StringMap {
         self.0.iter().map(|(k, v)| (&**k, &**v))
     }
 
+    /// The pairs as they are shared, in the order of their keys.
+    pub fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.0.iter()
+    }
+
     /// How many pairs there are.
     pub fn len(&self) -> usize {
         self.0.len()

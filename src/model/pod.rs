@@ -46,7 +46,13 @@ pub struct Pod {
     /// Why the pod is not running, as the kubelet or the scheduler says it: `ImagePullBackOff`,
     /// `CrashLoopBackOff`, `Unschedulable`, `Evicted`.
     pub waiting: Option<Arc<str>>,
+    /// Whether the pod failed within a minute of its start, as one does that its node refuses
+    /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fare no better.
+    pub failed_early: bool,
 }
+
+/// What ran for longer than this had a fair start.
+const EARLY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
 #[derive(Deserialize)]
 struct PodWire<'a> {
@@ -72,6 +78,8 @@ struct StatusWire<'a> {
     phase: Text<'a>,
     #[serde(borrow, default)]
     reason: Text<'a>,
+    #[serde(borrow, default)]
+    start_time: Text<'a>,
     #[serde(borrow, default)]
     conditions: Option<Vec<PodConditionWire<'a>>>,
     #[serde(borrow, default)]
@@ -106,6 +114,15 @@ struct ContainerStatusWire<'a> {
 struct StateWire<'a> {
     #[serde(borrow, default)]
     waiting: Option<WaitingWire<'a>>,
+    #[serde(borrow, default)]
+    terminated: Option<TerminatedWire<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TerminatedWire<'a> {
+    #[serde(borrow, default)]
+    finished_at: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -130,7 +147,9 @@ impl Record for Pod {
         let restarts = status.containers().filter_map(|c| c.restart_count).max().unwrap_or(0);
         let waiting = status.waiting().map(|reason| interner.string(reason));
         let node = wire.spec.unwrap_or_default().node_name;
+        let meta = wire.metadata.into_meta(interner)?;
         Ok(Pod {
+            failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
             phase: match status.phase.as_str() {
                 "Running" => Phase::Running,
                 "Succeeded" => Phase::Succeeded,
@@ -143,7 +162,7 @@ impl Record for Pod {
             restarts,
             deletion_cost,
             waiting,
-            meta: wire.metadata.into_meta(interner)?,
+            meta,
         })
     }
 
@@ -155,6 +174,18 @@ impl Record for Pod {
 impl StatusWire<'_> {
     fn containers(&self) -> impl Iterator<Item = &ContainerStatusWire<'_>> {
         self.init_container_statuses.iter().chain(&self.container_statuses).flatten()
+    }
+
+    /// Whether nothing shows that the pod was alive a minute after it had started: no container that
+    /// ended later, no condition that turned later. A pod that its node refused shows nothing at all.
+    fn ended_early(&self, created: Timestamp) -> bool {
+        let start = self.start_time.as_str().parse().unwrap_or(created);
+        let ends = self
+            .containers()
+            .filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.as_str().parse().ok());
+        let turns = self.conditions.iter().flatten().filter_map(|c| c.last_transition_time.map(|t| t.0));
+        let last: Option<Timestamp> = ends.chain(turns).max();
+        last.is_none_or(|last| last.duration_since(start) <= EARLY)
     }
 
     /// The first reason given for not running: the pod's own, a container's, the scheduler's.
@@ -257,6 +288,27 @@ mod tests {
             r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}"#;
         assert_eq!(pod("{}", unschedulable).waiting.as_deref(), Some("Unschedulable"));
         assert_eq!(pod("null", "null").waiting, None);
+    }
+
+    #[test]
+    fn a_pod_failed_early_if_nothing_shows_that_it_lived_for_a_minute() {
+        let refused = r#"{"phase":"Failed","reason":"OutOfcpu","startTime":"2026-01-01T02:00:00Z","conditions":
+            [{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T01:59:59Z"}]}"#;
+        assert!(pod("{}", refused).failed_early);
+        assert!(pod("{}", r#"{"phase":"Failed"}"#).failed_early);
+        let ended = |at: &str| {
+            format!(
+                r#"{{"phase":"Failed","startTime":"2026-01-01T02:00:00Z",
+                    "containerStatuses":[{{"state":{{"terminated":{{"finishedAt":"{at}"}}}}}}]}}"#
+            )
+        };
+        assert!(pod("{}", &ended("2026-01-01T02:00:09Z")).failed_early);
+        assert!(!pod("{}", &ended("2026-01-01T03:00:00Z")).failed_early);
+        assert!(pod("{}", &ended("no time")).failed_early);
+        let evicted = r#"{"phase":"Failed","reason":"Evicted","startTime":"2026-01-01T02:00:00Z","conditions":
+            [{"type":"DisruptionTarget","status":"True","lastTransitionTime":"2026-01-01T09:00:00Z"}]}"#;
+        assert!(!pod("{}", evicted).failed_early, "it had run for hours");
+        assert!(!pod("{}", r#"{"phase":"Running"}"#).failed_early);
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl Selector {
             && self.match_expressions.iter().all(|requirement| requirement.holds(labels))
     }
 
+    /// The labels that an object must have with these very values, in the order of their keys.
+    pub fn match_labels(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.match_labels.pairs()
+    }
+
     /// Whether the selector would select every object of its namespace.
     pub fn selects_everything(&self) -> bool {
         self.defect.is_none() && self.match_labels.is_empty() && self.match_expressions.is_empty()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::model::{ObjectKey, Record, Uid};
+use crate::model::{ObjectKey, Record, Selector, Uid};
 
 /// What happened to an object, told to handlers after the store shows it.
 ///
@@ -80,11 +80,16 @@ struct Inner<T> {
     objects: BTreeMap<ByKey<T>, u64>,
     owned: BTreeMap<Uid, BTreeSet<ByKey<T>>>,
     orphans: BTreeSet<ByKey<T>>,
+    /// The orphans again, by namespace and label: a selector finds its own among thousands of others.
+    labeled: BTreeMap<Label, BTreeSet<ByKey<T>>>,
     position: u64,
     lists: Lists,
     /// Take what the list says even where it is older than what we have.
     trusting: bool,
 }
+
+/// A namespace, the key of a label, and its value.
+type Label = (Arc<str>, Arc<str>, Arc<str>);
 
 /// A record that stands in a set by its key.
 struct ByKey<T>(Arc<T>);
@@ -145,6 +150,7 @@ impl<T: Record> Default for Store<T> {
                 objects: BTreeMap::new(),
                 owned: BTreeMap::new(),
                 orphans: BTreeSet::new(),
+                labeled: BTreeMap::new(),
                 position: 0,
                 lists: Lists::default(),
                 trusting: false,
@@ -162,6 +168,37 @@ impl<T: Record> Store<T> {
     /// The objects whose controller has this UID.
     pub fn owned_by(&self, owner: &Uid) -> Vec<Arc<T>> {
         self.inner.read().owned.get(owner).into_iter().flatten().map(|object| object.0.clone()).collect()
+    }
+
+    /// How many objects have a controller with this UID.
+    pub fn count_owned_by(&self, owner: &Uid) -> usize {
+        self.inner.read().owned.get(owner).map_or(0, BTreeSet::len)
+    }
+
+    /// The objects of a namespace that no controller owns and that the selector matches.
+    ///
+    /// Costs as much as there are orphans with the rarest of the labels that the selector asks for; only
+    /// a selector without `matchLabels` looks at all orphans of the namespace.
+    pub fn orphans_selected_by(&self, namespace: &Arc<str>, selector: &Selector) -> Vec<Arc<T>> {
+        let selected = |object: &Arc<T>| selector.matches(&object.meta().labels);
+        let inner = self.inner.read();
+        let mut rarest: Option<&BTreeSet<ByKey<T>>> = None;
+        for (key, value) in selector.match_labels() {
+            let label = (namespace.clone(), key.clone(), value.clone());
+            let Some(objects) = inner.labeled.get(&label) else { return Vec::new() };
+            if rarest.is_none_or(|rarest| objects.len() < rarest.len()) {
+                rarest = Some(objects);
+            }
+        }
+        match rarest {
+            Some(objects) => {
+                objects.iter().map(|object| &object.0).filter(|o| selected(o)).cloned().collect()
+            }
+            None => {
+                drop(inner);
+                self.orphans(namespace).into_iter().filter(selected).collect()
+            }
+        }
     }
 
     /// The objects of a namespace that no controller owns.
@@ -294,6 +331,12 @@ impl<T: Record> Store<T> {
     }
 }
 
+/// The labels of an object, each as the index of orphans has it.
+fn labels<T: Record>(object: &Arc<T>) -> impl Iterator<Item = Label> {
+    let namespace = &object.meta().key.namespace;
+    object.meta().labels.pairs().map(|(key, value)| (namespace.clone(), key.clone(), value.clone()))
+}
+
 /// Stands before all objects of the namespace.
 fn first_of(namespace: &str) -> ObjectKey {
     ObjectKey::new(namespace, "")
@@ -345,6 +388,9 @@ impl<T: Record> Inner<T> {
                 self.owned.entry(controller.uid.clone()).or_default().insert(entry.clone());
             }
             None => {
+                for label in labels(&entry.0) {
+                    self.labeled.entry(label).or_default().insert(entry.clone());
+                }
                 self.orphans.insert(entry.clone());
             }
         }
@@ -363,6 +409,14 @@ impl<T: Record> Inner<T> {
                 }
             }
             None => {
+                for label in labels(&object) {
+                    if let Some(objects) = self.labeled.get_mut(&label) {
+                        objects.remove(key);
+                        if objects.is_empty() {
+                            self.labeled.remove(&label);
+                        }
+                    }
+                }
                 self.orphans.remove(key);
             }
         }
@@ -498,6 +552,35 @@ mod tests {
     }
 
     #[test]
+    fn orphans_are_found_by_the_labels_that_a_selector_asks_for() {
+        let store = synced();
+        let labeled = |name: &str, version, labels: &[(&str, &str)]| {
+            let mut thing = thing(name, name, version);
+            thing.meta.labels = Arc::new(labels.iter().copied().collect());
+            thing
+        };
+        store.put(labeled("a", 11, &[("app", "web"), ("tier", "1")]));
+        store.put(labeled("b", 12, &[("app", "web")]));
+        store.put(labeled("c", 13, &[("app", "api"), ("tier", "1")]));
+        let selector = |json: &str| Selector::compile(serde_json::from_str(json).unwrap());
+        let found = |json: &str| -> Vec<String> {
+            let found = store.orphans_selected_by(&"shop".into(), &selector(json));
+            found.iter().map(|thing| thing.meta.key.name.to_string()).collect()
+        };
+        assert_eq!(found(r#"{"matchLabels":{"app":"web"}}"#), ["a", "b"]);
+        assert_eq!(found(r#"{"matchLabels":{"app":"web","tier":"1"}}"#), ["a"]);
+        assert_eq!(found(r#"{"matchLabels":{"app":"db"}}"#), [""; 0]);
+        assert_eq!(found(r#"{"matchExpressions":[{"key":"tier","operator":"Exists"}]}"#), ["a", "c"]);
+        let exists =
+            r#"{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"tier","operator":"Exists"}]}"#;
+        assert_eq!(found(exists), ["a"]);
+        store.put(labeled("a", 21, &[("app", "api")]));
+        store.remove(&key("b"), &uid("b"), 22, None);
+        assert_eq!(found(r#"{"matchLabels":{"app":"web"}}"#), [""; 0]);
+        assert_eq!(found(r#"{"matchLabels":{"app":"api"}}"#), ["a", "c"]);
+    }
+
+    #[test]
     fn gone_means_by_uid_and_deleting_counts_as_gone() {
         let store = synced();
         store.put(thing("a", "1", 11));
@@ -547,6 +630,11 @@ mod tests {
                     .map(|(owner, set)| (owner.clone(), set.iter().map(|o| o.key().clone()).collect()))
                     .collect();
                 prop_assert_eq!(known, by_owner);
+                let labeled: Vec<Label> = inner.labeled.keys().cloned().collect();
+                let mut expected: Vec<Label> = inner.orphans.iter().flat_map(|o| labels(&o.0)).collect();
+                expected.sort();
+                expected.dedup();
+                prop_assert_eq!(labeled, expected);
                 prop_assert_eq!(inner.orphans.iter().map(|o| o.key().clone()).collect::<Vec<_>>(), orphans);
                 // Each index holds the very record that the map holds, not an earlier state of it.
                 for set in inner.owned.values() {

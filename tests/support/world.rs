@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Uid, condition};
 use windlass::plan::deployment::{self as planner, Course};
 use windlass::plan::replicaset as pod_planner;
+use windlass::plan::replicaset::body::OwnerReference;
 
 use super::build::DeploymentBuilder;
 
@@ -259,12 +260,13 @@ impl World {
     fn sync_set(&mut self, name: &str, looks: &mut Vec<Timestamp>) -> bool {
         let set = Self::decode::<ReplicaSet>(&self.sets[name]);
         let nick = Self::nick(&set);
+        let owned = Self::owned(&self.pods, &set.meta.uid);
         let observed = pod_planner::Observed {
             set: &set,
-            owned: Self::owned(&self.pods, &set.meta.uid),
-            orphans: Vec::new(),
+            members: pod_planner::Members::of(&set, owned, Vec::new()),
             may_adopt: false,
             siblings: Vec::new(),
+            failed_pod_backoff: true,
             now: self.now,
         };
         let plan = pod_planner::plan(&observed);
@@ -272,14 +274,15 @@ impl World {
             match write {
                 pod_planner::Write::Create(count) => {
                     for _ in 0..*count {
-                        let serial = self.serial() as usize;
-                        let random = [serial / 27 / 27, serial / 27, serial, 0, 0];
-                        let pod_name = pod_planner::body::pod_name(name, random);
-                        let body = pod_planner::body::pod_body(&set, &pod_name).unwrap();
+                        let mut names = pod_planner::names::names(name, &set.meta.uid);
+                        let pod_name = names.find(|name| !self.pods.contains_key(name)).unwrap();
+                        let owner = OwnerReference::controller("apps/v1", "ReplicaSet", name, &set.meta.uid);
+                        let body = pod_planner::body::pod_body(&set, owner, &pod_name).unwrap();
                         let mut pod: Value = serde_json::from_slice(&body).unwrap();
-                        self.stamp(&mut pod, &format!("uid-{pod_name}"));
+                        let serial = self.serial();
+                        self.stamp(&mut pod, &format!("uid-{serial}"));
                         pod["status"] = json!({"phase": "Pending"});
-                        assert!(self.pods.insert(pod_name, pod).is_none(), "a pod's name is used twice");
+                        self.pods.insert(pod_name, pod);
                     }
                     self.say("replicaset", &format!("{nick}: create {}", pods(*count)));
                 }
@@ -299,7 +302,12 @@ impl World {
             "S11: {nick} has {live} pods"
         );
         let settled = pod_planner::status::settle(&observed, None);
-        looks.extend(settled.look_again.map(|wait| self.now.saturating_add(wait).unwrap()));
+        looks.extend(
+            [settled.look_again, plan.look_again]
+                .into_iter()
+                .flatten()
+                .map(|wait| self.now.saturating_add(wait).unwrap()),
+        );
         let changed = settled.status != set.status;
         if changed {
             self.sets.get_mut(name).unwrap()["status"] = set_status(&settled.status);

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::model::template::SAFE_ALPHABET;
 use crate::model::{ReplicaSet, Uid};
 
 /// `ownerReferences` entry of an object that its owner controls.
@@ -65,12 +64,17 @@ struct TemplateParts<'a> {
 /// What of a template's metadata a pod gets (upstream: `GetPodFromTemplate`).
 const INHERITED: [&str; 3] = ["labels", "annotations", "finalizers"];
 
-/// The JSON of a new pod of `set`, called `name`. The spec is the template's own bytes, so that a
+/// The JSON of a new pod of `set`, called `name` and owned by `owner`, which is the set under the kind
+/// that the API server knows it by. The spec is the template's own bytes, so that a
 /// field newer than any type of ours arrives.
 ///
 /// # Errors
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
-pub fn pod_body(set: &ReplicaSet, name: &str) -> Result<Vec<u8>, serde_json::Error> {
+pub fn pod_body(
+    set: &ReplicaSet,
+    owner: OwnerReference<'_>,
+    name: &str,
+) -> Result<Vec<u8>, serde_json::Error> {
     let parts: TemplateParts<'_> = serde_json::from_str(set.template.raw().get())?;
     let mut from_template = parts.metadata.unwrap_or_default();
     from_template.retain(|field, _| INHERITED.contains(field));
@@ -82,32 +86,10 @@ pub fn pod_body(set: &ReplicaSet, name: &str) -> Result<Vec<u8>, serde_json::Err
             generate_name: format!("{}-", set.meta.key.name),
             namespace: &set.meta.key.namespace,
             from_template,
-            owner_references: [OwnerReference::controller(
-                "apps/v1",
-                "ReplicaSet",
-                &set.meta.key.name,
-                &set.meta.uid,
-            )],
+            owner_references: [owner],
         },
         spec: parts.spec,
     })
-}
-
-/// How much of the set's name a pod's name keeps: 63 characters with the suffix, as the API server has
-/// it for `generateName`.
-const LONGEST_BASE: usize = 58;
-/// The number of random characters behind it.
-pub const SUFFIX: usize = 5;
-
-/// A pod's name from five random numbers: `web-5d8f-x7k2p`.
-///
-/// The controller chooses it before it asks, so that an answer that gets lost can be asked for again
-/// under the same name.
-pub fn pod_name(set: &str, random: [usize; SUFFIX]) -> String {
-    let base = format!("{set}-");
-    let cut = (0..=base.len().min(LONGEST_BASE)).rev().find(|&at| base.is_char_boundary(at)).unwrap_or(0);
-    let suffix = random.map(|n| char::from(SAFE_ALPHABET[n % SAFE_ALPHABET.len()]));
-    base[..cut].chars().chain(suffix).collect()
 }
 
 #[cfg(test)]
@@ -127,7 +109,8 @@ mod tests {
             }}
         });
         let set = ReplicaSet::decode(&set.to_string(), &mut Interner::default()).unwrap();
-        let body: Value = serde_json::from_slice(&pod_body(&set, "web-1-abcde").unwrap()).unwrap();
+        let owner = OwnerReference::controller("apps/v1", "ReplicaSet", "web-1", &set.meta.uid);
+        let body: Value = serde_json::from_slice(&pod_body(&set, owner, "web-1-abcde").unwrap()).unwrap();
         assert_eq!(
             body,
             json!({
@@ -141,11 +124,5 @@ mod tests {
                 "spec": {"containers": [{"name": "c", "newThing": 1.50}]}
             })
         );
-    }
-
-    #[test]
-    fn names_look_like_generated_ones_and_stay_within_63_characters() {
-        assert_eq!(pod_name("web-1", [0, 1, 2, 3, 26]), "web-1-bcdf9");
-        assert_eq!(pod_name(&"a".repeat(253), [0; 5]).len(), 63);
     }
 }

@@ -2,15 +2,21 @@
 
 pub mod batch;
 pub mod body;
+pub mod members;
+pub mod names;
 pub mod rank;
 pub mod status;
+pub mod storm;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::claim::{Claim, claim};
+use super::Note;
 use crate::model::{Pod, ReplicaSet};
+pub use members::Members;
+use storm::Storm;
 
 /// The most pods that one sync creates or deletes, so that one large set does not starve the others.
 pub const BURST: usize = 500;
@@ -20,15 +26,16 @@ pub const BURST: usize = 500;
 pub struct Observed<'a> {
     /// The set.
     pub set: &'a ReplicaSet,
-    /// Pods whose controller is the set.
-    pub owned: Vec<Arc<Pod>>,
-    /// Pods of the namespace without a controller.
-    pub orphans: Vec<Arc<Pod>>,
+    /// Its pods, and those that it might adopt.
+    pub members: Members,
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
     /// an orphan be adopted (S15).
     pub may_adopt: bool,
     /// Active pods of the other sets of the same Deployment, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
+    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait. Upstream
+    /// replaces them all at once.
+    pub failed_pod_backoff: bool,
     /// The time of the decision.
     pub now: Timestamp,
 }
@@ -39,6 +46,10 @@ pub struct Observed<'a> {
 pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
+    /// What to tell the user besides what the writes tell.
+    pub notes: Vec<Note>,
+    /// When pods may be made that may not be made now.
+    pub look_again: Option<Duration>,
 }
 
 /// One write to the pods of a ReplicaSet.
@@ -54,58 +65,45 @@ pub enum Write {
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Whether the orphans of the namespace contain one that the set would adopt: then the caller reads
-/// the set afresh before it asks for a plan.
-pub fn wants_to_adopt(set: &ReplicaSet, orphans: &[Arc<Pod>]) -> bool {
-    orphans.iter().any(|pod| adoptable(set, pod))
-}
-
-/// A terminal pod is not worth adopting: it would count for nothing.
-fn adoptable(set: &ReplicaSet, pod: &Pod) -> bool {
-    !pod.is_terminal() && claim(&set.meta, &set.selector, &pod.meta) == Claim::Adopt
-}
-
-/// Whether the set has more active pods than it wants: then the caller gathers the siblings' pods too.
-pub fn is_too_large(set: &ReplicaSet, owned: &[Arc<Pod>]) -> bool {
-    active(set, owned).count() > wanted(set)
-}
-
 fn wanted(set: &ReplicaSet) -> usize {
     usize::try_from(set.replicas).unwrap_or(0)
 }
 
-/// The set's pods that count towards its size.
-pub(crate) fn active<'p>(set: &'p ReplicaSet, owned: &'p [Arc<Pod>]) -> impl Iterator<Item = &'p Arc<Pod>> {
-    owned.iter().filter(|pod| pod.is_active() && claim(&set.meta, &set.selector, &pod.meta) == Claim::Keep)
+/// Whether the set has more active pods than it wants: then the caller gathers the siblings' pods too.
+pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
+    members.active.len() + members.orphans.len() > wanted(set)
 }
 
 /// Decides.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { set, owned, orphans, may_adopt, siblings, now } = observed;
-    let mut writes = Vec::new();
+    let Observed { set, members, may_adopt, siblings, failed_pod_backoff, now } = observed;
+    let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
     let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
     if set.meta.is_deleting() || defective {
-        return Plan { writes };
+        return plan;
     }
 
-    let mut members: Vec<&Arc<Pod>> = active(set, owned).collect();
-    for pod in owned {
-        if claim(&set.meta, &set.selector, &pod.meta) == Claim::Release {
-            writes.push(Write::Release(pod.clone()));
+    let adopted: &[Arc<Pod>] = if *may_adopt { &members.orphans } else { &[] };
+    plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
+    plan.writes.extend(adopted.iter().cloned().map(Write::Adopt));
+    let (have, wanted) = (members.active.len() + adopted.len(), wanted(set));
+    if have < wanted {
+        let missing = (wanted - have).min(BURST);
+        match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
+            None => plan.writes.push(Write::Create(missing)),
+            Some(storm) => {
+                plan.look_again = storm.wait(*now);
+                match plan.look_again {
+                    None => plan.writes.push(Write::Create(1)),
+                    Some(_) => plan.notes.push(storm.note()),
+                }
+            }
         }
+    } else if have > wanted {
+        let all: Vec<&Arc<Pod>> = members.active.iter().chain(adopted).collect();
+        let surplus = (have - wanted).min(BURST);
+        plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
-    for pod in orphans.iter().filter(|pod| *may_adopt && adoptable(set, pod)) {
-        writes.push(Write::Adopt(pod.clone()));
-        members.push(pod);
-    }
-
-    let wanted = wanted(set);
-    if members.len() < wanted {
-        writes.push(Write::Create((wanted - members.len()).min(BURST)));
-    } else if members.len() > wanted {
-        let surplus = (members.len() - wanted).min(BURST);
-        writes.push(Write::Delete(rank::least_worthy(&members, siblings, surplus, *now)));
-    }
-    Plan { writes }
+    plan
 }

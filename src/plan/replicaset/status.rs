@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Observed, Write, active};
-use crate::model::{Condition, Pod, ReplicaSetStatus, condition};
+use super::{Observed, Write};
+use crate::model::{Condition, ReplicaSetStatus, condition};
 
 /// The one condition type of a ReplicaSet.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -43,9 +43,22 @@ pub struct Settled {
 
 /// Computes the status from the pods that were observed and from what failed.
 pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
-    let Observed { set, owned, now, .. } = observed;
-    let members: Vec<&Arc<Pod>> = active(set, owned).collect();
-    let count = |holds: &dyn Fn(&Pod) -> bool| size(members.iter().filter(|pod| holds(pod)).count());
+    let Observed { set, members, now, .. } = observed;
+    let (mut fully_labeled, mut ready, mut available) = (0, 0, 0);
+    let mut next = None;
+    for pod in &members.active {
+        // Most pods share the very labels of their template.
+        let labels = &set.template.labels;
+        let labeled = Arc::ptr_eq(labels, &pod.meta.labels)
+            || labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value));
+        fully_labeled += usize::from(labeled);
+        ready += usize::from(pod.ready_since.is_some());
+        if pod.is_available(set.min_ready_seconds, *now) {
+            available += 1;
+        } else if let Some(at) = pod.available_at(set.min_ready_seconds) {
+            next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
+        }
+    }
 
     let mut conditions = set.status.conditions.clone();
     match failure {
@@ -58,23 +71,27 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
     }
 
     let status = ReplicaSetStatus {
-        replicas: size(members.len()),
-        fully_labeled: count(&|pod| {
-            set.template.labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value))
-        }),
-        ready: count(&|pod| pod.ready_since.is_some()),
-        available: count(&|pod| pod.is_available(set.min_ready_seconds, *now)),
-        terminating: Some(size(owned.iter().filter(|pod| pod.is_terminating()).count())),
+        replicas: size(members.active.len()),
+        fully_labeled: size(fully_labeled),
+        ready: size(ready),
+        available: size(available),
+        terminating: Some(size(members.terminating)),
         observed_generation: set.meta.generation.max(set.status.observed_generation),
         conditions,
     };
-    let look_again = members
-        .iter()
-        .filter(|pod| !pod.is_available(set.min_ready_seconds, *now))
-        .filter_map(|pod| pod.available_at(set.min_ready_seconds))
-        .min()
-        .map(|at| until(at, *now));
-    Settled { status, look_again }
+    Settled { status, look_again: next.map(|at| until(at, *now)) }
+}
+
+/// Whether somebody waits for this change of the status: a generation that was acted on, a condition, or
+/// a set that has reached its size. Other changes of numbers may wait, so that a set of a thousand pods
+/// that start within a minute reports some sixty times and not a thousand.
+pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i32) -> bool {
+    let complete = |status: &ReplicaSetStatus| {
+        [status.replicas, status.ready, status.available].iter().all(|number| *number == wanted)
+    };
+    before.observed_generation != after.observed_generation
+        || before.conditions != after.conditions
+        || (complete(after) && !complete(before))
 }
 
 fn size(count: usize) -> i32 {
@@ -84,4 +101,33 @@ fn size(count: usize) -> i32 {
 /// From now to then; nothing when then has passed.
 pub(crate) fn until(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(replicas: i32, ready: i32) -> ReplicaSetStatus {
+        ReplicaSetStatus {
+            replicas,
+            fully_labeled: replicas,
+            ready,
+            available: ready,
+            terminating: Some(0),
+            observed_generation: 2,
+            conditions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_generation_a_condition_and_completion_are_urgent_and_a_step_on_the_way_is_not() {
+        let before = status(10, 3);
+        assert!(!is_urgent(&before, &status(10, 4), 10));
+        assert!(!is_urgent(&before, &status(9, 3), 10));
+        assert!(is_urgent(&before, &status(10, 10), 10));
+        assert!(!is_urgent(&status(10, 10), &status(10, 10), 10), "it was complete before");
+        assert!(is_urgent(&before, &ReplicaSetStatus { observed_generation: 3, ..status(10, 3) }, 10));
+        let failed = Condition::new(REPLICA_FAILURE, "True", "FailedCreate", "m", Timestamp::UNIX_EPOCH);
+        assert!(is_urgent(&before, &ReplicaSetStatus { conditions: vec![failed], ..status(10, 3) }, 10));
+    }
 }

@@ -179,10 +179,10 @@ impl World {
         };
         let observed = pod_planner::Observed {
             set: &set,
-            owned: pods(Some(&set.meta.uid)),
-            orphans: pods(None),
+            members: pod_planner::Members::of(&set, pods(Some(&set.meta.uid)), pods(None)),
             may_adopt: true,
             siblings,
+            failed_pod_backoff: true,
             now: self.now,
         };
         let plan = pod_planner::plan(&observed);
@@ -253,6 +253,7 @@ impl World {
             restarts: 0,
             deletion_cost: 0,
             waiting: None,
+            failed_early: false,
         };
         self.pods.insert(name, pod);
     }

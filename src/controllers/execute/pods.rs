@@ -1,0 +1,210 @@
+//! The writes for one set: its pods, and its status.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::cluster::Cluster;
+use super::super::error::SyncError;
+use super::super::pod_owner::PodOwner;
+use super::{Executed, FIELD_MANAGER, Written, path, raw};
+use crate::model::{ObjectKey, Pod, Record};
+use crate::plan::Note;
+use crate::plan::replicaset::batch::batches;
+use crate::plan::replicaset::body::pod_body;
+use crate::plan::replicaset::names::names;
+use crate::plan::replicaset::status::Failure;
+use crate::plan::replicaset::{Plan, Write};
+use crate::runtime::request::{self, PatchType};
+
+/// How many creations or deletions of one batch are under way at once. The client's rate limit holds
+/// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
+const AT_ONCE: usize = 32;
+
+/// How often a new name is tried when a chosen one is taken by somebody else's pod.
+const NAMES_TRIED: usize = 3;
+
+impl Cluster {
+    /// Carries out the plan for a set, in order, up to the first write that fails.
+    pub async fn execute_set<O: PodOwner>(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
+        for note in &plan.notes {
+            self.tell(O::SPEAKER, owner, note.clone());
+        }
+        for write in &plan.writes {
+            let done = match write {
+                Write::Adopt(pod) => self.adopt(owner, &**pod).await,
+                Write::Release(pod) => self.release(owner, &**pod).await,
+                Write::Create(count) => self.create_pods(owner, *count).await,
+                Write::Delete(pods) => self.delete_pods(owner, pods).await,
+            };
+            if let Err(error) = done {
+                let outcome = error.is_refusal().then(|| Failure::of(write, error.reason())).flatten();
+                return Executed { outcome, error: Some(error) };
+            }
+        }
+        Executed::default()
+    }
+
+    /// Writes the status of a set: the patch that [`super::super::patch::set_status`] made.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub async fn write_set_status<O: PodOwner>(&self, owner: &O, body: &Value) -> Result<(), SyncError> {
+        let meta = owner.meta();
+        let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
+        let target = path(O::RESOURCE, meta) + "/status";
+        let version = self.patch(what, &target, PatchType::Strategic, body).await?;
+        self.expectations.wrote(&meta.uid, O::RESOURCE, version);
+        self.pace.wrote(&meta.uid, Instant::now());
+        Ok(())
+    }
+
+    /// Creates pods in slow-start batches. After a batch with a failure no further one is sent.
+    async fn create_pods<O: PodOwner>(&self, owner: &O, count: usize) -> Result<(), SyncError> {
+        let meta = owner.meta();
+        let is_free = |name: &String| {
+            let key = ObjectKey::new(meta.key.namespace.clone(), name.as_str());
+            self.pods.get(&key).is_none()
+        };
+        let names = Mutex::new(names(&meta.key.name, &meta.uid).filter(is_free));
+        let next_name = || names.lock().next();
+        for batch in batches(count) {
+            let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
+                .map(|_| self.create_pod(owner, &next_name))
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
+            created.into_iter().collect::<Result<(), SyncError>>()?;
+        }
+        Ok(())
+    }
+
+    async fn create_pod<O: PodOwner>(
+        &self,
+        owner: &O,
+        next_name: &impl Fn() -> Option<String>,
+    ) -> Result<(), SyncError> {
+        let meta = owner.meta();
+        let collection = Pod::RESOURCE.path(Some(&meta.key.namespace));
+        let mut tries = 1..=NAMES_TRIED;
+        // There are more names than any cluster has pods.
+        while let Some(name) = next_name() {
+            let what = || format!("creating pod {}/{name}", meta.key.namespace);
+            let body = pod_body(owner.as_set(), owner.reference(), &name)
+                .and_then(raw)
+                .map_err(|error| SyncError::Json { what: what(), error })?;
+            let request = request::post(&collection, &[FIELD_MANAGER], &body)
+                .map_err(|error| SyncError::Json { what: what(), error })?;
+            let error = match self.api.call::<Written>(request).await {
+                Ok(written) => {
+                    let version = written.resource_version().unwrap_or(0);
+                    self.pod_created(owner, &name, version);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if error.is_already_exists() {
+                match self.read::<Pod>(&format!("{collection}/{name}")).await {
+                    Ok(there) if there.meta.is_controlled_by(&meta.uid) => {
+                        let version = there.meta.resource_version;
+                        if there.is_active() {
+                            self.pod_created(owner, &name, version);
+                            return Ok(());
+                        }
+                        // Made by somebody else and ended since; the cache has yet to show both.
+                        self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+                        return Err(SyncError::Conflict { what: what(), error });
+                    }
+                    Ok(_) | Err(SyncError::Gone { .. }) => {}
+                    // It may be ours, by an earlier request: to be found out before another is made.
+                    Err(error) => {
+                        self.unresolved.created(&meta.uid, name);
+                        return Err(error);
+                    }
+                }
+                if tries.next().is_some() {
+                    continue;
+                }
+            }
+            let error = SyncError::api(what(), error);
+            match &error {
+                SyncError::OutcomeUnknown { .. } => self.unresolved.created(&meta.uid, name),
+                SyncError::Refused { .. } => {
+                    let message = format!("Error creating: {}", error.reason());
+                    self.tell(O::SPEAKER, owner, Note::warning("FailedCreate", message));
+                }
+                // Nothing new can live in a namespace that is on its way out. One call was enough to
+                // learn that: as a success it would be followed by a call for every other pod.
+                _ => {}
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
+        let meta = owner.meta();
+        self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+        tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = name, "created a pod");
+        self.tell(O::SPEAKER, owner, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));
+    }
+
+    /// Deletes pods, each only if it is still the one that was seen.
+    async fn delete_pods<O: PodOwner>(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
+        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
+            .map(|pod| async move { self.delete_pod(owner, &pod).await })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        deleted.into_iter().collect()
+    }
+
+    /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
+    /// after all, no further pod is lost (S12).
+    fn doomed_first(&self, owner: &impl PodOwner, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let owner = &owner.meta().uid;
+        let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
+        for (key, uid, seen) in self.unresolved.take_doomed(owner, Instant::now()) {
+            let pod = self
+                .pods
+                .get(&key)
+                .filter(|pod| pod.meta.uid == uid && pod.is_active() && pod.meta.is_controlled_by(owner));
+            match pod {
+                Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
+                Some(_) => self.unresolved.doomed(owner, key, uid, seen),
+                None => {}
+            }
+        }
+        for pod in planned {
+            if chosen.len() < planned.len() && chosen.iter().all(|other| other.meta.uid != pod.meta.uid) {
+                chosen.push(pod.clone());
+            }
+        }
+        chosen
+    }
+
+    async fn delete_pod<O: PodOwner>(&self, owner: &O, pod: &Pod) -> Result<(), SyncError> {
+        let meta = owner.meta();
+        let name = &pod.meta.key.name;
+        let Err(error) = self.delete(owner, pod, json!({"uid": pod.meta.uid})).await else {
+            tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
+            self.tell(O::SPEAKER, owner, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
+            return Ok(());
+        };
+        let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
+        match &error {
+            SyncError::OutcomeUnknown { .. } => {
+                self.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
+            }
+            SyncError::Refused { .. } => {
+                let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
+                self.tell(O::SPEAKER, owner, note);
+            }
+            _ => {}
+        }
+        Err(error)
+    }
+}

@@ -1,0 +1,55 @@
+//! How often the status of one object is written: about once a second, however fast its pods change.
+//!
+//! Each write is a revision of the object that everybody who watches it gets. A rollout whose pods
+//! become ready within a minute needs some sixty of them and not one per pod.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::model::Uid;
+
+/// The shortest time between two writes of one status that nobody waits for.
+const SPACING: Duration = Duration::from_secs(1);
+
+/// When each object's status was last written.
+#[derive(Debug, Default)]
+pub struct Pace(Mutex<BTreeMap<Uid, Instant>>);
+
+impl Pace {
+    /// How long the next write has to wait; `None` when it may go at once.
+    pub fn wait(&self, object: &Uid, now: Instant) -> Option<Duration> {
+        let last = *self.0.lock().get(object)?;
+        Some((last + SPACING).saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Notes a write.
+    pub fn wrote(&self, object: &Uid, now: Instant) {
+        self.0.lock().insert(object.clone(), now);
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, object: &Uid) {
+        self.0.lock().remove(object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_write_waits_until_a_second_after_the_first() {
+        let (pace, object, start) = (Pace::default(), Uid::new("u"), Instant::now());
+        assert_eq!(pace.wait(&object, start), None);
+        pace.wrote(&object, start);
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(pace.wait(&object, at(400)), Some(Duration::from_millis(600)));
+        assert_eq!(pace.wait(&object, at(1000)), None);
+        assert_eq!(pace.wait(&Uid::new("other"), at(1)), None);
+        pace.forget(&object);
+        assert_eq!(pace.wait(&object, at(400)), None);
+    }
+}

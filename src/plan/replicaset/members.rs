@@ -1,0 +1,48 @@
+//! The pods of a set, sorted by what they are to it. One look at each pod per sync.
+
+use std::sync::Arc;
+
+use crate::model::{Pod, ReplicaSet};
+use crate::plan::claim::{Claim, claim};
+
+/// The pods that concern a set.
+#[derive(Clone, Debug, Default)]
+pub struct Members {
+    /// Ours, selected, and counting towards the size.
+    pub active: Vec<Arc<Pod>>,
+    /// Ours, on their way out, and still running (KEP-3973).
+    pub terminating: usize,
+    /// Ours, and ended for good; they stay until somebody collects them.
+    pub ended: Vec<Arc<Pod>>,
+    /// Ours, and selected no longer.
+    pub strays: Vec<Arc<Pod>>,
+    /// Nobody's, and selected.
+    pub orphans: Vec<Arc<Pod>>,
+}
+
+impl Members {
+    /// Sorts the pods whose controller the set is (`owned`), and those of the namespace that have none.
+    ///
+    /// Pods that have ended, or are on their way out, are neither adopted nor let go: either would
+    /// change nothing that counts (upstream claims active pods only).
+    pub fn of(set: &ReplicaSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
+        let mut members = Members { active: Vec::with_capacity(owned.len()), ..Members::default() };
+        for pod in owned {
+            if pod.is_terminal() {
+                members.ended.push(pod);
+            } else if pod.is_terminating() {
+                members.terminating += 1;
+            } else {
+                match claim(&set.meta, &set.selector, &pod.meta) {
+                    Claim::Keep => members.active.push(pod),
+                    Claim::Release => members.strays.push(pod),
+                    Claim::Adopt | Claim::Ignore => {}
+                }
+            }
+        }
+        let adoptable =
+            |pod: &Arc<Pod>| !pod.is_terminal() && claim(&set.meta, &set.selector, &pod.meta) == Claim::Adopt;
+        members.orphans = orphans.into_iter().filter(adoptable).collect();
+        members
+    }
+}

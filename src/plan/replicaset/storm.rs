@@ -1,0 +1,215 @@
+//! Pods that fail as fast as they are made.
+//!
+//! A node that refuses every pod (`OutOfcpu`, `NodeAffinity`) or evicts it at once leaves a failed pod
+//! behind for each that is made, and upstream makes the next one right away: thousands, until the
+//! collector of ended pods comes by at 12 500. Here the set stops to
+//! replace such pods as a whole and sends one at a time, after 5, 10, 20, … seconds and at most every
+//! five minutes. The first that becomes ready, or lives for a minute, ends the restraint, and all
+//! missing pods are made at once.
+//!
+//! The bound: a set of `n` pods none of which can live makes at most `n` pods, then about six more in
+//! five minutes, and then twelve an hour. The price: a pod that its node refuses is replaced five
+//! seconds after it was made instead of at once.
+//!
+//! All of this is read off the pods themselves, so that a restart, or another leader, goes on where the
+//! last one was. Who deletes failed pods takes the memory away with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::members::Members;
+use super::status::until;
+use crate::model::Pod;
+use crate::plan::Note;
+
+/// The wait after the first round of failures; it doubles with each further one.
+const FIRST: SignedDuration = SignedDuration::from_secs(5);
+/// The longest wait.
+const LONGEST: SignedDuration = SignedDuration::from_secs(300);
+/// Failures further apart than this have nothing to do with each other.
+const APART: SignedDuration = SignedDuration::from_secs(600);
+/// Pods made within so short a time are one round: times of creation are whole seconds.
+const ONE_ROUND: SignedDuration = SignedDuration::from_secs(1);
+/// What has lived for so long is no failure in the making.
+const SURVIVED: SignedDuration = SignedDuration::from_secs(60);
+
+/// A set whose newest pods failed as soon as they had started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storm {
+    /// How many pods failed since one did well.
+    pub failures: usize,
+    /// The newest failed pod's reason, such as `Evicted`.
+    pub reason: Option<Arc<str>>,
+    /// When the next pod may be made: one, not all.
+    pub next: Timestamp,
+}
+
+impl Storm {
+    /// Judges by the pods of a set; `None` while nothing speaks against making more of them.
+    pub fn of(members: &Members, now: Timestamp) -> Option<Storm> {
+        let survived =
+            |pod: &Pod| pod.ready_since.is_some() || now.duration_since(pod.meta.created) >= SURVIVED;
+        let well = members.active.iter().filter(|pod| survived(pod));
+        let well = well.chain(members.ended.iter().filter(|pod| !pod.failed_early));
+        let last_well = well.map(|pod| pod.meta.created).max();
+        let mut failed: Vec<&Arc<Pod>> = members
+            .ended
+            .iter()
+            .filter(|pod| pod.failed_early && last_well.is_none_or(|well| pod.meta.created > well))
+            .collect();
+        failed.sort_unstable_by(|a, b| (b.meta.created, &b.meta.uid).cmp(&(a.meta.created, &a.meta.uid)));
+        let newest = failed.first()?;
+        if now.duration_since(newest.meta.created) > APART {
+            return None;
+        }
+        let (mut rounds, mut failures, mut before) = (1u32, 0, newest.meta.created);
+        for pod in &failed {
+            let gap = before.duration_since(pod.meta.created);
+            if gap > APART {
+                break;
+            }
+            rounds = rounds.saturating_add((gap > ONE_ROUND).into());
+            failures += 1;
+            before = pod.meta.created;
+        }
+        let doubled = 1i32.checked_shl(rounds - 1).unwrap_or(i32::MAX).max(1);
+        let wait = FIRST.saturating_mul(doubled).min(LONGEST);
+        let due = newest.meta.created.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        // The one that was sent ahead has to show first how it fares.
+        let ahead = members.active.iter().filter(|pod| pod.meta.created > newest.meta.created);
+        let ahead =
+            ahead.map(|pod| pod.meta.created.saturating_add(SURVIVED).unwrap_or(Timestamp::MAX)).max();
+        Some(Storm {
+            failures,
+            reason: newest.waiting.clone(),
+            next: ahead.map_or(due, |survives| survives.max(due)),
+        })
+    }
+
+    /// How long to wait for the next pod; `None` when it may be made now.
+    pub fn wait(&self, now: Timestamp) -> Option<Duration> {
+        (self.next > now).then(|| until(self.next, now))
+    }
+
+    /// What to tell the user while the set waits.
+    pub fn note(&self) -> Note {
+        let Storm { failures, reason, next } = self;
+        let reason = reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
+        let message = format!(
+            "The last {failures} pods failed as soon as they had started{reason}; one more is tried not \
+             before {next}, and the others when it does well."
+        );
+        Note::warning("FailedPodsBackOff", message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    const START: i64 = 1_000_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(START + second).unwrap()
+    }
+
+    fn pod(second: i64, status: &str) -> Arc<Pod> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"p{second}","namespace":"shop","uid":"u{second}","resourceVersion":"1",
+                "creationTimestamp":"{}"}},"status":{status}}}"#,
+            at(second)
+        );
+        Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    fn failed(seconds: &[i64]) -> Members {
+        let ended =
+            seconds.iter().map(|second| pod(*second, r#"{"phase":"Failed","reason":"OutOfcpu"}"#)).collect();
+        Members { ended, ..Members::default() }
+    }
+
+    fn starting(second: i64) -> Arc<Pod> {
+        pod(second, r#"{"phase":"Pending"}"#)
+    }
+
+    fn ready(second: i64) -> Arc<Pod> {
+        let status = format!(
+            r#"{{"phase":"Running","conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"{}"}}]}}"#,
+            at(second + 1)
+        );
+        pod(second, &status)
+    }
+
+    #[track_caller]
+    fn check(members: &Members, now: i64, next: Option<i64>) {
+        let storm = Storm::of(members, at(now));
+        assert_eq!(storm.map(|storm| storm.next.as_second() - START), next);
+    }
+
+    #[test]
+    fn each_round_of_failures_doubles_the_wait_up_to_five_minutes() {
+        check(&failed(&[]), 0, None);
+        check(&failed(&[0]), 1, Some(5));
+        check(&failed(&[0, 0, 1, 1, 2]), 3, Some(2 + 5));
+        check(&failed(&[0, 5]), 6, Some(5 + 10));
+        check(&failed(&[0, 5, 15]), 16, Some(15 + 20));
+        check(&failed(&[0, 5, 15, 35, 75, 155, 315]), 316, Some(315 + 300));
+        let long: Vec<i64> = (0..80).map(|n| n * 300).collect();
+        check(&failed(&long), 79 * 300, Some(80 * 300));
+    }
+
+    #[test]
+    fn a_pod_that_does_well_ends_the_restraint() {
+        let mut members = failed(&[0, 5]);
+        members.active = vec![ready(15)];
+        check(&members, 17, None);
+        members.active = vec![ready(0)];
+        check(&members, 17, Some(5 + 5));
+    }
+
+    #[test]
+    fn the_pod_sent_ahead_must_be_ready_or_live_for_a_minute_before_the_others_follow() {
+        let mut members = failed(&[0, 5]);
+        members.active = vec![starting(15)];
+        check(&members, 17, Some(75));
+        check(&members, 75, None);
+    }
+
+    #[test]
+    fn those_made_together_with_the_failed_ones_are_not_waited_for() {
+        let mut members = failed(&[0]);
+        members.active = vec![starting(0), starting(0)];
+        check(&members, 2, Some(5));
+        members.active = vec![ready(0), starting(0)];
+        check(&members, 4, None);
+    }
+
+    #[test]
+    fn a_pod_that_failed_after_a_long_life_is_replaced_at_once() {
+        let evicted = format!(
+            r#"{{"phase":"Failed","reason":"Evicted","conditions":[{{"type":"DisruptionTarget","status":"True",
+                "lastTransitionTime":"{}"}}]}}"#,
+            at(5000)
+        );
+        let members = Members { ended: vec![pod(0, &evicted)], ..Members::default() };
+        check(&members, 5001, None);
+    }
+
+    #[test]
+    fn old_failures_are_forgotten() {
+        check(&failed(&[0, 5]), 606, None);
+        check(&failed(&[0, 5, 900]), 901, Some(905));
+    }
+
+    #[test]
+    fn the_user_is_told_how_many_why_and_when() {
+        let storm = Storm::of(&failed(&[0, 5]), at(6)).unwrap();
+        let message = storm.note().message;
+        assert!(message.contains("last 2 pods") && message.contains("(OutOfcpu)"), "{message}");
+        assert!(message.contains(&at(15).to_string()), "{message}");
+        assert_eq!((storm.wait(at(6)), storm.wait(at(15))), (Some(Duration::from_secs(9)), None));
+    }
+}
