@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::error::SyncError;
 use super::explanations::Explanation;
+use super::patch;
 use crate::model::{Deployment, ObjectKey, Record, Resource, Strategy};
 use crate::plan::deployment::observed::lacks_pods;
-use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, why};
+use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
 use crate::runtime::worker::Next;
 
 /// Observe, plan, execute, settle.
@@ -46,11 +47,19 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
         annotations.insert(revision::REVISION, revision.as_str());
     }
     let stale = matches!(executed.error, Some(SyncError::Conflict { .. } | SyncError::Gone { .. }));
-    let written = if stale {
-        Ok(())
-    } else {
-        cluster.write_deployment_status(deployment, &settled.status, &annotations).await
-    };
+    let change =
+        patch::deployment_status(&deployment.meta, &deployment.status, &settled.status, &annotations);
+    let mut written = Ok(());
+    if let Some(change) = change.filter(|_| !stale) {
+        let urgent = !annotations.is_empty() || status::is_urgent(deployment, &settled.status);
+        let wait = cluster.pace.wait(&deployment.meta.uid, Instant::now()).filter(|_| !urgent);
+        match wait {
+            None => written = cluster.write_deployment_status(deployment, &change).await,
+            Some(wait) => {
+                settled.look_again = Some(settled.look_again.map_or(wait, |other| other.min(wait)));
+            }
+        }
+    }
     plan.why.extend(why::progress(deployment, &plan, &settled.status));
     let result = match executed.error {
         Some(error) => Err(error),

@@ -6,16 +6,15 @@
 
 mod pods;
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
 use super::patch;
-use crate::model::{Deployment, DeploymentStatus, Meta, Record, ReplicaSet, Resource};
+use crate::model::{Deployment, Meta, Record, ReplicaSet, Resource};
 use crate::plan::Note;
 use crate::plan::deployment::progress::{Failed, Outcome};
 use crate::plan::deployment::{self as set_plan, body::set_body};
@@ -259,24 +258,21 @@ impl Cluster {
         Err(error)
     }
 
-    /// Writes the status of a Deployment if it differs.
+    /// Writes the status of a Deployment: the patch that [`patch::deployment_status`] made.
     ///
     /// # Errors
     /// When the write fails.
     pub async fn write_deployment_status(
         &self,
         deployment: &Deployment,
-        status: &DeploymentStatus,
-        annotations: &BTreeMap<&str, &str>,
+        body: &Value,
     ) -> Result<(), SyncError> {
         let meta = &deployment.meta;
-        let Some(body) = patch::deployment_status(meta, &deployment.status, status, annotations) else {
-            return Ok(());
-        };
         let what = || format!("writing the status of Deployment {}", meta.key);
         let target = path(Deployment::RESOURCE, meta) + "/status";
-        let version = self.patch(what, &target, PatchType::Strategic, &body).await?;
+        let version = self.patch(what, &target, PatchType::Strategic, body).await?;
         self.expectations.wrote(&meta.uid, Deployment::RESOURCE, version);
+        self.pace.wrote(&meta.uid, Instant::now());
         Ok(())
     }
 }

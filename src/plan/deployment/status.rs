@@ -46,6 +46,21 @@ pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
         && counts.observed_generation >= deployment.meta.generation
 }
 
+/// Whether somebody waits for this status: a generation that was acted on, a collision, a condition that
+/// turned, or the end of a rollout. Counts on the way, and a condition's new text or time, may wait.
+pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
+    let before = &deployment.status;
+    let turned = after.conditions.len() != before.conditions.len()
+        || after.conditions.iter().any(|new| {
+            let old = condition::find(&before.conditions, &new.kind);
+            old.is_none_or(|old| (&old.status, &old.reason) != (&new.status, &new.reason))
+        });
+    turned
+        || before.observed_generation != after.observed_generation
+        || before.collision_count != after.collision_count
+        || (is_complete(deployment, after) && !is_complete(deployment, before))
+}
+
 /// Sets the `Available` condition: enough pods within the budget of what may be missing.
 pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
     let (_, unavailable) = deployment.budget();
