@@ -70,6 +70,15 @@ impl Cluster {
 
     /// Starts a daemon's controllers; they end when the handle's token is cancelled or dropped.
     pub fn start_controllers(&self, seed: u64) -> Daemon {
+        self.start_controllers_with(seed, |config| config)
+    }
+
+    /// Starts a daemon whose controllers are told something else than the defaults.
+    pub fn start_controllers_with(
+        &self,
+        seed: u64,
+        change: impl FnOnce(ControllerConfig) -> ControllerConfig,
+    ) -> Daemon {
         let parts = Parts {
             // A user agent of their own, so that the log tells their requests from others'.
             client: Client::new(tag(self.sandbox.router()), "default"),
@@ -78,7 +87,7 @@ impl Cluster {
             seed,
             metrics: Metrics::new(),
         };
-        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
+        let config = change(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() });
         let shutdown = CancellationToken::new();
         let metrics = parts.metrics.clone();
         let controllers = Controllers::new(config, parts);

@@ -1,0 +1,54 @@
+//! The daemon as a process of its own behind a bad network: real HTTP, real time.
+
+mod support;
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use support::process::{PATIENCE, Server};
+use support::proxy::Proxy;
+use tokio::time::Instant;
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+
+fn set(name: &str, replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}
+    })
+}
+
+/// Upstream, measured under the same conditions, made 237 pods.
+#[tokio::test]
+async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hundred_pods_are_made() {
+    let server = Server::start().await;
+    let proxy = Proxy::start(server.client.clone(), 30, Duration::from_secs(3), 7).await;
+    let config = server.file("proxy.kubeconfig");
+    fs::write(&config, proxy.kubeconfig()).unwrap();
+    for n in 0..40 {
+        server.call(Method::POST, SETS, &set(&format!("set{n}"), 5)).await;
+    }
+    let config = format!("--kubeconfig={}", config.display());
+    let _daemon = server.daemon("daemon.log", &[&config, "--kube-api-qps=500", "--kube-api-burst=500"]);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let sets = server.call(Method::GET, SETS, &Value::Null).await;
+        let sets = sets["items"].as_array().unwrap();
+        if sets.iter().all(|set| set["status"]["availableReplicas"] == 5) {
+            break;
+        }
+        let log = fs::read_to_string(server.file("daemon.log")).unwrap_or_default();
+        assert!(Instant::now() < end, "the sets are not complete\n{log}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    // Long enough for a decision on what the watches show late.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let lost = proxy.counts.lost.load(Ordering::SeqCst);
+    assert!(lost > 40, "only {lost} replies were lost");
+    assert_eq!(proxy.counts.pods.load(Ordering::SeqCst), 200, "{lost} replies were lost");
+}

@@ -1,0 +1,171 @@
+//! The two programs as processes, for the tests that run them as a user does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use http::Method;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Nothing here takes a tenth of this on an idle machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A child that does not outlive its test.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // It may have ended by itself.
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    pub fn start(program: &str, args: &[&str], output: &Path) -> Self {
+        let output = fs::File::create(output).unwrap();
+        let errors = output.try_clone().unwrap();
+        let child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .unwrap();
+        Process(child)
+    }
+
+    pub fn terminate(&self) {
+        let done = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the process did not end");
+    }
+}
+
+pub const WINDLASS: &str = env!("CARGO_BIN_EXE_windlass");
+pub const SANDBOX: &str = env!("CARGO_BIN_EXE_windlass-sandbox");
+
+/// A sandbox without controllers in a process of its own, and a client for it.
+pub struct Server {
+    pub dir: tempfile::TempDir,
+    pub client: kube::Client,
+    _process: Process,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("kubeconfig");
+        let args = [
+            "--no-controllers",
+            "--ready-delay",
+            "700ms",
+            "--shutdown-delay",
+            "100ms",
+            "--write-kubeconfig",
+            config.to_str().unwrap(),
+        ];
+        let process = Process::start(SANDBOX, &args, &dir.path().join("sandbox.log"));
+        let end = Instant::now() + PATIENCE;
+        while !config.exists() {
+            assert!(Instant::now() < end, "the sandbox wrote no kubeconfig");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let config = Kubeconfig::read_from(&config).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
+        Server { dir, client: kube::Client::try_from(config).unwrap(), _process: process }
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Starts the daemon against this server.
+    pub fn daemon(&self, log: &str, more: &[&str]) -> Process {
+        let config = self.file("kubeconfig");
+        let own = ["--kubeconfig", config.to_str().unwrap()];
+        // A test may lead the daemon elsewhere.
+        let leads = more.iter().any(|flag| flag.starts_with("--kubeconfig"));
+        let args = if leads { more.to_vec() } else { [&own, more].concat() };
+        Process::start(WINDLASS, &args, &self.file(log))
+    }
+
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
+        let content_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        self.client.request(request.body(bytes).unwrap()).await.unwrap()
+    }
+
+    pub async fn create_web(&self, replicas: i32) {
+        let web = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+                "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": {"metadata": {"labels": {"app": "web"}},
+                             "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+            }
+        });
+        self.call(Method::POST, "/apis/apps/v1/namespaces/default/deployments", &web).await;
+    }
+
+    pub async fn set_image(&self, tag: &str) {
+        let containers = json!([{"name": "app", "image": format!("app:{tag}")}]);
+        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        self.call(Method::PATCH, WEB, &patch).await;
+    }
+
+    pub async fn eventually(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let web = self.call(Method::GET, WEB, &Value::Null).await;
+            if holds(&web) {
+                return;
+            }
+            let log = fs::read_to_string(self.file("daemon.log")).unwrap_or_default();
+            assert!(Instant::now() < end, "{what}: {}\n{log}", web["status"]);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub async fn rolled_out(&self) {
+        self.eventually("the rollout ends", |web| {
+            let status = &web["status"];
+            let all = ["replicas", "updatedReplicas", "availableReplicas"];
+            status["observedGeneration"] == web["metadata"]["generation"]
+                && all.iter().all(|field| status[field] == web["spec"]["replicas"])
+        })
+        .await;
+    }
+
+    /// The names of all pods that the sandbox has ever shown.
+    pub fn pods_seen(&self) -> BTreeSet<String> {
+        let log = fs::read_to_string(self.file("sandbox.log")).unwrap();
+        log.lines()
+            .filter_map(|line| line.strip_prefix("pod default/")?.split(' ').next().map(str::to_string))
+            .collect()
+    }
+}
+
+pub const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
+
+pub fn run(program: &str, args: &[&str]) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    Command::new(program).args(args).env("HOME", home.path()).env_remove("KUBECONFIG").output().unwrap()
+}
