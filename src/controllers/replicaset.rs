@@ -68,6 +68,10 @@ async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Obs
     let owned = cluster.pods.owned_by(&set.meta.uid);
     let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
     let members = Members::of(set, owned, orphans);
+    let free_names = planner::free_names(set, &members, |name| {
+        let key = ObjectKey::new(set.meta.key.namespace.clone(), name);
+        cluster.pods.get(&key).is_some_and(|pod| !pod.meta.is_controlled_by(&set.meta.uid))
+    });
     let may_adopt = !members.orphans.is_empty() && cluster.may_adopt(owner).await?;
     let siblings = if planner::is_too_large(set, &members) { siblings(cluster, set) } else { Vec::new() };
     Ok(Observed {
@@ -75,6 +79,7 @@ async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Obs
         members,
         may_adopt,
         siblings,
+        free_names,
         failed_pod_backoff: cluster.failed_pod_backoff,
         now: cluster.clock.now(),
     })
@@ -82,7 +87,7 @@ async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Obs
 
 /// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try.
 fn make_room<O: PodOwner>(cluster: &Cluster, owner: &O, plan: &Plan, error: Option<&SyncError>) {
-    if !plan.writes.iter().any(|write| matches!(write, Write::Create(_))) {
+    if !plan.writes.iter().any(|write| matches!(write, Write::Create { .. })) {
         return;
     }
     let key = &owner.meta().key;

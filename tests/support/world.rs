@@ -261,9 +261,11 @@ impl World {
         let set = Self::decode::<ReplicaSet>(&self.sets[name]);
         let nick = Self::nick(&set);
         let owned = Self::owned(&self.pods, &set.meta.uid);
+        let members = pod_planner::Members::of(&set, owned, Vec::new());
         let observed = pod_planner::Observed {
             set: &set,
-            members: pod_planner::Members::of(&set, owned, Vec::new()),
+            free_names: pod_planner::free_names(&set, &members, |_| false),
+            members,
             may_adopt: false,
             siblings: Vec::new(),
             failed_pod_backoff: true,
@@ -272,17 +274,15 @@ impl World {
         let plan = pod_planner::plan(&observed);
         for write in &plan.writes {
             match write {
-                pod_planner::Write::Create(count) => {
-                    for _ in 0..*count {
-                        let mut names = pod_planner::names::names(name, &set.meta.uid);
-                        let pod_name = names.find(|name| !self.pods.contains_key(name)).unwrap();
+                pod_planner::Write::Create { count, names } => {
+                    for pod_name in &names[..*count] {
                         let owner = OwnerReference::controller("apps/v1", "ReplicaSet", name, &set.meta.uid);
-                        let body = pod_planner::body::pod_body(&set, owner, &pod_name).unwrap();
+                        let body = pod_planner::body::pod_body(&set, owner, pod_name).unwrap();
                         let mut pod: Value = serde_json::from_slice(&body).unwrap();
                         let serial = self.serial();
                         self.stamp(&mut pod, &format!("uid-{serial}"));
                         pod["status"] = json!({"phase": "Pending"});
-                        self.pods.insert(pod_name, pod);
+                        assert!(self.pods.insert(pod_name.clone(), pod).is_none(), "a pod's name is taken");
                     }
                     self.say("replicaset", &format!("{nick}: create {}", pods(*count)));
                 }

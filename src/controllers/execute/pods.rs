@@ -11,11 +11,10 @@ use super::super::cluster::Cluster;
 use super::super::error::SyncError;
 use super::super::pod_owner::PodOwner;
 use super::{Executed, FIELD_MANAGER, Written, path, raw};
-use crate::model::{ObjectKey, Pod, Record};
+use crate::model::{Pod, Record};
 use crate::plan::Note;
 use crate::plan::replicaset::batch::batches;
 use crate::plan::replicaset::body::pod_body;
-use crate::plan::replicaset::names::names;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{Plan, Write};
 use crate::runtime::request::{self, PatchType};
@@ -23,9 +22,6 @@ use crate::runtime::request::{self, PatchType};
 /// How many creations or deletions of one batch are under way at once. The client's rate limit holds
 /// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
 const AT_ONCE: usize = 32;
-
-/// How often a new name is tried when a chosen one is taken by somebody else's pod.
-const NAMES_TRIED: usize = 3;
 
 impl Cluster {
     /// Carries out the plan for a set, in order, up to the first write that fails.
@@ -37,7 +33,7 @@ impl Cluster {
             let done = match write {
                 Write::Adopt(pod) => self.adopt(owner, &**pod).await,
                 Write::Release(pod) => self.release(owner, &**pod).await,
-                Write::Create(count) => self.create_pods(owner, *count).await,
+                Write::Create { count, names } => self.create_pods(owner, *count, names).await,
                 Write::Delete(pods) => self.delete_pods(owner, pods).await,
             };
             if let Err(error) = done {
@@ -63,13 +59,13 @@ impl Cluster {
     }
 
     /// Creates pods in slow-start batches. After a batch with a failure no further one is sent.
-    async fn create_pods<O: PodOwner>(&self, owner: &O, count: usize) -> Result<(), SyncError> {
-        let meta = owner.meta();
-        let is_free = |name: &String| {
-            let key = ObjectKey::new(meta.key.namespace.clone(), name.as_str());
-            self.pods.get(&key).is_none()
-        };
-        let names = Mutex::new(names(&meta.key.name, &meta.uid).filter(is_free));
+    async fn create_pods<O: PodOwner>(
+        &self,
+        owner: &O,
+        count: usize,
+        names: &[String],
+    ) -> Result<(), SyncError> {
+        let names = Mutex::new(names.iter());
         let next_name = || names.lock().next();
         for batch in batches(count) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
@@ -82,18 +78,17 @@ impl Cluster {
         Ok(())
     }
 
-    async fn create_pod<O: PodOwner>(
+    async fn create_pod<'n, O: PodOwner>(
         &self,
         owner: &O,
-        next_name: &impl Fn() -> Option<String>,
+        next_name: &impl Fn() -> Option<&'n String>,
     ) -> Result<(), SyncError> {
         let meta = owner.meta();
         let collection = Pod::RESOURCE.path(Some(&meta.key.namespace));
-        let mut tries = 1..=NAMES_TRIED;
-        // There are more names than any cluster has pods.
+        let mut taken = None;
         while let Some(name) = next_name() {
             let what = || format!("creating pod {}/{name}", meta.key.namespace);
-            let body = pod_body(owner.as_set(), owner.reference(), &name)
+            let body = pod_body(owner.as_set(), owner.reference(), name)
                 .and_then(raw)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[FIELD_MANAGER], &body)
@@ -101,7 +96,7 @@ impl Cluster {
             let error = match self.api.call::<Written>(request).await {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);
-                    self.pod_created(owner, &name, version);
+                    self.pod_created(owner, name, version);
                     return Ok(());
                 }
                 Err(error) => error,
@@ -111,7 +106,7 @@ impl Cluster {
                     Ok(there) if there.meta.is_controlled_by(&meta.uid) => {
                         let version = there.meta.resource_version;
                         if there.is_active() {
-                            self.pod_created(owner, &name, version);
+                            self.pod_created(owner, name, version);
                             return Ok(());
                         }
                         // Made by somebody else and ended since; the cache has yet to show both.
@@ -121,17 +116,17 @@ impl Cluster {
                     Ok(_) | Err(SyncError::Gone { .. }) => {}
                     // It may be ours, by an earlier request: to be found out before another is made.
                     Err(error) => {
-                        self.unresolved.created(&meta.uid, name);
+                        self.unresolved.created(&meta.uid, name.clone());
                         return Err(error);
                     }
                 }
-                if tries.next().is_some() {
-                    continue;
-                }
+                // By a pod that the cache does not show yet; the next sync will know of it.
+                taken = Some(SyncError::Conflict { what: what(), error });
+                continue;
             }
             let error = SyncError::api(what(), error);
             match &error {
-                SyncError::OutcomeUnknown { .. } => self.unresolved.created(&meta.uid, name),
+                SyncError::OutcomeUnknown { .. } => self.unresolved.created(&meta.uid, name.clone()),
                 SyncError::Refused { .. } => {
                     let message = format!("Error creating: {}", error.reason());
                     self.tell(O::SPEAKER, owner, Note::warning("FailedCreate", message));
@@ -142,7 +137,7 @@ impl Cluster {
             }
             return Err(error);
         }
-        Ok(())
+        taken.map_or(Ok(()), Err)
     }
 
     pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {

@@ -11,7 +11,7 @@ pub struct Members {
     /// Ours, selected, and counting towards the size.
     pub active: Vec<Arc<Pod>>,
     /// Ours, on their way out, and still running (KEP-3973).
-    pub terminating: usize,
+    pub terminating: Vec<Arc<Pod>>,
     /// Ours, and ended for good; they stay until somebody collects them.
     pub ended: Vec<Arc<Pod>>,
     /// Ours, and selected no longer.
@@ -31,7 +31,7 @@ impl Members {
             if pod.is_terminal() {
                 members.ended.push(pod);
             } else if pod.is_terminating() {
-                members.terminating += 1;
+                members.terminating.push(pod);
             } else {
                 match claim(&set.meta, &set.selector, &pod.meta) {
                     Claim::Keep => members.active.push(pod),
@@ -44,5 +44,10 @@ impl Members {
             |pod: &Arc<Pod>| !pod.is_terminal() && claim(&set.meta, &set.selector, &pod.meta) == Claim::Adopt;
         members.orphans = orphans.into_iter().filter(adoptable).collect();
         members
+    }
+
+    /// All pods whose controller the set is.
+    pub fn owned(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        [&self.active, &self.terminating, &self.ended, &self.strays].into_iter().flatten()
     }
 }

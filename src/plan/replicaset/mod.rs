@@ -8,6 +8,7 @@ pub mod rank;
 pub mod status;
 pub mod storm;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Observed<'a> {
     pub may_adopt: bool,
     /// Active pods of the other sets of the same Deployment, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
+    /// Names for new pods, by [`free_names`]; empty when none are missing.
+    pub free_names: Vec<String>,
     /// Whether pods that fail as fast as they are made are replaced one by one, after a wait. Upstream
     /// replaces them all at once.
     pub failed_pod_backoff: bool,
@@ -59,8 +62,13 @@ pub enum Write {
     Adopt(Arc<Pod>),
     /// Let a pod go whose labels no longer match.
     Release(Arc<Pod>),
-    /// Create so many pods, in slow-start batches.
-    Create(usize),
+    /// Create pods, in slow-start batches.
+    Create {
+        /// How many.
+        count: usize,
+        /// Their names. Behind the first `count` are some more, for those that turn out to be taken.
+        names: Vec<String>,
+    },
     /// Delete these pods, the least worthy first.
     Delete(Vec<Arc<Pod>>),
 }
@@ -74,9 +82,30 @@ pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
     members.active.len() + members.orphans.len() > wanted(set)
 }
 
+/// How many names are chosen beyond those that are needed.
+const SPARE_NAMES: usize = 8;
+
+/// The names for the pods that a set lacks, and some to spare: the first of the set's own sequence that
+/// none of the `members` has and no other pod, as `is_foreign` tells.
+///
+/// A pod of ours that came into the cache after the members were read does not count. The number of
+/// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
+pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str) -> bool) -> Vec<String> {
+    let missing = wanted(set).saturating_sub(members.active.len()).min(BURST);
+    if missing == 0 {
+        return Vec::new();
+    }
+    let ours: BTreeSet<&str> = members.owned().map(|pod| &*pod.meta.key.name).collect();
+    names::names(&set.meta.key.name, &set.meta.uid)
+        .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
+        .take(missing + SPARE_NAMES)
+        .collect()
+}
+
 /// Decides.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { set, members, may_adopt, siblings, failed_pod_backoff, now } = observed;
+    let Observed { set, members, may_adopt, siblings, free_names, failed_pod_backoff, now } = observed;
+    let create = |count| Write::Create { count, names: free_names.clone() };
     let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
     let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
@@ -91,11 +120,11 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     if have < wanted {
         let missing = (wanted - have).min(BURST);
         match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
-            None => plan.writes.push(Write::Create(missing)),
+            None => plan.writes.push(create(missing)),
             Some(storm) => {
                 plan.look_again = storm.wait(*now);
                 match plan.look_again {
-                    None => plan.writes.push(Write::Create(1)),
+                    None => plan.writes.push(create(1)),
                     Some(_) => plan.notes.push(storm.note()),
                 }
             }

@@ -24,7 +24,7 @@ impl Failure {
     /// A failure of `write`; `None` for those that upstream does not report in the status.
     pub fn of(write: &Write, message: String) -> Option<Self> {
         let reason = match write {
-            Write::Create(_) => "FailedCreate",
+            Write::Create { .. } => "FailedCreate",
             Write::Delete(_) => "FailedDelete",
             Write::Adopt(_) | Write::Release(_) => return None,
         };
@@ -75,7 +75,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         fully_labeled: size(fully_labeled),
         ready: size(ready),
         available: size(available),
-        terminating: Some(size(members.terminating)),
+        terminating: Some(size(members.terminating.len())),
         observed_generation: set.meta.generation.max(set.status.observed_generation),
         conditions,
     };

@@ -182,6 +182,8 @@ impl World {
             members: pod_planner::Members::of(&set, pods(Some(&set.meta.uid)), pods(None)),
             may_adopt: true,
             siblings,
+            // The names are this world's own.
+            free_names: Vec::new(),
             failed_pod_backoff: true,
             now: self.now,
         };
@@ -189,7 +191,7 @@ impl World {
         let mut done = 0;
         for write in &plan.writes {
             match write {
-                pod_planner::Write::Create(count) => {
+                pod_planner::Write::Create { count, .. } => {
                     assert!(*count <= pod_planner::BURST, "S14");
                     for _ in 0..(*count).min(most_writes) {
                         let live = self.active_pods(&set).len();

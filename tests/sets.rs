@@ -1,0 +1,244 @@
+//! The ReplicaSet controller against the sandbox, in virtual time: exactness, refusals, storms, pace.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use support::cluster::{Cluster, Faults, USER_AGENT, condition};
+use windlass::sandbox::{Hook, RequestInfo, Verdict};
+
+const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+const S: Duration = Duration::from_secs(1);
+
+async fn create(cluster: &Cluster, name: &str, replicas: i32) {
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}
+    });
+    cluster.call(Method::POST, SETS, &set).await;
+}
+
+async fn scale(cluster: &Cluster, name: &str, replicas: i32) {
+    let patch = json!({"spec": {"replicas": replicas}});
+    cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &patch).await;
+}
+
+fn set(cluster: &Cluster, name: &str) -> Value {
+    let named = |set: &Value| set["metadata"]["name"] == name;
+    cluster.objects("ReplicaSet").into_iter().find(named).unwrap_or(Value::Null)
+}
+
+fn is_available(cluster: &Cluster, name: &str, pods: i64) -> bool {
+    set(cluster, name)["status"]["availableReplicas"].as_i64().unwrap_or(0) == pods
+}
+
+fn pods(cluster: &Cluster, name: &str) -> Vec<Value> {
+    let mut all = cluster.objects("Pod");
+    all.retain(|pod| pod["metadata"]["labels"]["app"] == name);
+    all
+}
+
+fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
+    let hook: Hook = Arc::new(verdict);
+    Faults(Some(hook))
+}
+
+fn is_pod_creation(request: &RequestInfo) -> bool {
+    request.user_agent == USER_AGENT && request.kind == "Pod" && request.verb == "create"
+}
+
+fn creations(cluster: &Cluster) -> usize {
+    cluster.log.lock().unwrap().iter().filter(|request| is_pod_creation(request)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
+    for late in [5 * S, 20 * S] {
+        let count = AtomicUsize::new(0);
+        // The first four requests reach the server long after the daemon that sent them is dead.
+        let cluster = Cluster::with(
+            hook(move |request| {
+                let early = is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) < 4;
+                if early { Verdict::Delay(late) } else { Verdict::Proceed }
+            }),
+            |options| options,
+        )
+        .await;
+        let first = cluster.start_controllers(1);
+        create(&cluster, "web", 10).await;
+        tokio::time::sleep(S).await;
+        first.kill();
+        let _second = cluster.start_controllers(2);
+        cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 10)).await;
+        tokio::time::sleep(30 * S).await;
+        assert_eq!(cluster.pods_created(), 10, "{late:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_daemons_that_act_at_once_make_no_pod_too_many() {
+    let cluster = Cluster::new().await;
+    let _first = cluster.start_controllers(1);
+    let _second = cluster.start_controllers(2);
+    for n in 0..10 {
+        create(&cluster, &format!("web{n}"), 7).await;
+    }
+    for n in 0..10 {
+        let name = format!("web{n}");
+        cluster.eventually(60, "all pods are there", |c| is_available(c, &name, 7)).await;
+    }
+    assert_eq!(cluster.pods_created(), 70);
+}
+
+/// Fails every pod of the namespace as soon as it is there, as a node does that refuses them, while
+/// `refuses` is set.
+fn refusing_node(cluster: &Cluster, refuses: &Arc<AtomicBool>) -> tokio::task::AbortHandle {
+    let (sandbox, client, refuses) = (cluster.sandbox.clone(), cluster.client.clone(), refuses.clone());
+    let node = async move {
+        loop {
+            tokio::time::sleep(S / 4).await;
+            if !refuses.load(Ordering::SeqCst) {
+                continue;
+            }
+            for pod in sandbox.objects("Pod").iter().filter(|pod| pod["status"]["phase"] != "Failed") {
+                let path = format!("{PODS}/{}/status", pod["metadata"]["name"].as_str().unwrap());
+                let status = json!({"status": {"phase": "Failed", "reason": "OutOfcpu", "conditions": null}});
+                let patch = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+                let _gone =
+                    client.request::<Value>(patch.body(status.to_string().into_bytes()).unwrap()).await;
+            }
+        }
+    };
+    tokio::spawn(node).abort_handle()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at_once_when_one_does_well() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    let refuses = Arc::new(AtomicBool::new(true));
+    let node = refusing_node(&cluster, &refuses);
+    create(&cluster, "web", 20).await;
+    tokio::time::sleep(300 * S).await;
+    let made = creations(&cluster);
+    assert!((24..=27).contains(&made), "{made} pods in five minutes for 20");
+    tokio::time::sleep(1800 * S).await;
+    let made = creations(&cluster) - made;
+    assert!((5..=7).contains(&made), "{made} more in half an hour");
+    let told = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
+    assert!(told(&cluster), "nobody is told");
+
+    refuses.store(false, Ordering::SeqCst);
+    cluster.eventually(310, "all pods are there", |c| is_available(c, "web", 20)).await;
+    node.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn upstreams_way_with_failing_pods_can_be_chosen() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers_with(1, |mut config| {
+        config.failed_pod_backoff = false;
+        config
+    });
+    let node = refusing_node(&cluster, &Arc::new(AtomicBool::new(true)));
+    create(&cluster, "web", 20).await;
+    tokio::time::sleep(10 * S).await;
+    assert!(creations(&cluster) > 200, "{}", creations(&cluster));
+    node.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
+    let sandbox = Arc::new(parking_lot::Mutex::new(None::<windlass::sandbox::Sandbox>));
+    let quota = sandbox.clone();
+    let cluster = Cluster::with(
+        hook(move |request| {
+            let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
+            if is_pod_creation(request) && full() {
+                let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
+                Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+            } else {
+                Verdict::Proceed
+            }
+        }),
+        |options| options,
+    )
+    .await;
+    *sandbox.lock() = Some(cluster.sandbox.clone());
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "first", 6).await;
+    cluster.eventually(10, "the first has its pods", |c| is_available(c, "first", 6)).await;
+    for name in ["second", "third"] {
+        create(&cluster, name, 2).await;
+    }
+    // By now the backoff is a minute.
+    tokio::time::sleep(300 * S).await;
+    for name in ["second", "third"] {
+        assert_eq!(condition(&set(&cluster, name), "ReplicaFailure"), "FailedCreate");
+    }
+    let doomed = creations(&cluster);
+    scale(&cluster, "first", 2).await;
+    for name in ["second", "third"] {
+        cluster.eventually(4, "there is room for its pods", |c| is_available(c, name, 2)).await;
+        assert_eq!(condition(&set(&cluster, name), "ReplicaFailure"), "");
+    }
+    let tries = creations(&cluster) - doomed;
+    assert!(tries <= 4 + 4, "{tries} tries for four pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_status_is_written_once_a_second_and_its_end_at_once() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 100).await;
+    cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 100)).await;
+    let writes = |c: &Cluster| c.writes().iter().filter(|w| w.starts_with("patch ReplicaSet")).count();
+    let before = writes(&cluster);
+    let ready = |name: &str, ready: &str| {
+        (
+            format!("{PODS}/{name}/status"),
+            json!({"status": {"conditions": [{"type": "Ready", "status": ready,
+                                              "lastTransitionTime": "2026-01-01T00:05:00Z"}]}}),
+        )
+    };
+    let names: Vec<String> =
+        pods(&cluster, "web").iter().map(|p| p["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    for state in ["False", "True"] {
+        for name in &names {
+            let (path, patch) = ready(name, state);
+            cluster.call(Method::PATCH, &path, &patch).await;
+            tokio::time::sleep(S / 10).await;
+        }
+    }
+    assert!(is_available(&cluster, "web", 100), "complete, and told at once");
+    let written = writes(&cluster) - before;
+    assert!((15..=24).contains(&written), "{written} writes in 20 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_a_foreign_pod_has_is_passed_over() {
+    let cluster = Cluster::new().await;
+    let daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 3).await;
+    cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
+    // Take the names of all three by pods of nobody.
+    let names: Vec<Value> = pods(&cluster, "web").iter().map(|p| p["metadata"]["name"].clone()).collect();
+    daemon.stop().await;
+    for name in &names {
+        let path = format!("{PODS}/{}", name.as_str().unwrap());
+        cluster.call(Method::DELETE, &path, &json!({"gracePeriodSeconds": 0})).await;
+        let foreign = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                             "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+        cluster.call(Method::POST, PODS, &foreign).await;
+    }
+    let _daemon = cluster.start_controllers(1);
+    cluster.eventually(10, "three others are there", |c| is_available(c, "web", 3)).await;
+    assert!(pods(&cluster, "web").iter().all(|pod| !names.contains(&pod["metadata"]["name"])));
+}
