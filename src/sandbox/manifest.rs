@@ -18,7 +18,7 @@ use serde_json::Value;
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
 /// The kinds the sandbox serves: apiVersion, kind, plural, whether it lives in a namespace.
-const SERVED: [(&str, &str, &str, bool); 11] = [
+const SERVED: [(&str, &str, &str, bool); 12] = [
     ("v1", "ConfigMap", "configmaps", true),
     ("apps/v1", "Deployment", "deployments", true),
     ("v1", "Event", "events", true),
@@ -27,6 +27,7 @@ const SERVED: [(&str, &str, &str, bool); 11] = [
     ("v1", "Node", "nodes", false),
     ("v1", "Pod", "pods", true),
     ("apps/v1", "ReplicaSet", "replicasets", true),
+    ("v1", "ReplicationController", "replicationcontrollers", true),
     ("v1", "Secret", "secrets", true),
     ("v1", "Service", "services", true),
     ("v1", "ServiceAccount", "serviceaccounts", true),
