@@ -333,6 +333,7 @@ fn without_duplicates(objects: Vec<Object>) -> Result<Vec<Object>, ManifestError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::kinds::{KINDS, Wire};
 
     fn refused(text: &str) -> String {
         parse("web.yaml", text).expect_err("must be refused").to_string()
@@ -390,6 +391,17 @@ items:
     fn an_old_api_version_is_told_the_new_one() {
         let error = refused("apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}\n");
         assert_eq!(error, "web.yaml: document 1: Deployment has no apiVersion \"apps/v1beta1\": use apps/v1");
+    }
+
+    #[test]
+    fn what_the_server_stores_can_stand_in_a_manifest() {
+        let stored = KINDS.iter().filter(|row| row.wire == Wire::AsStored);
+        let mut served: Vec<_> =
+            stored.map(|row| (row.api_version(), row.kind, row.plural, row.namespaced)).collect();
+        served.sort_by_key(|(_, kind, _, _)| *kind);
+        let known: Vec<_> =
+            SERVED.iter().map(|&(v, k, p, namespaced)| (v.to_owned(), k, p, namespaced)).collect();
+        assert_eq!(known, served);
     }
 
     #[test]

@@ -94,6 +94,10 @@ fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
     metadata::labels_and_annotations(&template["metadata"], "spec.template", errors);
     let pod_spec = &template["spec"];
     pod::spec(pod_spec, "spec.template.spec", errors);
+    if pod_spec["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.forbidden("spec.template.spec.ephemeralContainers", why);
+    }
     // What ends by itself cannot be kept at a number of replicas.
     let policy = &pod_spec["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
@@ -313,6 +317,17 @@ mod tests {
         let no_containers = json!({"restartPolicy": "Always"});
         let expected = ["spec.template.spec.containers: Required value"];
         check_controller("/spec/template/spec", no_containers, &expected);
+    }
+
+    #[test]
+    fn a_template_holds_no_ephemeral_containers() {
+        let guests = json!([{"name": "debug", "image": "busybox"}]);
+        let expected = [
+            "spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+        ];
+        check("/spec/template/spec/ephemeralContainers", guests.clone(), &expected);
+        check_controller("/spec/template/spec/ephemeralContainers", guests, &expected);
+        check_controller("/spec/template/spec/ephemeralContainers", json!([]), &[]);
     }
 
     #[test]
