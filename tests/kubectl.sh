@@ -127,6 +127,24 @@ spec:
 YAML
 }
 
+# As short as the API allows: selector, labels and number come from the template and the defaults.
+controller() { # NAME IMAGE
+  cat <<YAML
+apiVersion: v1
+kind: ReplicationController
+metadata:
+  name: $1
+spec:
+  template:
+    metadata: {labels: {app: $1}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: $2
+YAML
+}
+
 "$sandbox" --write-kubeconfig "$KUBECONFIG" --ready-delay 200ms --shutdown-delay 200ms \
   --never-ready ':broken$' ${daemon:+--no-controllers} >"$work/out" 2>"$work/err" &
 pids+=($!)
@@ -272,6 +290,45 @@ eventually "it has adopted the ReplicaSet" 20 bash -c \
 equals "and made no other" 1 count rs -l app=loose
 check "delete rs --cascade=orphan leaves pods" k delete rs -l app=loose --cascade=orphan --timeout=30s
 check "delete by label" k delete deploy -l app=loose --timeout=30s
+
+echo "# replication controllers"
+controller old nginx:1.26 >"$work/old.yaml"
+says "api-resources lists them" '^replicationcontrollers +rc +v1 +true +ReplicationController' k api-resources
+says "kubectl explain knows one" 'KIND: +ReplicationController' k explain rc
+says "create -f" 'replicationcontroller/old created' k create -f "$work/old.yaml"
+refuse "create -f again" 'replicationcontrollers "old" already exists' k create -f "$work/old.yaml"
+equals "its selector comes from its template" old path '{.spec.selector.app}' rc/old
+equals "and so do its labels" old path '{.metadata.labels.app}' rc/old
+says "get rc shows the numbers" '^old +1 +[01] +[01] ' k get rc
+says "get -o wide shows the rest" '^old .* main +nginx:1\.26 +app=old' k get rc -o wide
+says "get all lists it" '^replicationcontroller/old ' k get all
+says "get --field-selector" '^replicationcontroller/old' k get rc --field-selector metadata.name=old -o name
+says "describe shows the selector" 'Selector: +app=old' k describe rc old
+check "scale" k scale rc/old --replicas=3
+equals "three are wanted" 3 path '{.spec.replicas}' rc/old
+equals "scaling is a new generation" 2 path '{.metadata.generation}' rc/old
+refuse "scale with a wrong precondition" 'Expected replicas to be 9, was 3' \
+  k scale rc/old --current-replicas=9 --replicas=2
+check "set image" k set image rc/old main=nginx:1.27
+equals "the template has it" nginx:1.27 path '{.spec.template.spec.containers[0].image}' rc/old
+check "label" k label rc/old tier=x
+refuse "a selector that misses the template is refused" '`selector` does not match template `labels`' \
+  k patch rc old --type=merge -p '{"spec":{"selector":{"app":"other"}}}'
+refuse "pods that end by themselves are refused" 'Unsupported value: "Never": supported values: "Always"' \
+  k patch rc old -p '{"spec":{"template":{"spec":{"restartPolicy":"Never"}}}}'
+refuse "an unknown field is refused" 'unknown field "spec.replcas"' \
+  bash -c "sed 's/^spec:/spec:\n  replcas: 1/; s/old/typo/' '$work/old.yaml' | timeout 60 kubectl create -f -"
+sed 's/old/new/; s/^spec:/spec:\n  replicas: 2/' "$work/old.yaml" >"$work/new.yaml"
+says "apply -f creates" 'replicationcontroller/new created' k apply -f "$work/new.yaml"
+says "apply -f again changes nothing" 'replicationcontroller/new unchanged' k apply -f "$work/new.yaml"
+sed -i s/nginx:1.26/nginx:1.28/ "$work/new.yaml"
+says "apply -f after an edit configures" 'replicationcontroller/new configured' k apply -f "$work/new.yaml"
+check "expose" k expose rc old --port=80
+equals "the service selects its pods" old path '{.spec.selector.app}' svc/old
+check "delete" k delete rc old --timeout=30s
+check "it is gone" absent rc old
+check "delete --cascade=orphan" k delete rc new --cascade=orphan --timeout=30s
+check "that is gone too" absent rc new
 
 echo "# namespaces"
 check "create namespace" k create namespace ark

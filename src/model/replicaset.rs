@@ -51,25 +51,27 @@ pub struct ReplicaSetStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// A ReplicaSet or a ReplicationController on the wire. They differ in the form of their selector, `S`.
 #[derive(Deserialize)]
-struct ReplicaSetWire<'a> {
+#[serde(bound(deserialize = "S: Deserialize<'de>"))]
+struct SetWire<'a, S> {
     #[serde(borrow)]
     metadata: MetaWire<'a>,
     #[serde(borrow)]
-    spec: SpecWire<'a>,
+    spec: SpecWire<'a, S>,
     #[serde(borrow, default)]
     status: Option<StatusWire<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SpecWire<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "S: Deserialize<'de>"))]
+struct SpecWire<'a, S> {
     #[serde(default)]
     replicas: Option<i32>,
     #[serde(default)]
     min_ready_seconds: Option<i32>,
-    #[serde(borrow, default)]
-    selector: Option<SelectorWire<'a>>,
+    #[serde(default = "Option::default")]
+    selector: Option<S>,
     #[serde(borrow, default)]
     template: Option<&'a RawValue>,
 }
@@ -98,31 +100,43 @@ impl Record for ReplicaSet {
         Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        let ReplicaSetWire { metadata, spec, status } = serde_json::from_str(json)?;
-        let status = status.unwrap_or_default();
-        Ok(ReplicaSet {
-            annotations: metadata.annotations.intern(interner),
-            // Validation refuses what is below nothing; arithmetic on it would panic (R1).
-            replicas: spec.replicas.unwrap_or(1).max(0),
-            min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
-            selector: Selector::compile(spec.selector),
-            template: Template::decode_or_empty(spec.template, interner)?,
-            status: ReplicaSetStatus {
-                replicas: status.replicas.unwrap_or(0),
-                fully_labeled: status.fully_labeled_replicas.unwrap_or(0),
-                ready: status.ready_replicas.unwrap_or(0),
-                available: status.available_replicas.unwrap_or(0),
-                terminating: status.terminating_replicas,
-                observed_generation: status.observed_generation.unwrap_or(0),
-                conditions: ConditionWire::all(status.conditions, interner),
-            },
-            meta: metadata.into_meta(interner)?,
-        })
+        decode(json, interner, |selector: Option<SelectorWire<'_>>| Selector::compile(selector))
     }
 
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+/// Reads a set whose selector has the form `S`.
+///
+/// # Errors
+/// As [`Record::decode`].
+pub(super) fn decode<'a, S: Deserialize<'a>>(
+    json: &'a str,
+    interner: &mut Interner,
+    compile: impl FnOnce(Option<S>) -> Selector,
+) -> Result<ReplicaSet, serde_json::Error> {
+    let SetWire { metadata, spec, status } = serde_json::from_str::<SetWire<'a, S>>(json)?;
+    let status = status.unwrap_or_default();
+    Ok(ReplicaSet {
+        annotations: metadata.annotations.intern(interner),
+        // Validation refuses what is below nothing; arithmetic on it would panic (R1).
+        replicas: spec.replicas.unwrap_or(1).max(0),
+        min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
+        selector: compile(spec.selector),
+        template: Template::decode_or_empty(spec.template, interner)?,
+        status: ReplicaSetStatus {
+            replicas: status.replicas.unwrap_or(0),
+            fully_labeled: status.fully_labeled_replicas.unwrap_or(0),
+            ready: status.ready_replicas.unwrap_or(0),
+            available: status.available_replicas.unwrap_or(0),
+            terminating: status.terminating_replicas,
+            observed_generation: status.observed_generation.unwrap_or(0),
+            conditions: ConditionWire::all(status.conditions, interner),
+        },
+        meta: metadata.into_meta(interner)?,
+    })
 }
 
 #[cfg(test)]

@@ -99,6 +99,13 @@ impl Selector {
         Selector { match_labels, match_expressions, defect }
     }
 
+    /// Compiles the selector of a ReplicationController, a plain map of labels. An absent one matches
+    /// nothing and an empty one everything, as where a ReplicaSet's is converted from it (upstream:
+    /// `Convert_v1_ReplicationControllerSpec_To_apps_ReplicaSetSpec`).
+    pub fn of_labels(labels: Option<Pairs<'_>>) -> Self {
+        Selector::compile(labels.map(|match_labels| SelectorWire { match_labels, match_expressions: None }))
+    }
+
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &StringMap) -> bool {
         self.defect.is_none()

@@ -1,5 +1,5 @@
-//! What is shown and judged of a cluster: its Deployments, ReplicaSets, pods and newest events, kept up
-//! to date from watches.
+//! What is shown and judged of a cluster: its Deployments, ReplicaSets, ReplicationControllers, pods and
+//! newest events, kept up to date from watches.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,6 +27,8 @@ pub enum Followed {
     Deployment,
     /// apps/v1 ReplicaSet.
     ReplicaSet,
+    /// v1 ReplicationController.
+    ReplicationController,
     /// v1 Pod.
     Pod,
     /// v1 Event.
@@ -44,11 +46,12 @@ pub struct News {
     pub gone: bool,
 }
 
-/// Follows the four kinds in all namespaces, for ever.
+/// Follows these kinds in all namespaces, for ever.
 pub fn news(client: &Client) -> BoxStream<'static, News> {
     let kinds = [
         (Followed::Deployment, "apps", "Deployment", "deployments"),
         (Followed::ReplicaSet, "apps", "ReplicaSet", "replicasets"),
+        (Followed::ReplicationController, "", "ReplicationController", "replicationcontrollers"),
         (Followed::Pod, "", "Pod", "pods"),
         (Followed::Event, "", "Event", "events"),
     ];
@@ -79,6 +82,8 @@ pub struct Cluster {
     pub deployments: BTreeMap<Key, Value>,
     /// The ReplicaSets.
     pub replica_sets: BTreeMap<Key, Value>,
+    /// The ReplicationControllers.
+    pub replication_controllers: BTreeMap<Key, Value>,
     /// The pods.
     pub pods: BTreeMap<Key, Value>,
     /// The newest events, oldest first.
@@ -92,6 +97,7 @@ impl Cluster {
         let objects = match kind {
             Followed::Deployment => &mut self.deployments,
             Followed::ReplicaSet => &mut self.replica_sets,
+            Followed::ReplicationController => &mut self.replication_controllers,
             Followed::Pod => &mut self.pods,
             Followed::Event => {
                 if !gone {

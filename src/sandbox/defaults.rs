@@ -15,6 +15,7 @@ pub fn apply(kind: &str, object: &mut Value) {
     match kind {
         "Deployment" => deployment(object),
         "ReplicaSet" => replica_set(object),
+        "ReplicationController" => replication_controller(object),
         "Pod" => pod(object),
         "Service" => service(object),
         "Namespace" => namespace(object),
@@ -54,6 +55,21 @@ fn replica_set(object: &mut Object) {
     if let Some(status) = ensure(object, "status") {
         fill(status, "replicas", 0);
     }
+}
+
+/// The labels of the template serve as the selector, and as the controller's own, where there are none.
+fn replication_controller(object: &mut Object) {
+    let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels"));
+    let labels = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())).cloned();
+    if let Some(labels) = labels {
+        if let Some(spec) = child(object, "spec") {
+            fill_map(spec, "selector", &labels);
+        }
+        if let Some(metadata) = ensure(object, "metadata") {
+            fill_map(metadata, "labels", &labels);
+        }
+    }
+    replica_set(object);
 }
 
 fn template(spec: &mut Object) {
@@ -348,6 +364,13 @@ fn fill(object: &mut Object, field: &str, value: impl Into<Value>) {
     }
 }
 
+/// Sets a map that is absent or empty.
+fn fill_map(object: &mut Object, field: &str, value: &Value) {
+    if object.get(field).is_none_or(|value| value.is_null() || value.as_object().is_some_and(Map::is_empty)) {
+        object.insert(field.to_owned(), value.clone());
+    }
+}
+
 /// Sets a number that is absent or zero.
 fn fill_number(object: &mut Object, field: &str, value: impl Into<Value>) {
     if object.get(field).is_none_or(|value| value.is_null() || *value == 0) {
@@ -401,6 +424,37 @@ mod tests {
                 }},
             }),
         );
+    }
+
+    #[test]
+    fn a_replication_controller_takes_selector_and_labels_from_its_template() {
+        let foo = json!({"foo": "bar"});
+        let template = json!({"metadata": {"labels": foo}, "spec": {"containers": []}});
+        let bare = json!({"spec": {"template": template}});
+        check("ReplicationController", bare.clone(), "/spec/selector", foo.clone());
+        check("ReplicationController", bare.clone(), "/metadata/labels", foo.clone());
+        check("ReplicationController", bare.clone(), "/spec/replicas", json!(1));
+        check("ReplicationController", bare.clone(), "/status", json!({"replicas": 0}));
+        check("ReplicationController", bare, "/spec/template/spec/restartPolicy", json!("Always"));
+
+        let empty = json!({"metadata": {"labels": {}}, "spec": {"selector": {}, "template": template}});
+        check("ReplicationController", empty.clone(), "/spec/selector", foo.clone());
+        check("ReplicationController", empty, "/metadata/labels", foo.clone());
+
+        let labelled = json!({"metadata": {"labels": {"bar": "foo"}}, "spec": {"template": template}});
+        check("ReplicationController", labelled.clone(), "/spec/selector", foo);
+        check("ReplicationController", labelled, "/metadata/labels", json!({"bar": "foo"}));
+
+        let chosen = json!({"metadata": {"labels": {"bar": "foo"}},
+                            "spec": {"replicas": 0, "selector": {"some": "other"}, "template": template}});
+        check("ReplicationController", chosen.clone(), "/spec/selector", json!({"some": "other"}));
+        check("ReplicationController", chosen.clone(), "/metadata/labels", json!({"bar": "foo"}));
+        check("ReplicationController", chosen, "/spec/replicas", json!(0));
+
+        let unlabelled = json!({"spec": {"template": {"spec": {"containers": []}}}});
+        check("ReplicationController", unlabelled.clone(), "/spec/selector", Value::Null);
+        check("ReplicationController", unlabelled, "/metadata", Value::Null);
+        check("ReplicationController", json!({"spec": {"template": null}}), "/spec/replicas", json!(1));
     }
 
     #[test]
@@ -534,7 +588,8 @@ mod tests {
 
     #[test]
     fn objects_of_strange_shapes_are_left_alone() {
-        for kind in ["Deployment", "ReplicaSet", "Pod", "Service", "Namespace", "Secret", "Node", "Lease"] {
+        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Secret Node Lease";
+        for kind in kinds.split(' ') {
             for strange in [
                 json!(null),
                 json!([1]),

@@ -77,6 +77,10 @@ pub(crate) struct Kind {
     pub(crate) create_on_update: bool,
     /// Whether DELETE answers with the removed object instead of a Status (`ReturnDeletedObject`).
     pub(crate) returns_deleted: bool,
+    /// Whether a DELETE that says nothing about dependents lets them go instead of deleting them
+    /// (`DefaultGarbageCollectionPolicy`). Older than the garbage collector, and kept for its old clients;
+    /// kubectl always says what it wants.
+    pub(crate) orphans_dependents: bool,
     pub(crate) wire: Wire,
 }
 
@@ -99,6 +103,7 @@ const NAMESPACED: Kind = Kind {
     unconditional_update: true,
     create_on_update: false,
     returns_deleted: false,
+    orphans_dependents: false,
     wire: Wire::AsStored,
 };
 
@@ -147,6 +152,17 @@ pub(crate) static KINDS: &[Kind] = &[
         subresources: &[Subresource::Binding, Subresource::Eviction, Subresource::Status],
         generation: Generation::Spec,
         returns_deleted: true,
+        ..NAMESPACED
+    },
+    Kind {
+        kind: "ReplicationController",
+        plural: "replicationcontrollers",
+        singular: "replicationcontroller",
+        short_names: &["rc"],
+        categories: &["all"],
+        subresources: &[Subresource::Scale, Subresource::Status],
+        generation: Generation::Spec,
+        orphans_dependents: true,
         ..NAMESPACED
     },
     Kind { kind: "Secret", plural: "secrets", singular: "secret", ..NAMESPACED },

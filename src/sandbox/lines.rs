@@ -24,6 +24,7 @@ impl Narrator {
         let word = match kind {
             Followed::Deployment => "deployment",
             Followed::ReplicaSet => "replicaset",
+            Followed::ReplicationController => "replicationcontroller",
             Followed::Pod => "pod",
             Followed::Event if *gone => return None,
             Followed::Event => return Some(event(object)),
@@ -116,6 +117,19 @@ mod tests {
             narrator.tell(&news(Followed::ReplicaSet, object)).unwrap(),
             "replicaset shop/web wanted=3 replicas=4 ready=3 available=3 revision=2"
         );
+    }
+
+    #[test]
+    fn a_replication_controller_is_told_in_numbers_and_when_it_ends() {
+        let object = json!({"metadata": {"namespace": "shop", "name": "old"}, "spec": {"replicas": 2},
+                            "status": {"replicas": 2, "readyReplicas": 1}});
+        let mut narrator = Narrator::default();
+        assert_eq!(
+            narrator.tell(&news(Followed::ReplicationController, object.clone())).unwrap(),
+            "replicationcontroller shop/old wanted=2 replicas=2 ready=1 available=0"
+        );
+        let gone = News { kind: Followed::ReplicationController, object, gone: true };
+        assert_eq!(narrator.tell(&gone).unwrap(), "replicationcontroller shop/old deleted");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde_json::Value;
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
 /// The kinds the sandbox serves: apiVersion, kind, plural, whether it lives in a namespace.
-const SERVED: [(&str, &str, &str, bool); 11] = [
+const SERVED: [(&str, &str, &str, bool); 12] = [
     ("v1", "ConfigMap", "configmaps", true),
     ("apps/v1", "Deployment", "deployments", true),
     ("v1", "Event", "events", true),
@@ -27,6 +27,7 @@ const SERVED: [(&str, &str, &str, bool); 11] = [
     ("v1", "Node", "nodes", false),
     ("v1", "Pod", "pods", true),
     ("apps/v1", "ReplicaSet", "replicasets", true),
+    ("v1", "ReplicationController", "replicationcontrollers", true),
     ("v1", "Secret", "secrets", true),
     ("v1", "Service", "services", true),
     ("v1", "ServiceAccount", "serviceaccounts", true),
@@ -332,6 +333,7 @@ fn without_duplicates(objects: Vec<Object>) -> Result<Vec<Object>, ManifestError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::kinds::{KINDS, Wire};
 
     fn refused(text: &str) -> String {
         parse("web.yaml", text).expect_err("must be refused").to_string()
@@ -389,6 +391,17 @@ items:
     fn an_old_api_version_is_told_the_new_one() {
         let error = refused("apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}\n");
         assert_eq!(error, "web.yaml: document 1: Deployment has no apiVersion \"apps/v1beta1\": use apps/v1");
+    }
+
+    #[test]
+    fn what_the_server_stores_can_stand_in_a_manifest() {
+        let stored = KINDS.iter().filter(|row| row.wire == Wire::AsStored);
+        let mut served: Vec<_> =
+            stored.map(|row| (row.api_version(), row.kind, row.plural, row.namespaced)).collect();
+        served.sort_by_key(|(_, kind, _, _)| *kind);
+        let known: Vec<_> =
+            SERVED.iter().map(|&(v, k, p, namespaced)| (v.to_owned(), k, p, namespaced)).collect();
+        assert_eq!(known, served);
     }
 
     #[test]

@@ -320,6 +320,26 @@ mod tests {
     }
 
     #[test]
+    fn a_replication_controller_arrives_with_its_map_of_labels() {
+        let label = [bytes(1, "app"), bytes(2, "web")].concat();
+        let template = bytes(1, bytes(11, &label));
+        let spec = [number(1, 0), bytes(2, &label), bytes(3, template), number(4, 7)].concat();
+        let status = [number(1, 2), number(2, 2), number(3, 5), number(4, 1), number(5, 1)].concat();
+        let condition = bytes(6, [bytes(1, "ReplicaFailure"), bytes(2, "True")].concat());
+        let raw =
+            [bytes(1, bytes(1, "web")), bytes(2, spec), bytes(3, [status, condition].concat())].concat();
+        let expected = json!({
+            "apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "web"},
+            "spec": {"replicas": 0, "selector": {"app": "web"}, "minReadySeconds": 7,
+                     "template": {"metadata": {"labels": {"app": "web"}}}},
+            "status": {"replicas": 2, "fullyLabeledReplicas": 2, "observedGeneration": 5, "readyReplicas": 1,
+                       "availableReplicas": 1,
+                       "conditions": [{"type": "ReplicaFailure", "status": "True"}]},
+        });
+        assert_eq!(to_json(&body("v1", "ReplicationController", &raw)), Ok(expected));
+    }
+
+    #[test]
     fn special_types_have_their_json_forms() {
         let port = [number(3, 80), bytes(4, [number(1, 1), bytes(3, "http")].concat())].concat();
         let service = bytes(2, bytes(1, port));

@@ -8,9 +8,10 @@ use super::quantity::Quantity;
 use super::selector::{FieldSelector, LabelSelector};
 use super::{defaults, strategic, strict, table, validate};
 
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "Deployment",
     "ReplicaSet",
+    "ReplicationController",
     "Pod",
     "Service",
     "Namespace",

@@ -443,6 +443,25 @@ mod tests {
     }
 
     #[test]
+    fn a_replication_controller_merges_labels_by_key_and_containers_by_name() {
+        let containers =
+            |image: &str| json!({"spec": {"containers": [{"name": "a", "image": image}, {"name": "b"}]}});
+        check(
+            "ReplicationController",
+            json!({"spec": {"selector": {"app": "web", "tier": "x"}, "template": containers("a:1")}}),
+            json!({"spec": {"selector": {"tier": null, "new": "y"},
+                            "template": {"spec": {"containers": [{"name": "a", "image": "a:2"}]}}}}),
+            json!({"spec": {"selector": {"app": "web", "new": "y"}, "template": containers("a:2")}}),
+        );
+        check(
+            "ReplicationController",
+            json!({"status": {"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "x"}]}}),
+            json!({"status": {"conditions": [{"type": "ReplicaFailure", "reason": "y"}]}}),
+            json!({"status": {"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "y"}]}}),
+        );
+    }
+
+    #[test]
     fn malformed_patches_are_refused() {
         let refuse = |patch: Value| merge("Deployment", &mut json!({}), &patch).unwrap_err();
         assert_eq!(refuse(json!([])), "invalid JSON document");

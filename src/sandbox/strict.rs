@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Binding, ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount,
+    Binding, ConfigMap, Event, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
 use k8s_openapi::api::policy::v1::Eviction;
@@ -67,6 +67,12 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     if matches!(map.get("kind"), None | Some(Value::Null)) {
         map.insert("kind".into(), kind.into());
     }
+    // Elsewhere a `selector` is an object with fields of its own.
+    if matches!(kind, "ReplicationController" | "Service")
+        && let Some(selector) = object.pointer_mut("/spec/selector")
+    {
+        prune_nulls(selector, true);
+    }
     prune_nulls(&mut object, false);
     canonical::rewrite(&mut object, &mut Vec::new())?;
     let ignored = match (api_version, kind) {
@@ -75,6 +81,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         ("v1", "Pod") => decode::<Pod>(&object),
         ("v1", "Event") => decode::<Event>(&object),
         ("v1", "ConfigMap") => decode::<ConfigMap>(&object),
+        ("v1", "ReplicationController") => decode::<ReplicationController>(&object),
         ("v1", "Secret") => decode::<Secret>(&object),
         ("v1", "Service") => decode::<Service>(&object),
         ("v1", "ServiceAccount") => decode::<ServiceAccount>(&object),
@@ -365,6 +372,27 @@ mod tests {
     }
 
     #[test]
+    fn in_a_map_of_labels_null_is_an_empty_value() {
+        let body =
+            br#"{"spec":{"selector":{"app":"web","tier":null},"template":{"spec":{"containers":null}}}}"#;
+        let checked = check("v1", "ReplicationController", body).unwrap();
+        let expected = json!({"selector": {"app": "web", "tier": ""}, "template": {"spec": {}}});
+        assert_eq!((checked.object["spec"].clone(), checked.unknown.len()), (expected, 0));
+        let absent = br#"{"spec":{"selector":null,"template":null}}"#;
+        assert_eq!(check("v1", "ReplicationController", absent).unwrap().object["spec"], json!({}));
+    }
+
+    #[test]
+    fn a_replication_controller_has_no_expressions_and_counts_no_terminating_pods() {
+        let expressions = br#"{"spec":{"selector":{"matchExpressions":[]}}}"#;
+        let error = check("v1", "ReplicationController", expressions).unwrap_err();
+        assert!(error.starts_with("spec.selector.matchExpressions: invalid type: "), "{error}");
+        let counted = br#"{"status":{"replicas":1,"terminatingReplicas":1}}"#;
+        let checked = check("v1", "ReplicationController", counted).unwrap();
+        assert_eq!(checked.unknown, ["unknown field \"status.terminatingReplicas\""]);
+    }
+
+    #[test]
     fn a_body_that_is_not_one_json_object_is_refused() {
         for body in ["", "[]", "null", "{", "{} {}", "{\"a\":\"\u{1}\"}", &"[".repeat(100_000)] {
             assert!(deployment(body).is_err(), "{body:.20}");
@@ -375,7 +403,8 @@ mod tests {
     #[test]
     fn every_served_kind_is_known() {
         for (api_version, kinds) in [
-            ("v1", "Namespace Node Pod Event ConfigMap Secret Service ServiceAccount Binding DeleteOptions"),
+            ("v1", "Namespace Node Pod Event ConfigMap ReplicationController Secret Service ServiceAccount"),
+            ("v1", "Binding DeleteOptions"),
             ("apps/v1", "Deployment ReplicaSet"),
             ("autoscaling/v1", "Scale"),
             ("coordination.k8s.io/v1", "Lease"),

@@ -17,7 +17,7 @@ pub fn columns(kind: &str) -> Value {
         "Deployment" => {
             &["Name", "Ready", "Up-to-date", "Available", "Age", "*Containers", "*Images", "*Selector"]
         }
-        "ReplicaSet" => {
+        "ReplicaSet" | "ReplicationController" => {
             &["Name", "#Desired", "#Current", "#Ready", "Age", "*Containers", "*Images", "*Selector"]
         }
         "Pod" => &pod::COLUMNS,
@@ -89,7 +89,7 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
                 label_selector(&spec["selector"]),
             ]
         }
-        "ReplicaSet" => {
+        "ReplicaSet" | "ReplicationController" => {
             let (spec, status) = (&object["spec"], &object["status"]);
             let [containers, images] = containers_and_images(&spec["template"]["spec"]);
             vec![
@@ -100,7 +100,11 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
                 age,
                 containers,
                 images,
-                label_selector(&spec["selector"]),
+                if kind == "ReplicaSet" {
+                    label_selector(&spec["selector"])
+                } else {
+                    label_map(&spec["selector"])
+                },
             ]
         }
         "Pod" => pod::cells(object, now),
@@ -227,10 +231,16 @@ fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
             }
         })
         .collect();
-    let labels = spec["selector"].as_object().into_iter().flatten();
-    let selector: Vec<String> =
+    let selector = label_map(&spec["selector"]);
+    vec![name, kind.into(), address.into(), external, joined_or_none(&ports), age, selector]
+}
+
+/// A selector that is a plain map of labels.
+fn label_map(labels: &Value) -> Value {
+    let labels = labels.as_object().into_iter().flatten();
+    let terms: Vec<String> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    vec![name, kind.into(), address.into(), external, joined_or_none(&ports), age, joined_or_none(&selector)]
+    joined_or_none(&terms)
 }
 
 fn containers_and_images(spec: &Value) -> [Value; 2] {
@@ -376,6 +386,28 @@ mod tests {
     }
 
     #[test]
+    fn a_replication_controller_shows_its_numbers_and_its_labels() {
+        check(
+            "ReplicationController",
+            json!({
+                "metadata": {"name": "old", "creationTimestamp": "2026-01-01T11:59:00Z"},
+                "spec": {
+                    "replicas": 3,
+                    "selector": {"tier": "x", "app": "web"},
+                    "template": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}},
+                },
+                "status": {"replicas": 2, "readyReplicas": 1},
+            }),
+            json!(["old", 3, 2, 1, "60s", "a", "a:1", "app=web,tier=x"]),
+        );
+        check(
+            "ReplicationController",
+            json!({"metadata": {"name": "bare"}, "spec": {"template": null}}),
+            json!(["bare", 0, 0, 0, "<unknown>", "", "", "<none>"]),
+        );
+    }
+
+    #[test]
     fn only_wide_output_shows_the_rest() {
         let columns = columns("Deployment");
         let shown = |priority: i64| -> Vec<String> {
@@ -483,8 +515,8 @@ mod tests {
 
     #[test]
     fn objects_of_strange_shapes_have_rows_too() {
-        let kinds =
-            "Deployment ReplicaSet Pod Service Namespace Node Secret ConfigMap ServiceAccount Lease Event X";
+        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
+                     ServiceAccount Lease Event X";
         for kind in kinds.split(' ') {
             for strange in [json!(null), json!({"spec": 1, "status": [], "metadata": {"name": 1}})] {
                 let row = cells(kind, &strange, now());

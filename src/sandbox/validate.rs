@@ -40,6 +40,7 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     match kind {
         "Deployment" => workload::deployment(object, &mut errors),
         "ReplicaSet" => workload::replica_set(object, &mut errors),
+        "ReplicationController" => workload::replication_controller(object, &mut errors),
         "Pod" => pod::pod(object, &mut errors),
         _ => objects::create(kind, object, &mut errors),
     }
@@ -59,6 +60,8 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
             workload::replica_set(new, &mut errors);
             workload::immutable_selector(new, old, &mut errors);
         }
+        // Its selector may change: it is older than the rule.
+        "ReplicationController" => workload::replication_controller(new, &mut errors),
         "Pod" => pod::update(new, old, &mut errors),
         _ => objects::update(kind, new, old, &mut errors),
     }
@@ -71,7 +74,7 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
     match kind {
         "Deployment" => workload::deployment_status(new, old, &mut errors),
-        "ReplicaSet" => workload::replica_set_status(new, &mut errors),
+        "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),
         "Pod" => pod::update_status(new, old, &mut errors),
         _ => {}
     }
@@ -245,6 +248,9 @@ mod tests {
                 },
             },
         });
+        if kind == "ReplicationController" {
+            workload["spec"]["selector"] = json!({"app": "web"});
+        }
         crate::sandbox::defaults::apply(kind, &mut workload);
         workload
     }
@@ -295,7 +301,8 @@ mod tests {
 
     #[test]
     fn objects_of_strange_shapes_do_not_panic() {
-        let kinds = "Deployment ReplicaSet Pod Service Namespace Node Secret ConfigMap ServiceAccount Lease Event Scale";
+        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
+                     ServiceAccount Lease Event Scale";
         for kind in kinds.split(' ') {
             for strange in [
                 json!(null),

@@ -106,6 +106,23 @@ pub(super) const MESSAGES: &[(&str, &str)] = &[
         "ReplicaSetCondition",
         "1 type string, 2 status string, 3 lastTransitionTime Time, 4 reason string, 5 message string",
     ),
+    (
+        "ReplicationController",
+        "1 metadata ObjectMeta, 2 spec ReplicationControllerSpec, 3 status ReplicationControllerStatus",
+    ),
+    (
+        "ReplicationControllerSpec",
+        "1 replicas *int, 2 selector {}string, 3 template *PodTemplateSpec, 4 minReadySeconds int",
+    ),
+    (
+        "ReplicationControllerStatus",
+        "1 replicas int, 2 fullyLabeledReplicas int, 3 observedGeneration int, 4 readyReplicas int, \
+         5 availableReplicas int, 6 conditions []ReplicationControllerCondition",
+    ),
+    (
+        "ReplicationControllerCondition",
+        "1 type string, 2 status string, 3 lastTransitionTime Time, 4 reason string, 5 message string",
+    ),
     ("PodTemplateSpec", "1 metadata ObjectMeta, 2 spec PodSpec"),
     ("Pod", "1 metadata ObjectMeta, 2 spec PodSpec, 3 status PodStatus"),
     (

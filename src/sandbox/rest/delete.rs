@@ -249,7 +249,9 @@ fn step(kind: &Kind, old: &Value, options: &Options, now: Timestamp) -> Result<S
 
 fn plain_step(kind: &Kind, old: &Value, options: &Options, now: Timestamp) -> Step {
     let mut new = old.clone();
-    set_finalizers(&mut new, options.propagation);
+    let decided = finalizers(old).iter().any(|name| [ORPHAN, FOREGROUND].contains(name));
+    let default = (kind.orphans_dependents && !decided).then_some(Propagation::Orphan);
+    set_finalizers(&mut new, options.propagation.or(default));
     if finalizers(&new).is_empty() {
         return Step::Remove(None);
     }

@@ -1,4 +1,4 @@
-//! `/scale`: a Deployment or ReplicaSet seen as an `autoscaling/v1` Scale.
+//! `/scale`: a Deployment, ReplicaSet or ReplicationController seen as an `autoscaling/v1` Scale.
 
 use serde_json::{Map, Value, json};
 
@@ -87,19 +87,19 @@ fn scale_of(object: &Value) -> Value {
         "spec": {"replicas": object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default()},
         "status": {
             "replicas": object.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or_default(),
-            "selector": selector_query(object.pointer("/spec/selector")),
+            "selector": selector_query(text(object, "/kind"), object.pointer("/spec/selector")),
         },
     })
 }
 
 /// A label selector in the syntax of queries: `app=web,tier in (a,b),!canary`.
-fn selector_query(selector: Option<&Value>) -> String {
-    let labels = selector.and_then(|selector| selector.get("matchLabels")).and_then(Value::as_object);
-    let mut terms: Vec<String> = labels
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
+fn selector_query(kind: &str, selector: Option<&Value>) -> String {
+    if kind == "ReplicationController" {
+        // Its selector is a plain map; a label called `matchLabels` is a label.
+        return equalities(selector).collect::<Vec<_>>().join(",");
+    }
+    let mut terms: Vec<String> =
+        equalities(selector.and_then(|selector| selector.get("matchLabels"))).collect();
     let expressions =
         selector.and_then(|selector| selector.get("matchExpressions")).and_then(Value::as_array);
     for expression in expressions.into_iter().flatten() {
@@ -117,6 +117,12 @@ fn selector_query(selector: Option<&Value>) -> String {
     terms.join(",")
 }
 
+/// `key=value` for each label, ordered by key.
+fn equalities(labels: Option<&Value>) -> impl Iterator<Item = String> {
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +136,13 @@ mod tests {
                 {"key": "canary", "operator": "DoesNotExist"},
             ],
         });
-        assert_eq!(selector_query(Some(&selector)), "!canary,app=web,tier in (a,b)");
+        assert_eq!(selector_query("ReplicaSet", Some(&selector)), "!canary,app=web,tier in (a,b)");
+    }
+
+    #[test]
+    fn a_map_of_labels_is_a_query_too() {
+        let selector = json!({"tier": "", "app": "web"});
+        assert_eq!(selector_query("ReplicationController", Some(&selector)), "app=web,tier=");
+        assert_eq!(selector_query("ReplicationController", None), "");
     }
 }

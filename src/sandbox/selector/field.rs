@@ -37,9 +37,14 @@ impl FieldSelector {
             let field = if (kind, field) == ("Pod", "spec.host") { "spec.nodeName" } else { field };
             if !is_supported(kind, field) {
                 return Err(match kind {
-                    "Pod" | "Event" | "Node" | "Namespace" | "Secret" | "Service" | "ReplicaSet" => {
-                        format!("field label not supported: {field}")
-                    }
+                    "Pod"
+                    | "Event"
+                    | "Node"
+                    | "Namespace"
+                    | "Secret"
+                    | "Service"
+                    | "ReplicaSet"
+                    | "ReplicationController" => format!("field label not supported: {field}"),
                     _ => format!(
                         "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
                     ),
@@ -95,7 +100,7 @@ fn is_supported(kind: &str, field: &str) -> bool {
         ],
         "Node" => &["spec.unschedulable"],
         "Namespace" => &["status.phase"],
-        "ReplicaSet" => &["status.replicas"],
+        "ReplicaSet" | "ReplicationController" => &["status.replicas"],
         "Secret" => &["type"],
         "Service" => &["spec.clusterIP", "spec.type"],
         _ => &[],
@@ -115,7 +120,9 @@ fn field(kind: &str, object: &Value, path: &str) -> String {
             let (_, name) = path.split_once('.').unwrap_or_default();
             object["spec"][name].as_bool().unwrap_or(false).to_string()
         }
-        ("ReplicaSet", "status.replicas") => object["status"]["replicas"].as_i64().unwrap_or(0).to_string(),
+        ("ReplicaSet" | "ReplicationController", "status.replicas") => {
+            object["status"]["replicas"].as_i64().unwrap_or(0).to_string()
+        }
         ("Pod", "status.podIPs") => {
             let ips = object["status"]["podIPs"].as_array().into_iter().flatten();
             ips.map(|entry| text(&entry["ip"])).collect::<Vec<_>>().join(",")
@@ -204,6 +211,24 @@ mod tests {
             json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "kubelet", "reason": "a,b"});
         check_field("Event", "involvedObject.kind=Pod,source=kubelet", &event, true);
         check_field("Event", r"reason=a\,b", &event, true);
+    }
+
+    #[test]
+    fn a_replication_controller_is_found_by_its_name_and_by_the_number_of_its_pods() {
+        let controller = json!({"metadata": {"name": "foo", "namespace": "x"}, "status": {"replicas": 0}});
+        for (selector, expected) in [
+            ("status.replicas=0", true),
+            ("metadata.name=foo", true),
+            ("status.replicas=0,metadata.name=foo", true),
+            ("status.replicas=10", false),
+            ("metadata.name=bar", false),
+            ("status.replicas=10,metadata.name=foo", false),
+            ("status.replicas=0,metadata.name=bar", false),
+        ] {
+            check_field("ReplicationController", selector, &controller, expected);
+        }
+        let error = FieldSelector::parse("ReplicationController", "name=foo").unwrap_err();
+        assert_eq!(error, "field label not supported: name");
     }
 
     #[test]

@@ -22,6 +22,16 @@ async fn discovery_lists_the_table_of_kinds() {
     ];
     assert_eq!(names, expected);
     assert_eq!(resources["resources"][1]["kind"], "Scale");
+    let core = sandbox.get("/api/v1").await.ok();
+    let entries = core["resources"].as_array().unwrap();
+    let entry = |name: &str| entries.iter().find(|entry| entry["name"] == name).unwrap();
+    let controllers = entry("replicationcontrollers");
+    assert_eq!(controllers["kind"], "ReplicationController");
+    assert_eq!(controllers["shortNames"], json!(["rc"]));
+    assert_eq!(controllers["categories"], json!(["all"]));
+    let scale = entry("replicationcontrollers/scale");
+    assert_eq!((&scale["group"], &scale["kind"]), (&json!("autoscaling"), &json!("Scale")));
+    assert_eq!(entry("replicationcontrollers/status")["kind"], "ReplicationController");
     sandbox.get("/apis/apps/v2").await.refused(404);
 }
 

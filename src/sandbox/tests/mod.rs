@@ -6,6 +6,7 @@ mod documents;
 mod faults;
 mod lists;
 mod patches;
+mod replicationcontrollers;
 mod watches;
 mod writes;
 
@@ -23,6 +24,7 @@ use tower::ServiceExt;
 use super::{Options, Sandbox};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -166,6 +168,19 @@ fn deployment(name: &str) -> Value {
                 "spec": {"containers": [{"name": "main", "image": "registry.example/app:v1"}]},
             },
         },
+    })
+}
+
+/// As short as it may be: selector, labels and number are the server's to fill in.
+fn controller(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": name},
+        "spec": {"template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "main", "image": "registry.example/app:v1"}]},
+        }},
     })
 }
 

@@ -1,4 +1,5 @@
-//! Deployments and ReplicaSets (upstream `pkg/apis/apps/validation/validation.go`).
+//! Deployments, ReplicaSets (upstream `pkg/apis/apps/validation/validation.go`) and
+//! ReplicationControllers (upstream `pkg/apis/core/validation/validation.go`).
 
 use serde_json::Value;
 
@@ -24,6 +25,27 @@ pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     errors.non_negative("spec.minReadySeconds", &spec["minReadySeconds"]);
     common(spec, errors);
+}
+
+/// Its selector is a plain map, which must select the template and be more than nothing.
+pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    errors.non_negative("spec.minReadySeconds", &spec["minReadySeconds"]);
+    let selector = spec["selector"].as_object().filter(|labels| !labels.is_empty());
+    if selector.is_none() {
+        errors.required("spec.selector", "");
+    }
+    errors.non_negative("spec.replicas", &spec["replicas"]);
+    let template = &spec["template"];
+    if template.is_null() {
+        errors.required("spec.template", "");
+        return;
+    }
+    let labels = &template["metadata"]["labels"];
+    if selector.into_iter().flatten().any(|(key, value)| labels.get(key) != Some(value)) {
+        mismatch(labels, errors);
+    }
+    pod_template(template, "ReplicationController", errors);
 }
 
 pub(super) fn immutable_selector(new: &Value, old: &Value, errors: &mut Errors) {
@@ -53,22 +75,37 @@ fn common(spec: &Value, errors: &mut Errors) {
         Ok(parsed) => {
             let labels = &template["metadata"]["labels"];
             if !parsed.is_empty() && !parsed.matches(labels) {
-                let why = "`selector` does not match template `labels`";
-                errors.invalid("spec.template.metadata.labels", labels.clone(), why);
+                mismatch(labels, errors);
             }
         }
     }
-    metadata::labels_and_annotations(&template["metadata"], "spec.template.metadata", errors);
+    pod_template(template, "ReplicaSet", errors);
+}
+
+fn mismatch(labels: &Value, errors: &mut Errors) {
+    let why = "`selector` does not match template `labels`";
+    errors.invalid("spec.template.metadata.labels", labels.clone(), why);
+}
+
+/// A template of pods that are kept at a number of replicas. `keeper` is the kind in the message;
+/// upstream says "ReplicaSet" for Deployments as well.
+fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
+    // Without `metadata` in the path, as upstream has it.
+    metadata::labels_and_annotations(&template["metadata"], "spec.template", errors);
     let pod_spec = &template["spec"];
     pod::spec(pod_spec, "spec.template.spec", errors);
+    if pod_spec["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.forbidden("spec.template.spec.ephemeralContainers", why);
+    }
     // What ends by itself cannot be kept at a number of replicas.
     let policy = &pod_spec["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         errors.not_supported("spec.template.spec.restartPolicy", policy.clone(), &["Always"]);
     }
     if !pod_spec["activeDeadlineSeconds"].is_null() {
-        let why = "activeDeadlineSeconds in ReplicaSet is not Supported";
-        errors.forbidden("spec.template.spec.activeDeadlineSeconds", why);
+        let why = format!("activeDeadlineSeconds in {keeper} is not Supported");
+        errors.forbidden("spec.template.spec.activeDeadlineSeconds", &why);
     }
 }
 
@@ -204,7 +241,8 @@ fn bounded(status: &Value, parts: &[&str], errors: &mut Errors) {
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::sandbox::validate::tests::{check_create, check_status, check_update, with, workload};
+    use crate::sandbox::validate::tests::{check_create, check_status, check_update, said, with, workload};
+    use crate::sandbox::validate::{create, update_status};
 
     #[track_caller]
     fn check(pointer: &str, value: Value, expected: &[&str]) {
@@ -215,6 +253,171 @@ mod tests {
     fn a_usual_workload_is_accepted() {
         check_create("Deployment", workload("Deployment"), &[]);
         check_create("ReplicaSet", workload("ReplicaSet"), &[]);
+        check_create("ReplicationController", workload("ReplicationController"), &[]);
+    }
+
+    /// `workload("ReplicationController")` with one value replaced.
+    #[track_caller]
+    fn check_controller(pointer: &str, value: Value, expected: &[&str]) {
+        let controller = workload("ReplicationController");
+        check_create("ReplicationController", with(controller.clone(), pointer, value.clone()), expected);
+        check_update("ReplicationController", with(controller.clone(), pointer, value), controller, expected);
+    }
+
+    #[test]
+    fn a_replication_controller_selects_its_template_by_labels() {
+        for nothing in [Value::Null, json!({})] {
+            check_controller("/spec/selector", nothing, &["spec.selector: Required value"]);
+        }
+        let mismatch = "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match \
+                        template `labels`";
+        check_controller("/spec/selector", json!({"foo": "bar"}), &[mismatch]);
+        check_controller("/spec/selector", json!({"app": "web", "tier": "x"}), &[mismatch]);
+        check_controller("/spec/template", Value::Null, &["spec.template: Required value"]);
+        let labels = json!({"app": "web", "tier": "x"});
+        check_controller("/spec/template/metadata/labels", labels, &[]);
+    }
+
+    #[test]
+    fn a_replication_controller_may_change_its_selector() {
+        let labels = json!({"app": "web", "tier": "x"});
+        let new = with(workload("ReplicationController"), "/spec/selector", labels.clone());
+        let new = with(new, "/spec/template/metadata/labels", labels);
+        check_update("ReplicationController", new, workload("ReplicationController"), &[]);
+    }
+
+    #[test]
+    fn a_replication_controller_keeps_pods_that_always_restart_in_a_number_that_is_not_negative() {
+        for number in [0, 1, 100] {
+            check_controller("/spec/replicas", json!(number), &[]);
+            check_controller("/spec/minReadySeconds", json!(number), &[]);
+        }
+        for field in ["replicas", "minReadySeconds"] {
+            check_controller(
+                &format!("/spec/{field}"),
+                json!(-1),
+                &[&format!("spec.{field}: Invalid value: -1: must be greater than or equal to 0")],
+            );
+        }
+        for policy in ["OnFailure", "Never"] {
+            check_controller(
+                "/spec/template/spec/restartPolicy",
+                json!(policy),
+                &[&format!(
+                    "spec.template.spec.restartPolicy: Unsupported value: \"{policy}\": supported values: \"Always\""
+                )],
+            );
+        }
+        check_controller(
+            "/spec/template/spec/activeDeadlineSeconds",
+            json!(5),
+            &["spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in \
+               ReplicationController is not Supported"],
+        );
+        let no_containers = json!({"restartPolicy": "Always"});
+        let expected = ["spec.template.spec.containers: Required value"];
+        check_controller("/spec/template/spec", no_containers, &expected);
+    }
+
+    #[test]
+    fn a_template_holds_no_ephemeral_containers() {
+        let guests = json!([{"name": "debug", "image": "busybox"}]);
+        let expected = [
+            "spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+        ];
+        check("/spec/template/spec/ephemeralContainers", guests.clone(), &expected);
+        check_controller("/spec/template/spec/ephemeralContainers", guests, &expected);
+        check_controller("/spec/template/spec/ephemeralContainers", json!([]), &[]);
+    }
+
+    #[test]
+    fn labels_and_annotations_of_a_template_are_named_without_its_metadata() {
+        for kind in ["Deployment", "ReplicaSet", "ReplicationController"] {
+            let mut object = workload(kind);
+            object["spec"]["template"]["metadata"]["labels"]["tier"] = json!("no good");
+            object["spec"]["template"]["metadata"]["annotations"] = json!({"no good": ""});
+            let said = said(create(kind, &object));
+            let starts: Vec<&str> = said.iter().filter_map(|line| line.split(": a ").next()).collect();
+            assert!(starts[0].starts_with("spec.template.labels: Invalid value: \"no good\""), "{said:?}");
+            assert!(
+                starts[1].starts_with("spec.template.annotations: Invalid value: \"no good\""),
+                "{said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_metadata_of_a_replication_controller_is_judged_like_any_other() {
+        let check = |name: &str, good: bool| {
+            let object = with(workload("ReplicationController"), "/metadata/name", json!(name));
+            assert_eq!(create("ReplicationController", &object).is_empty(), good, "{name}");
+        };
+        check("", false);
+        check("this-is-a-label", true);
+        check("this.is.a.subdomain", true);
+        check("-this-is-not-a-label", false);
+        check(".this.is.not.a.subdomain", false);
+        check("this-is-a-label-", false);
+        check("this.is.a.subdomain-", false);
+        check(&"x".repeat(253), true);
+        check(&"x".repeat(254), false);
+        check(&format!("{}x", "x.".repeat(126)), true);
+        check(&format!("{}xx", "x.".repeat(126)), false);
+        check_controller("/metadata/labels", json!({"bar": "baz"}), &[]);
+        let homeless = with(workload("ReplicationController"), "/metadata/namespace", json!(""));
+        check_create("ReplicationController", homeless, &["metadata.namespace: Required value"]);
+    }
+
+    #[test]
+    fn the_status_of_a_replication_controller_adds_up() {
+        let whole = "cannot be greater than status.replicas";
+        let negative = "must be greater than or equal to 0";
+        // replicas, fullyLabeled, ready, available, observedGeneration
+        for (numbers, expected) in [
+            ([3, 3, 2, 1, 2], vec![]),
+            (
+                [-1, 3, 2, 1, 2],
+                vec![
+                    ("replicas", -1, negative),
+                    ("fullyLabeledReplicas", 3, whole),
+                    ("readyReplicas", 2, whole),
+                    ("availableReplicas", 1, whole),
+                ],
+            ),
+            ([3, -1, 2, 1, 2], vec![("fullyLabeledReplicas", -1, negative)]),
+            (
+                [3, 3, -1, 1, 2],
+                vec![
+                    ("readyReplicas", -1, negative),
+                    ("availableReplicas", 1, "cannot be greater than readyReplicas"),
+                ],
+            ),
+            ([3, 3, 2, -1, 2], vec![("availableReplicas", -1, negative)]),
+            ([3, 3, 2, 1, -1], vec![("observedGeneration", -1, negative)]),
+            ([3, 4, 2, 1, 2], vec![("fullyLabeledReplicas", 4, whole)]),
+            ([3, 3, 4, 1, 2], vec![("readyReplicas", 4, whole)]),
+            (
+                [3, 3, 2, 4, 2],
+                vec![
+                    ("availableReplicas", 4, whole),
+                    ("availableReplicas", 4, "cannot be greater than readyReplicas"),
+                ],
+            ),
+            ([3, 3, 2, 3, 2], vec![("availableReplicas", 3, "cannot be greater than readyReplicas")]),
+        ] {
+            let [replicas, labelled, ready, available, observed] = numbers;
+            let status = json!({
+                "replicas": replicas, "fullyLabeledReplicas": labelled, "readyReplicas": ready,
+                "availableReplicas": available, "observedGeneration": observed,
+            });
+            let old = workload("ReplicationController");
+            let new = with(old.clone(), "/status", status);
+            let expected: Vec<String> = expected
+                .iter()
+                .map(|(field, value, why)| format!("status.{field}: Invalid value: {value}: {why}"))
+                .collect();
+            assert_eq!(said(update_status("ReplicationController", &new, &old)), expected, "{numbers:?}");
+        }
     }
 
     #[test]

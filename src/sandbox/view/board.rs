@@ -39,23 +39,32 @@ pub struct Board {
 }
 
 impl Board {
-    /// A line per Deployment and one for each of its ReplicaSets that has or wants pods, at most `height`
-    /// lines in all; if there are more, the last says how many.
+    /// A line per Deployment and one for each of its ReplicaSets that has or wants pods, then one per
+    /// ReplicationController, at most `height` lines in all; if there are more, the last says how many.
     pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
         let name_width = (self.width / 3).clamp(16, 44);
         let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
         let mut rows = vec![vec![(heading, Tone::Heading)]];
         let shown = |set: &&Value| wanted(set) > 0 || number(set, "/status/replicas") > 0;
         let sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
+        let controllers = &cluster.replication_controllers;
         let all: usize = cluster.deployments.values().map(|deployment| 1 + sets(deployment).count()).sum();
+        let all = all + controllers.len();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
             // Where room is short, the sets of what is complete have nothing to tell.
             if all < height || !matches!(rollout(deployment), Rollout::Complete(_)) {
-                rows.extend(sets(deployment).map(|set| self.replica_set(set, cluster, name_width)));
+                rows.extend(sets(deployment).map(|set| {
+                    let (_, name) = key(set);
+                    self.pods_of(set, &format!("  {name}"), cluster, name_width)
+                }));
             }
         }
-        if cluster.deployments.is_empty() {
+        for controller in controllers.values() {
+            let (namespace, name) = key(controller);
+            rows.push(self.pods_of(controller, &format!("{namespace}/{name}"), cluster, name_width));
+        }
+        if rows.len() == 1 {
             rows.push(vec![("no Deployments yet: kubectl create -f …".to_owned(), Tone::Plain)]);
         }
         if rows.len() > height && height > 0 {
@@ -93,8 +102,8 @@ impl Board {
         ]
     }
 
-    fn replica_set(&self, set: &Value, cluster: &Cluster, name_width: usize) -> Row {
-        let (_, name) = key(set);
+    /// The line of a ReplicaSet or ReplicationController: how many of its pods are in which state.
+    fn pods_of(&self, set: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
         let wanted = wanted(set);
         let ready = number(set, "/status/readyReplicas");
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
@@ -109,7 +118,7 @@ impl Board {
             () => Tone::Waiting,
         };
         vec![
-            (fit(&format!("  {name}"), name_width) + "  ", Tone::Plain),
+            (fit(label, name_width) + "  ", Tone::Plain),
             (meter(ready, wanted) + "  ", tone),
             (format!("{:21}  ", ""), Tone::Plain),
             (plain(&states.join(", ")), tone),
@@ -207,6 +216,22 @@ mod tests {
         assert!(text[1].contains("████████████ 3/3"), "{}", text[1]);
         assert!(text[1].ends_with("2 of 3 updated replicas are available..."), "{}", text[1]);
         assert!(text[2].starts_with("  web-new "), "{}", text[2]);
+    }
+
+    #[test]
+    fn a_replication_controller_has_a_line_of_its_own_with_its_pods() {
+        let mut cluster = Cluster::default();
+        let put = |kind, object| News { kind, object, gone: false };
+        let controller = json!({"metadata": {"namespace": "shop", "name": "old", "uid": "c"},
+                                "spec": {"replicas": 2}, "status": {"replicas": 1, "readyReplicas": 0}});
+        let pod = json!({"metadata": {"namespace": "shop", "name": "old-1", "uid": "p",
+                                      "ownerReferences": [{"uid": "c", "controller": true}]}});
+        cluster.observe(put(Followed::ReplicationController, controller));
+        cluster.observe(put(Followed::Pod, pod));
+        let text = text(&Board { width: 140 }.workloads(&cluster, 20));
+        assert_eq!(text.len(), 2, "{text:#?}");
+        assert!(text[1].starts_with("shop/old "), "{}", text[1]);
+        assert!(text[1].contains("░░░░░░░░░░░░ 0/2") && text[1].ends_with("1 Pending"), "{}", text[1]);
     }
 
     #[test]
