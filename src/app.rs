@@ -22,7 +22,7 @@ use crate::controllers::words::Words;
 use crate::controllers::{Cluster, SyncError};
 use crate::http::{self, Checks};
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
+use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, ReplicationController};
 use crate::runtime::api::Api;
 use crate::runtime::client;
 use crate::runtime::events::{EventRecorder, EventWriter};
@@ -118,6 +118,7 @@ pub struct Controllers {
     cluster: Arc<Cluster>,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
+    replication_controllers: Informer<ReplicationController>,
     pods: Informer<Pod>,
     events: EventWriter,
     config: ControllerConfig,
@@ -143,21 +144,31 @@ impl Controllers {
         let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));
         let mut sets = Informer::<ReplicaSet>::new(watch_api.clone(), options(2));
         let mut pods = Informer::<Pod>::new(watch_api.clone(), options(3));
+        let mut replication_controllers =
+            Informer::<ReplicationController>::new(watch_api.clone(), options(4));
 
         let deployment_queue = WorkQueue::new("deployment", &metrics);
         let set_queue = WorkQueue::new("replicaset", &metrics);
+        let replication_controller_queue = WorkQueue::new("replicationmanager", &metrics);
         let expectations = Expectations::new(metrics.clone());
         let cluster = Arc::new(Cluster {
             api,
             clock,
-            caches: Caches::default().with(deployments.store()).with(sets.store()).with(pods.store()),
+            caches: Caches::default()
+                .with(deployments.store())
+                .with(sets.store())
+                .with(replication_controllers.store())
+                .with(pods.store()),
             deployments: deployments.store(),
             sets: sets.store(),
+            replication_controllers: replication_controllers.store(),
             pods: pods.store(),
             deployment_waiters: Waiters::new(deployment_queue.clone()),
             set_waiters: Waiters::new(set_queue.clone()),
+            replication_controller_waiters: Waiters::new(replication_controller_queue.clone()),
             deployment_queue,
             set_queue,
+            replication_controller_queue,
             expectations,
             unresolved: Unresolved::default(),
             pace: Pace::default(),
@@ -171,13 +182,15 @@ impl Controllers {
 
         wire(&cluster, &mut deployments, Cluster::deployment_changed);
         wire(&cluster, &mut sets, Cluster::set_changed);
+        wire(&cluster, &mut replication_controllers, Cluster::replication_controller_changed);
         wire(&cluster, &mut pods, Cluster::pod_changed);
         let caches = vec![
             (Deployment::RESOURCE.plural, deployments.ready()),
             (ReplicaSet::RESOURCE.plural, sets.ready()),
+            (ReplicationController::RESOURCE.plural, replication_controllers.ready()),
             (Pod::RESOURCE.plural, pods.ready()),
         ];
-        Controllers { cluster, deployments, sets, pods, events, config, caches }
+        Controllers { cluster, deployments, sets, replication_controllers, pods, events, config, caches }
     }
 
     /// The caches by resource, and whether each is complete: for `/readyz`.
@@ -190,7 +203,8 @@ impl Controllers {
     /// # Errors
     /// When a part ends by itself, or the running syncs do not finish in time.
     pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
-        let Controllers { cluster, deployments, sets, pods, events, config, caches } = self;
+        let Controllers { cluster, deployments, sets, replication_controllers, pods, events, config, caches } =
+            self;
         let stop = CancellationToken::new();
         // Whatever ends this function, by an error or by being dropped, ends its tasks too.
         let _stop_on_return = stop.clone().drop_guard();
@@ -198,6 +212,8 @@ impl Controllers {
         let mut watches = JoinSet::new();
         watches.spawn(named(Deployment::RESOURCE.plural, deployments.run(stop.clone())));
         watches.spawn(named(ReplicaSet::RESOURCE.plural, sets.run(stop.clone())));
+        watches
+            .spawn(named(ReplicationController::RESOURCE.plural, replication_controllers.run(stop.clone())));
         watches.spawn(named(Pod::RESOURCE.plural, pods.run(stop.clone())));
         let events_stop = CancellationToken::new();
         let events = tokio::spawn(events.run(events_stop.clone()));
@@ -212,6 +228,7 @@ impl Controllers {
         tracing::info!(
             deployments = cluster.deployments.len(),
             replicasets = cluster.sets.len(),
+            replicationcontrollers = cluster.replication_controllers.len(),
             pods = cluster.pods.len(),
             "the caches are complete; the controllers start"
         );
@@ -227,6 +244,15 @@ impl Controllers {
             Box::pin(async move { sync_replica_set::<ReplicaSet>(&cluster, &key).await })
         }));
 
+        workers.spawn(work(
+            &cluster,
+            &cluster.replication_controller_queue,
+            config.replication_controller_workers,
+            |cluster, key| {
+                Box::pin(async move { sync_replica_set::<ReplicationController>(&cluster, &key).await })
+            },
+        ));
+
         tokio::select! {
             () = shutdown.cancelled() => {}
             ended = watches.join_next() => bail!("a watch ended by itself: {ended:?}"),
@@ -236,6 +262,7 @@ impl Controllers {
         tracing::info!("shutting down: no new sync starts");
         cluster.deployment_queue.shut_down();
         cluster.set_queue.shut_down();
+        cluster.replication_controller_queue.shut_down();
         let drained =
             tokio::time::timeout(drain, async { while workers.join_next().await.is_some() {} }).await;
         events_stop.cancel();
@@ -267,6 +294,7 @@ fn wire<T: Record>(
     informer.on_position(move |position| {
         woken.deployment_waiters.reached(T::RESOURCE, position);
         woken.set_waiters.reached(T::RESOURCE, position);
+        woken.replication_controller_waiters.reached(T::RESOURCE, position);
     });
     let relist = informer.relist();
     cluster.expectations.relist_with(T::RESOURCE, move || relist.demand());

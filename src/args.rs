@@ -52,6 +52,14 @@ pub struct ControllerArgs {
     /// ReplicaSets that are synced at the same time.
     #[arg(long, value_name = "N", default_value_t = 5, env = "WINDLASS_CONCURRENT_REPLICASET_SYNCS")]
     pub concurrent_replicaset_syncs: usize,
+    /// ReplicationControllers that are synced at the same time.
+    #[arg(
+        long = "concurrent_rc_syncs",
+        value_name = "N",
+        default_value_t = 5,
+        env = "WINDLASS_CONCURRENT_RC_SYNCS"
+    )]
+    pub concurrent_rc_syncs: usize,
     /// How long running syncs may take to finish after SIGTERM, such as 10s.
     #[arg(
         long,

@@ -29,6 +29,8 @@ pub struct ControllerConfig {
     pub deployment_workers: usize,
     /// ReplicaSets synced at the same time.
     pub set_workers: usize,
+    /// ReplicationControllers synced at the same time.
+    pub replication_controller_workers: usize,
     /// Requests per second, on average.
     pub qps: f64,
     /// Requests at once.
@@ -43,6 +45,7 @@ impl Default for ControllerConfig {
         ControllerConfig {
             deployment_workers: 5,
             set_workers: 5,
+            replication_controller_workers: 5,
             qps: 20.0,
             burst: 30,
             failed_pod_backoff: true,
@@ -72,6 +75,7 @@ impl TryFrom<Args> for Config {
         let ControllerArgs {
             concurrent_deployment_syncs,
             concurrent_replicaset_syncs,
+            concurrent_rc_syncs,
             controller_shutdown_timeout,
             failed_pod_backoff,
         } = controllers;
@@ -92,6 +96,7 @@ impl TryFrom<Args> for Config {
             controllers: ControllerConfig {
                 deployment_workers: workers("concurrent-deployment-syncs", concurrent_deployment_syncs)?,
                 set_workers: workers("concurrent-replicaset-syncs", concurrent_replicaset_syncs)?,
+                replication_controller_workers: workers("concurrent_rc_syncs", concurrent_rc_syncs)?,
                 qps: kube_api_qps,
                 burst: kube_api_burst,
                 failed_pod_backoff,

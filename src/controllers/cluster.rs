@@ -11,7 +11,7 @@ use super::unresolved::Unresolved;
 use super::words::Words;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, Uid};
+use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, ReplicationController, Uid};
 use crate::plan::Note;
 use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
@@ -32,12 +32,16 @@ pub struct Cluster {
     pub deployments: Arc<Store<Deployment>>,
     /// All ReplicaSets.
     pub sets: Arc<Store<ReplicaSet>>,
+    /// All ReplicationControllers.
+    pub replication_controllers: Arc<Store<ReplicationController>>,
     /// All pods.
     pub pods: Arc<Store<Pod>>,
     /// Keys of Deployments that want a sync.
     pub deployment_queue: WorkQueue<ObjectKey>,
     /// Keys of ReplicaSets that want a sync.
     pub set_queue: WorkQueue<ObjectKey>,
+    /// Keys of ReplicationControllers that want a sync.
+    pub replication_controller_queue: WorkQueue<ObjectKey>,
     /// The caches, as far as expectations look at them.
     pub caches: Caches,
     /// What the caches must show before an owner is decided about again.
@@ -46,6 +50,8 @@ pub struct Cluster {
     pub deployment_waiters: Waiters<ObjectKey>,
     /// Keys of ReplicaSets that wait for a cache to catch up.
     pub set_waiters: Waiters<ObjectKey>,
+    /// Keys of ReplicationControllers that wait for a cache to catch up.
+    pub replication_controller_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
     /// When each status was last written.
@@ -71,6 +77,8 @@ pub enum Speaker {
     Deployment,
     /// `replicaset-controller`.
     ReplicaSet,
+    /// `replication-controller`.
+    ReplicationController,
 }
 
 impl Speaker {
@@ -78,6 +86,7 @@ impl Speaker {
         match self {
             Speaker::Deployment => "deployment-controller",
             Speaker::ReplicaSet => "replicaset-controller",
+            Speaker::ReplicationController => "replication-controller",
         }
     }
 }

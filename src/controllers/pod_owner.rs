@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::{Cluster, Speaker};
-use crate::model::{ObjectKey, Record, ReplicaSet};
+use crate::model::{ObjectKey, Record, ReplicaSet, ReplicaSetStatus, ReplicationController};
 use crate::plan::replicaset::body::OwnerReference;
 use crate::runtime::store::Store;
 use crate::runtime::waiters::Waiters;
@@ -18,6 +18,11 @@ pub trait PodOwner: Record {
 
     /// The object as the planner knows it.
     fn as_set(&self) -> &ReplicaSet;
+
+    /// What the kind can report of a status.
+    fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
+        status
+    }
 
     /// All objects of the kind.
     fn store(cluster: &Cluster) -> &Arc<Store<Self>>;
@@ -53,5 +58,30 @@ impl PodOwner for ReplicaSet {
 
     fn waiters(cluster: &Cluster) -> &Waiters<ObjectKey> {
         &cluster.set_waiters
+    }
+}
+
+impl PodOwner for ReplicationController {
+    const API_VERSION: &'static str = "v1";
+    const SPEAKER: Speaker = Speaker::ReplicationController;
+
+    fn as_set(&self) -> &ReplicaSet {
+        &self.0
+    }
+
+    fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
+        ReplicationController::reportable(status)
+    }
+
+    fn store(cluster: &Cluster) -> &Arc<Store<Self>> {
+        &cluster.replication_controllers
+    }
+
+    fn queue(cluster: &Cluster) -> &WorkQueue<ObjectKey> {
+        &cluster.replication_controller_queue
+    }
+
+    fn waiters(cluster: &Cluster) -> &Waiters<ObjectKey> {
+        &cluster.replication_controller_waiters
     }
 }

@@ -39,6 +39,7 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
     let executed = cluster.execute_set(owner, &plan).await;
     make_room(cluster, owner, &plan, executed.error.as_ref());
     let mut settled = status::settle(&observed, executed.outcome.as_ref());
+    settled.status = O::reportable(settled.status);
 
     let (before, meta) = (&owner.as_set().status, owner.meta());
     cluster.words.keep(&meta.uid, &before.conditions, &mut settled.status.conditions, Instant::now());
@@ -149,17 +150,21 @@ mod tests {
         let api = Api::new(client, "h", Limiter::unlimited(), metrics.clone());
         let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
         let (recorder, _) = EventRecorder::new(api.clone(), clock.clone(), 1);
-        let (deployment_queue, set_queue) = (WorkQueue::new("d", &metrics), WorkQueue::new("r", &metrics));
+        let queue = |name| WorkQueue::new(name, &metrics);
+        let (deployment_queue, set_queue, other_queue) = (queue("d"), queue("r"), queue("c"));
         Cluster {
             api,
             clock,
             deployments: Arc::default(),
             sets: Arc::default(),
+            replication_controllers: Arc::default(),
             pods: Arc::default(),
             deployment_waiters: Waiters::new(deployment_queue.clone()),
             set_waiters: Waiters::new(set_queue.clone()),
+            replication_controller_waiters: Waiters::new(other_queue.clone()),
             deployment_queue,
             set_queue,
+            replication_controller_queue: other_queue,
             caches: Caches::default(),
             expectations: Expectations::new(metrics.clone()),
             unresolved: Default::default(),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Cluster;
-use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, Strategy};
+use super::pod_owner::PodOwner;
+use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, ReplicationController, Strategy};
 use crate::runtime::store::Change;
 
 impl Cluster {
@@ -42,6 +43,15 @@ impl Cluster {
         }
     }
 
+    /// A ReplicationController has changed: its own key.
+    pub fn replication_controller_changed(&self, change: &Change<ReplicationController>) {
+        let meta = &change.object().0.meta;
+        if let Change::Deleted(_) = change {
+            self.forget(&meta.uid);
+        }
+        self.replication_controller_queue.add(meta.key.clone());
+    }
+
     /// A pod has changed: the set's key that it belongs or belonged to. One that belongs to nobody
     /// concerns every set that selects it.
     pub fn pod_changed(&self, change: &Change<Pod>) {
@@ -49,16 +59,13 @@ impl Cluster {
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
         {
-            self.wake_set_of(old);
+            self.wake_owner_of(old);
         }
         match &pod.meta.controller {
-            Some(_) => self.wake_set_of(pod),
+            Some(_) => self.wake_owner_of(pod),
             None if pod.is_active() => {
-                for set in self.sets.in_namespace(&pod.meta.key.namespace) {
-                    if set.selector.matches(&pod.meta.labels) {
-                        self.set_queue.add(set.meta.key.clone());
-                    }
-                }
+                self.wake_who_selects::<ReplicaSet>(pod);
+                self.wake_who_selects::<ReplicationController>(pod);
             }
             None => {}
         }
@@ -96,20 +103,30 @@ impl Cluster {
         }
     }
 
-    fn wake_set_of(&self, pod: &Arc<Pod>) {
+    fn wake_owner_of(&self, pod: &Pod) {
         let Some(controller) = &pod.meta.controller else { return };
-        if let Some(key) = controller_key(&pod.meta, "ReplicaSet") {
-            let delay = gathering(self.pods.count_owned_by(&controller.uid));
-            self.set_queue.add_after(key, delay);
+        let queue = match &*controller.kind {
+            "ReplicaSet" => &self.set_queue,
+            "ReplicationController" => &self.replication_controller_queue,
+            _ => return,
+        };
+        let key = ObjectKey::new(pod.meta.key.namespace.clone(), controller.name.clone());
+        queue.add_after(key, gathering(self.pods.count_owned_by(&controller.uid)));
+    }
+
+    fn wake_who_selects<O: PodOwner>(&self, pod: &Pod) {
+        for owner in O::store(self).in_namespace(&pod.meta.key.namespace) {
+            if owner.as_set().selector.matches(&pod.meta.labels) {
+                O::queue(self).add(owner.meta().key.clone());
+            }
         }
     }
 
     /// A pod of the namespace has ended, or a refused set got its pods: there may be room for more.
     pub(super) fn wake_refused(&self, namespace: &str) {
-        if let Some((kind, key)) = self.refused.next(namespace)
-            && kind == ReplicaSet::RESOURCE
-        {
-            self.set_queue.add(key);
+        if let Some((kind, key)) = self.refused.next(namespace) {
+            let is_set = kind == ReplicaSet::RESOURCE;
+            if is_set { &self.set_queue } else { &self.replication_controller_queue }.add(key);
         }
     }
 }
