@@ -78,13 +78,7 @@ impl Cluster {
             seed,
             metrics: Metrics::new(),
         };
-        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
-        let shutdown = CancellationToken::new();
-        let metrics = parts.metrics.clone();
-        let controllers = Controllers::new(config, parts);
-        let http = http_router(metrics.clone(), &controllers);
-        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
-        Daemon { shutdown, task, metrics, http }
+        Daemon::start(parts)
     }
 
     /// Sends a request as a user would; panics unless it succeeds.
@@ -165,14 +159,7 @@ impl Cluster {
     }
 
     pub fn is_complete(&self, name: &str) -> bool {
-        let d = self.deployment(name);
-        let number = |field: &str| d["status"][field].as_i64().unwrap_or(0);
-        let wanted = d["spec"]["replicas"].as_i64().unwrap_or(0);
-        d["status"]["observedGeneration"] == d["metadata"]["generation"]
-            && ["replicas", "updatedReplicas", "availableReplicas"]
-                .iter()
-                .all(|field| number(field) == wanted)
-            && condition(&d, "Progressing") == "NewReplicaSetAvailable"
+        is_complete(&self.deployment(name))
     }
 
     /// The controllers' requests so far that changed something, but for events: `verb kind/name`.
@@ -211,6 +198,15 @@ impl Cluster {
     }
 }
 
+/// Whether a Deployment has rolled out, as `kubectl rollout status` sees it.
+pub fn is_complete(deployment: &Value) -> bool {
+    let number = |field: &str| deployment["status"][field].as_i64().unwrap_or(0);
+    let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(0);
+    deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| number(field) == wanted)
+        && condition(deployment, "Progressing") == "NewReplicaSetAvailable"
+}
+
 /// The reason of a condition.
 pub fn condition(object: &Value, kind: &str) -> String {
     let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -238,6 +234,17 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Starts controllers; they end when they are stopped or killed.
+    pub fn start(parts: Parts) -> Self {
+        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
+        let shutdown = CancellationToken::new();
+        let metrics = parts.metrics.clone();
+        let controllers = Controllers::new(config, parts);
+        let http = http_router(metrics.clone(), &controllers);
+        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
+        Daemon { shutdown, task, metrics, http }
+    }
+
     /// SIGTERM: drains.
     pub async fn stop(self) {
         self.shutdown.cancel();
