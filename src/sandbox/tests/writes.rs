@@ -254,6 +254,24 @@ async fn a_binding_gives_a_pod_its_node_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_node_is_tainted_as_not_ready_once() {
+    let sandbox = sandbox();
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let gpu = json!({"key": "gpu", "effect": "NoSchedule"});
+    for (name, given, stored) in [
+        ("bare", Value::Null, json!([taint])),
+        ("gpu", json!({"taints": [gpu]}), json!([gpu, taint])),
+        ("tainted", json!({"taints": [taint]}), json!([taint])),
+    ] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": given});
+        assert_eq!(sandbox.post("/api/v1/nodes", node).await.ok()["spec"]["taints"], stored, "{name}");
+    }
+    let open = json!({"spec": {"taints": null}});
+    let opened = sandbox.patch("/api/v1/nodes/gpu", MERGE, open).await.ok();
+    assert!(opened["spec"]["taints"].is_null(), "an update does not bring it back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn services_get_addresses_of_their_own_and_keep_them() {
     let sandbox = sandbox();
     let service = |name: &str| {
