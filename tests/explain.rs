@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use support::build::{DeploymentBuilder, deployment};
 use support::cluster::{Cluster, Daemon, Faults, condition};
 use tower::ServiceExt;
-use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Uid};
+use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Uid, Waiting};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::revision::size_annotations;
 use windlass::plan::deployment::{Observed, plan, why};
@@ -190,6 +190,26 @@ fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_
 }
 
 #[test]
+fn the_message_beside_a_reason_is_told_once() {
+    let loops = |name: &str, message: &str| {
+        let mut pod = pod(name, "CrashLoopBackOff");
+        pod.waiting =
+            Some(Box::new(Waiting { reason: "CrashLoopBackOff".into(), message: Some(message.into()) }));
+        pod
+    };
+    let sets = vec![set("v1", 4, [4, 1, 1])];
+    let pods = vec![
+        loops("web-v1-a", "panic: no config"),
+        loops("web-v1-b", "panic: no config at 0x7f"),
+        pod("web-v1-c", "ErrImagePull"),
+    ];
+    seen(no_deadline(deployment("web").replicas(4)), sets).pods("v1", pods).says(&[
+        "3 of 4 new pods not ready (web-v1-a: CrashLoopBackOff (panic: no config), web-v1-b: CrashLoopBackOff, \
+         web-v1-c: ErrImagePull)",
+    ]);
+}
+
+#[test]
 fn what_is_not_created_not_ready_and_not_ready_for_long_are_told_apart() {
     let start = no_deadline(deployment("web").replicas(5).min_ready(30));
     let mut new = set("v1", 5, [4, 3, 2]);
@@ -206,7 +226,7 @@ fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
     let start = no_deadline(deployment("web").replicas(4).surge(0).unavailable(1).image("v2"));
     let mut evicted = pod("web-v1-x", "");
     evicted.phase = windlass::model::Phase::Failed;
-    evicted.waiting = Some("Evicted".into());
+    evicted.waiting = Some(Box::new(Waiting { reason: "Evicted".into(), message: None }));
     let sets = vec![set("v1", 4, [4, 2, 2]), set("v2", 0, [0, 0, 0])];
     let seen = seen(start, sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
     seen.says_among_others(
@@ -363,7 +383,12 @@ async fn a_broken_image_is_explained_with_the_pods_name_and_the_kubelets_reason(
     let name = broken["metadata"]["name"].as_str().unwrap();
     let web = explained(&daemon, "web").await;
     let said = texts(&web["current"]);
-    assert!(said.contains(&format!("1 of 1 new pods not ready ({name}: ImagePullBackOff)")), "{said:#?}");
+    assert!(
+        said.contains(&format!(
+            "1 of 1 new pods not ready ({name}: ImagePullBackOff (Back-off pulling image \"app:broken\"))"
+        )),
+        "{said:#?}"
+    );
     assert!(said.iter().any(|s| s.ends_with("budget allows 0 more up, 0 more down")), "{said:#?}");
     assert_eq!(web["current"]["writes"], json!([]));
     assert!(web["current"]["lookAgainAfterSeconds"].as_u64().is_some_and(|wait| wait <= 600), "{web:#}");

@@ -150,6 +150,7 @@ fn as_seconds<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S
 mod tests {
     use super::*;
     use crate::model::{Interner, Pod, Record};
+    use crate::plan::deployment::why::{NamedPod, Pods};
 
     fn at(second: i64, writes: &[&str]) -> Explanation {
         Explanation::new(Timestamp::from_second(second).unwrap(), vec![Why::Paused], writes)
@@ -174,6 +175,26 @@ mod tests {
         assert_eq!(times, (4, 11, 3));
         all.forget(&owner);
         assert!(all.of(&web).is_none());
+    }
+
+    #[test]
+    fn another_message_of_a_pod_is_no_other_explanation_and_the_newest_is_told() {
+        let json =
+            r#"{"metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}"#;
+        let web = Pod::decode(json, &mut Interner::default()).unwrap().meta;
+        let all = Explanations::default();
+        for wait in ["back-off 10s", "back-off 20s"] {
+            let pod = NamedPod {
+                name: "web-1".into(),
+                reason: "CrashLoopBackOff".into(),
+                message: Some(wait.into()),
+            };
+            let why = Why::OldPodsEnding { running: 1, pods: Pods { named: vec![pod], more: 0 } };
+            all.keep(&web.uid, Explanation::new(Timestamp::UNIX_EPOCH, vec![why], &[""; 0]));
+        }
+        let Explained { current, earlier, .. } = all.of(&web).unwrap();
+        assert_eq!((current.times, earlier.len()), (2, 0));
+        assert!(current.why[0].to_string().contains("back-off 20s"), "{}", current.why[0]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use condition::Condition;
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
-pub use pod::{Phase, Pod};
+pub use pod::{Phase, Pod, Waiting};
 pub use record::{Record, Resource};
 pub use replicaset::{ReplicaSet, ReplicaSetStatus};
 pub use replicationcontroller::ReplicationController;

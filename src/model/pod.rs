@@ -43,9 +43,8 @@ pub struct Pod {
     pub restarts: i32,
     /// `controller.kubernetes.io/pod-deletion-cost`; what does not parse counts as 0.
     pub deletion_cost: i32,
-    /// Why the pod is not running, as the kubelet or the scheduler says it: `ImagePullBackOff`,
-    /// `CrashLoopBackOff`, `Unschedulable`, `Evicted`.
-    pub waiting: Option<Arc<str>>,
+    /// Why the pod is not running. In a box, because most pods run, and then it costs one word.
+    pub waiting: Option<Box<Waiting>>,
     /// Whether the pod failed within a minute of its start, as one does that its node refuses
     /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fare no better.
     pub failed_early: bool,
@@ -53,6 +52,19 @@ pub struct Pod {
 
 /// What ran for longer than this had a fair start.
 const EARLY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// Why a pod is not running, as the kubelet or the scheduler says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// `ImagePullBackOff`, `CrashLoopBackOff`, `OOMKilled`, `Unschedulable`, `Evicted`.
+    pub reason: Arc<str>,
+    /// What is said beside it, on one line and not longer than [`MESSAGE`]; `None` if nothing is.
+    pub message: Option<Arc<str>>,
+}
+
+/// The most characters of a message that are kept. The kubelet lets a container write 4096 bytes; the
+/// beginning says what it is about, and thousands of pods may fail at once.
+pub const MESSAGE: usize = 200;
 
 #[derive(Deserialize)]
 struct PodWire<'a> {
@@ -79,6 +91,8 @@ struct StatusWire<'a> {
     #[serde(borrow, default)]
     reason: Text<'a>,
     #[serde(borrow, default)]
+    message: Text<'a>,
+    #[serde(borrow, default)]
     start_time: Text<'a>,
     #[serde(borrow, default)]
     conditions: Option<Vec<PodConditionWire<'a>>>,
@@ -97,6 +111,8 @@ struct PodConditionWire<'a> {
     status: Text<'a>,
     #[serde(borrow, default)]
     reason: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
     #[serde(default)]
     last_transition_time: Option<Time>,
 }
@@ -108,27 +124,38 @@ struct ContainerStatusWire<'a> {
     restart_count: Option<i32>,
     #[serde(borrow, default)]
     state: Option<StateWire<'a>>,
+    #[serde(borrow, default)]
+    last_state: Option<StateWire<'a>>,
 }
 
 #[derive(Deserialize)]
 struct StateWire<'a> {
     #[serde(borrow, default)]
-    waiting: Option<WaitingWire<'a>>,
+    waiting: Option<SaidWire<'a>>,
     #[serde(borrow, default)]
     terminated: Option<TerminatedWire<'a>>,
+}
+
+/// A reason and a message.
+#[derive(Deserialize)]
+struct SaidWire<'a> {
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TerminatedWire<'a> {
-    #[serde(borrow, default)]
-    finished_at: Text<'a>,
-}
-
-#[derive(Deserialize)]
-struct WaitingWire<'a> {
+    #[serde(default)]
+    exit_code: Option<i32>,
     #[serde(borrow, default)]
     reason: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+    #[serde(borrow, default)]
+    finished_at: Text<'a>,
 }
 
 impl Record for Pod {
@@ -145,7 +172,11 @@ impl Record for Pod {
             .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
         let restarts = status.containers().filter_map(|c| c.restart_count).max().unwrap_or(0);
-        let waiting = status.waiting().map(|reason| interner.string(reason));
+        let waiting = status.waiting().map(|(reason, message)| {
+            let message = on_one_line(message);
+            let message = (!message.is_empty()).then(|| interner.string(&message));
+            Box::new(Waiting { reason: interner.string(reason), message })
+        });
         let node = wire.spec.unwrap_or_default().node_name;
         let meta = wire.metadata.into_meta(interner)?;
         Ok(Pod {
@@ -188,22 +219,74 @@ impl StatusWire<'_> {
         last.is_none_or(|last| last.duration_since(start) <= EARLY)
     }
 
-    /// The first reason given for not running: the pod's own, a container's, the scheduler's.
-    fn waiting(&self) -> Option<&str> {
-        let of_pod = Some(self.reason.as_str());
-        let of_container = self
-            .containers()
-            .filter_map(|c| c.state.as_ref()?.waiting.as_ref())
-            .map(|w| w.reason.as_str())
-            .next();
+    /// The first reason given for not running, with its message: the pod's own, a container's, the
+    /// scheduler's.
+    fn waiting(&self) -> Option<(&str, &str)> {
+        let of_pod = (self.reason.as_str(), self.message.as_str());
         let of_scheduler = self
             .conditions
             .iter()
             .flatten()
             .find(|c| c.kind.as_str() == "PodScheduled" && c.status.as_str() == "False")
-            .map(|c| c.reason.as_str());
-        [of_pod, of_container, of_scheduler].into_iter().flatten().find(|reason| !reason.is_empty())
+            .map(|c| (c.reason.as_str(), c.message.as_str()));
+        let said = [Some(of_pod), self.of_container(), of_scheduler];
+        said.into_iter().flatten().find(|(reason, _)| !reason.is_empty())
     }
+
+    /// The first container in trouble speaks: one that waits for more than its turn, else one that ended
+    /// badly and waits for nothing yet, else one that waits as every container does at first.
+    fn of_container(&self) -> Option<(&str, &str)> {
+        let waits = || self.containers().filter_map(ContainerStatusWire::waits);
+        let ended = || self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.badly());
+        waits().find(|(reason, _)| !is_starting(reason)).or_else(|| ended().next()).or_else(|| waits().next())
+    }
+}
+
+impl ContainerStatusWire<'_> {
+    /// What a waiting container says. Of one that ended before, its last words tell more than that it is
+    /// started again later.
+    fn waits(&self) -> Option<(&str, &str)> {
+        let waiting = self.state.as_ref()?.waiting.as_ref()?;
+        let before = self.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let last_words = before.map_or("", |terminated| terminated.message.as_str());
+        let message = if last_words.trim().is_empty() { waiting.message.as_str() } else { last_words };
+        Some((waiting.reason.as_str(), message))
+    }
+}
+
+impl TerminatedWire<'_> {
+    /// Reason and message, unless all was well.
+    fn badly(&self) -> Option<(&str, &str)> {
+        (self.exit_code != Some(0)).then(|| (self.reason.as_str(), self.message.as_str()))
+    }
+}
+
+/// Whether every container gives this reason at first.
+fn is_starting(reason: &str) -> bool {
+    matches!(reason, "ContainerCreating" | "PodInitializing")
+}
+
+/// The beginning of a message, each run of white space a single space: a stack trace has many lines, a
+/// log and a sentence have one.
+fn on_one_line(message: &str) -> String {
+    let mut kept = String::new();
+    let mut length = 0;
+    for word in message.split_whitespace() {
+        let room = MESSAGE.saturating_sub(length + usize::from(length > 0));
+        let size = word.chars().count();
+        if length > 0 && room > 0 {
+            kept.push(' ');
+            length += 1;
+        }
+        if size > room {
+            kept.extend(word.chars().take(room));
+            kept.push('…');
+            break;
+        }
+        kept.push_str(word);
+        length += size;
+    }
+    kept
 }
 
 /// Reads a deletion cost as upstream does (`GetDeletionCostFromPodAnnotations`): no plus sign, no
@@ -231,8 +314,8 @@ impl Pod {
     }
 
     /// The reason for not running, unless it is one that every pod gives while it starts.
-    pub fn trouble(&self) -> Option<&Arc<str>> {
-        self.waiting.as_ref().filter(|reason| !matches!(&***reason, "ContainerCreating" | "PodInitializing"))
+    pub fn trouble(&self) -> Option<&Waiting> {
+        self.waiting.as_deref().filter(|waiting| !is_starting(&waiting.reason))
     }
 
     /// When the pod has been ready for `min_ready_seconds`; `None` while it is not ready.
@@ -279,15 +362,74 @@ mod tests {
         assert_eq!(pod.available_at(10).unwrap().as_second() - ready.as_second(), 10);
     }
 
+    /// Reason and message, `-` for none.
+    fn said(status: &str) -> String {
+        match pod("{}", status).waiting.as_deref() {
+            None => "-".into(),
+            Some(Waiting { reason, message }) => format!("{reason}: {}", message.as_deref().unwrap_or("-")),
+        }
+    }
+
     #[test]
     fn the_reason_for_waiting_is_the_kubelets_or_else_the_schedulers() {
         let pulling = r#"{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}],
-            "containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}"#;
-        assert_eq!(pod("{}", pulling).waiting.as_deref(), Some("ImagePullBackOff"));
-        let unschedulable =
-            r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}"#;
-        assert_eq!(pod("{}", unschedulable).waiting.as_deref(), Some("Unschedulable"));
+            "containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"x\""}}}]}"#;
+        assert_eq!(said(pulling), "ImagePullBackOff: Back-off pulling image \"x\"");
+        let unschedulable = r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",
+            "message":"0/3 nodes are available: 3 Insufficient cpu."}]}"#;
+        assert_eq!(said(unschedulable), "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.");
+        let evicted =
+            r#"{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory."}"#;
+        assert_eq!(said(evicted), "Evicted: The node was low on resource: memory.");
         assert_eq!(pod("null", "null").waiting, None);
+        assert_eq!(said(r#"{"containerStatuses":[{"state":{"running":{}}},{"state":null}]}"#), "-");
+    }
+
+    #[test]
+    fn a_crash_loop_is_told_with_the_containers_last_words() {
+        let crashing = |last: &str| {
+            format!(
+                r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
+                    "lastState":{{"terminated":{{"exitCode":1,"reason":"Error","message":{last}}}}}}}]}}"#
+            )
+        };
+        assert_eq!(
+            said(&crashing(r#""panic: no config\n\n  at main""#)),
+            "CrashLoopBackOff: panic: no config at main"
+        );
+        assert_eq!(said(&crashing("null")), "CrashLoopBackOff: back-off 10s");
+        assert_eq!(said(&crashing(r#"" \n""#)), "CrashLoopBackOff: back-off 10s");
+    }
+
+    #[test]
+    fn a_container_that_ended_badly_speaks_before_those_that_wait_for_their_turn() {
+        let status = |init: &str| {
+            format!(
+                r#"{{"initContainerStatuses":[{{"state":{{"terminated":{init}}}}}],
+                    "containerStatuses":[{{"state":{{"waiting":{{"reason":"PodInitializing"}}}}}}]}}"#
+            )
+        };
+        let killed = status(r#"{"exitCode":137,"reason":"OOMKilled"}"#);
+        assert_eq!(said(&killed), "OOMKilled: -");
+        let fine = status(r#"{"exitCode":0,"reason":"Completed"}"#);
+        assert_eq!(said(&fine), "PodInitializing: -");
+        assert!(pod("{}", &killed).trouble().is_some() && pod("{}", &fine).trouble().is_none());
+    }
+
+    #[test]
+    fn a_long_message_is_cut_and_put_on_one_line() {
+        assert_eq!(on_one_line("  a\n\tb  "), "a b");
+        let long = on_one_line(&"ä".repeat(5000));
+        assert_eq!(long, format!("{}…", "ä".repeat(MESSAGE)));
+        let words = on_one_line(&"word ".repeat(1000));
+        assert!(words.chars().count() <= MESSAGE + 1 && words.ends_with('…'), "{words}");
+        let fits = "x".repeat(MESSAGE);
+        assert_eq!(on_one_line(&fits), fits);
+    }
+
+    #[test]
+    fn a_pod_that_runs_pays_one_word_for_what_it_does_not_say() {
+        assert_eq!(size_of::<Option<Box<Waiting>>>(), size_of::<usize>());
     }
 
     #[test]

@@ -207,6 +207,25 @@ async fn nodes_that_exist_are_used_and_none_are_created() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn new_nodes_are_opened_before_the_first_pod_asks_and_later_ones_too() {
+    let rig = Rig::new().with_pods();
+    rig.create_pod("web", json!({})).await;
+    pass(2_000).await;
+    assert_eq!(rig.phase("web").await, "Running");
+    let events = rig.list("/api/v1/namespaces/default/events").await;
+    assert!(!events.iter().any(|event| event["reason"] == "FailedScheduling"), "{events:#?}");
+
+    let gpu = json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}, "spec": gpu});
+    rig.create(NODES, node).await;
+    pass(2_000).await;
+    assert_eq!(rig.get(NODES, "late").await.unwrap()["spec"], gpu);
+    for node in rig.list(NODES).await.iter().filter(|node| node["metadata"]["name"] != "late") {
+        assert!(node["spec"]["taints"].is_null(), "{node}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_spread_over_the_nodes() {
     let rig = Rig::new().with_pods();
     for number in 0..9 {

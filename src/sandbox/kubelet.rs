@@ -1,9 +1,9 @@
 //! The pod simulator: plays the scheduler and the kubelets of a cluster that has none.
 //!
-//! It creates nodes if there are none, binds pods to them, reports them running and ready after a delay,
-//! and takes them away when they are deleted. It needs nothing but a [`kube::Client`], so it works beside
-//! the sandbox's own API server and beside somebody else's, such as envtest's. **Not beside real kubelets:**
-//! it acts on every pod, on whichever node.
+//! It creates nodes if there are none, takes the not-ready taint from new nodes, binds pods to them, reports
+//! them running and ready after a delay, and takes them away when they are deleted. It needs nothing but a
+//! [`kube::Client`], so it works beside the sandbox's own API server and beside somebody else's, such as
+//! envtest's. **Not beside real kubelets:** it acts on every pod, on whichever node.
 //!
 //! What it decides is in [`lifecycle`] and [`status`](mod@status), both pure; this file only carries it out.
 
@@ -23,7 +23,7 @@ use kube::{
     core::Request,
     runtime::watcher,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -122,15 +122,45 @@ async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), Call
             continue;
         }
         let now = (options.now)();
-        let created = send(client, post("/api/v1/nodes".to_owned(), &nodes::node(number, now))).await?;
-        if created["status"]["conditions"].as_array().is_none_or(Vec::is_empty) {
+        let mut node = send(client, post("/api/v1/nodes".to_owned(), &nodes::node(number, now))).await?;
+        if node["status"]["conditions"].as_array().is_none_or(Vec::is_empty) {
             // A server that takes no status on creation, as for most kinds.
             let patch = Patch::Merge(json!({"status": nodes::status(number, now)}));
-            send(client, requests().patch_subresource("status", &name, &PatchParams::default(), &patch))
-                .await?;
+            let patched = requests().patch_subresource("status", &name, &PatchParams::default(), &patch);
+            node = send(client, patched).await?;
+        }
+        // At once, so that the first pods are not told that no node takes them. If it fails, the watch of
+        // the nodes sees to it.
+        if let Err(error) = open(client, &node).await {
+            tracing::debug!(%error, node = name, "the new node is still tainted");
         }
     }
     Ok(())
+}
+
+/// Takes the taint of a new node away, if it is there.
+async fn open(client: &Client, node: &Value) -> Result<(), CallError> {
+    let name = node["metadata"]["name"].as_str().unwrap_or_default();
+    if let Some(patch) = nodes::opening(node) {
+        let requests = Request::new("/api/v1/nodes");
+        send(client, requests.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await?;
+    }
+    Ok(())
+}
+
+/// The same, until it has succeeded or another version of the node is the one to look at.
+async fn open_in_the_end(client: Client, node: Node) {
+    // A node that came out of JSON goes back into it.
+    let Ok(node) = serde_json::to_value(node) else { return };
+    let mut failures = 0;
+    while let Err(error) = open(&client, &node).await {
+        if error.is_conflict() || error.is_final() {
+            return;
+        }
+        failures += 1;
+        tracing::warn!(%error, "cannot take the not-ready taint from a node, trying again");
+        tokio::time::sleep(backoff(failures)).await;
+    }
 }
 
 struct Simulator {
@@ -165,6 +195,7 @@ impl Simulator {
         let mut nodes = follow(Api::<Node>::all(self.client.clone()), watcher::Config::default());
         let mut pods = follow(Api::<Pod>::all(self.client.clone()), watcher::Config::default());
         let mut running = Running::new();
+        let mut opening = FuturesUnordered::new();
         loop {
             let ready = self.synced == (true, true) && running.len() < CONCURRENT_STEPS;
             let due = self.life.next_due().filter(|_| ready);
@@ -174,8 +205,14 @@ impl Simulator {
                 Some((uid, step, outcome)) = running.next(), if !running.is_empty() => {
                     self.life.settle(&uid, step, outcome, Instant::now());
                 }
+                Some(()) = opening.next(), if !opening.is_empty() => {}
                 Some(change) = nodes.next() => match change {
-                    Change::Put(node) => self.life.node_changed(node, Instant::now()),
+                    Change::Put(node) => {
+                        if node.spec.as_ref().is_some_and(|spec| spec.taints.is_some()) {
+                            opening.push(open_in_the_end(self.client.clone(), node.clone()));
+                        }
+                        self.life.node_changed(node, Instant::now());
+                    }
                     Change::Gone(node) => {
                         self.life.node_gone(node.metadata.name.as_deref().unwrap_or_default());
                     }

@@ -54,6 +54,16 @@ impl Failure {
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
+    /// The same, where upstream puts something else in the place of the resource: the kind, when a
+    /// deletion's preconditions fail, and `pods/binding`.
+    pub(crate) fn conflict_on(what: &str, group: &str, name: &str, why: &str) -> Self {
+        let qualified = if group.is_empty() { what.to_owned() } else { format!("{what}.{group}") };
+        let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+        let mut failure = Self::new(409, "Conflict", message);
+        failure.details = Some(Box::new(details(what, group, name)));
+        failure
+    }
+
     /// The conflict of a stale resourceVersion.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
         let why =

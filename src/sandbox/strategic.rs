@@ -6,6 +6,8 @@
 
 mod schema;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use schema::{Field, Schema};
@@ -57,6 +59,8 @@ fn merge_object(
             }
         }
     }
+    // How long each list was that the patch has elements for.
+    let mut lengths: BTreeMap<&str, usize> = BTreeMap::new();
     for (key, value) in patch {
         if is_directive(key) {
             continue;
@@ -66,6 +70,7 @@ fn merge_object(
             continue;
         }
         let field = schema.field(key);
+        let has_order = patch.contains_key(&format!("{SET_ORDER}{key}"));
         match (field, value) {
             (Field::Object(schema), Value::Object(patch)) => {
                 // What cannot be merged into is replaced; merging into nothing strips the directives.
@@ -77,16 +82,26 @@ fn merge_object(
             (Field::List { key: merge_key, item }, Value::Array(patch)) => {
                 let target = slot(current, key, Value::is_array, || Value::Array(Vec::new()));
                 if let Some(target) = target.as_array_mut() {
+                    let known = identities(target, Some(merge_key));
+                    lengths.insert(key, known.len());
                     merge_list(target, patch, merge_key, item)?;
+                    if !has_order {
+                        reorder(target, &known, &identities(patch, Some(merge_key)), Some(merge_key));
+                    }
                 }
             }
             (Field::Set, Value::Array(patch)) => {
                 let target = slot(current, key, Value::is_array, || Value::Array(Vec::new()));
                 if let Some(target) = target.as_array_mut() {
+                    let known = target.clone();
+                    lengths.insert(key, known.len());
                     for item in patch {
                         if !target.contains(item) {
                             target.push(item.clone());
                         }
+                    }
+                    if !has_order {
+                        reorder(target, &known, patch, None);
                     }
                 }
             }
@@ -105,14 +120,16 @@ fn merge_object(
         let Some(field) = key.strip_prefix(SET_ORDER) else { continue };
         let order = order.as_array().ok_or("invalid patch format of setElementOrder list")?;
         let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) else { continue };
-        match schema.field(field) {
-            Field::List { key: merge_key, .. } => {
-                let wanted: Vec<&Value> = order.iter().map(|item| &item[merge_key]).collect();
-                reorder(items, &wanted, Some(merge_key));
-            }
-            Field::Set => reorder(items, &order.iter().collect::<Vec<_>>(), None),
+        let merge_key = match schema.field(field) {
+            Field::List { key, .. } => Some(key),
+            Field::Set => None,
             _ => return Err("invalid patch format of setElementOrder list".to_owned()),
-        }
+        };
+        // Upstream goes by its list after the merge, as far as the list reached before it: an element that
+        // is added where another one was taken away counts as having been there.
+        let mut known = identities(items, merge_key);
+        known.truncate(lengths.get(field).copied().unwrap_or(known.len()));
+        reorder(items, &known, &identities(order, merge_key), merge_key);
     }
     Ok(())
 }
@@ -176,32 +193,37 @@ fn merge_list(
     Ok(())
 }
 
-/// Puts the named items into the given order. Items that only the server knows keep their place
-/// relative to the named items that stood before them.
-fn reorder(items: &mut Vec<Value>, order: &[&Value], merge_key: Option<&str>) {
-    let rank = |item: &Value| {
-        // Primitives are their own identity.
-        let identity = merge_key.map_or(Some(item), |key| item.get(key))?;
-        order.iter().position(|wanted| *wanted == identity)
+/// By what the elements of a list are told apart: their merge key, or themselves.
+fn identities(items: &[Value], merge_key: Option<&str>) -> Vec<Value> {
+    items.iter().map(|item| identity(item, merge_key).clone()).collect()
+}
+
+fn identity<'a>(item: &'a Value, merge_key: Option<&str>) -> &'a Value {
+    merge_key.map_or(item, |key| &item[key])
+}
+
+/// Puts the items that the patch names into the patch's order, and the others between them: one that stood
+/// before a named item in `known`, the list as the server has it, still does. So what is new comes first:
+/// `[b]` added to `[a]` gives `[b, a]` (`normalizeElementOrder` of apimachinery `util/strategicpatch`).
+fn reorder(items: &mut Vec<Value>, known: &[Value], named: &[Value], merge_key: Option<&str>) {
+    let position = |list: &[Value], item: &Value| {
+        let identity = identity(item, merge_key);
+        list.iter().position(|other| other == identity)
     };
-    let mut named: Vec<(usize, Value)> = Vec::new();
-    // How many named items stood before each of the others.
-    let mut others: Vec<(usize, Value)> = Vec::new();
-    for item in std::mem::take(items) {
-        match rank(&item) {
-            Some(rank) => named.push((rank, item)),
-            None => others.push((named.len(), item)),
-        }
-    }
-    named.sort_by_key(|(rank, _)| *rank);
+    let (mut by_patch, others): (Vec<Value>, Vec<Value>) =
+        std::mem::take(items).into_iter().partition(|item| position(named, item).is_some());
+    by_patch.sort_by_key(|item| position(named, item));
     let mut others = others.into_iter().peekable();
-    for (position, (_, item)) in named.into_iter().enumerate() {
-        while let Some((_, other)) = others.next_if(|(before, _)| *before <= position) {
+    for item in by_patch {
+        let at = position(known, &item);
+        while let Some(other) =
+            others.next_if(|other| at.zip(position(known, other)).is_some_and(|(item, other)| other < item))
+        {
             items.push(other);
         }
         items.push(item);
     }
-    items.extend(others.map(|(_, other)| other));
+    items.extend(others);
 }
 
 /// The value in a field, made anew if it is absent or of another type.
@@ -301,7 +323,7 @@ mod tests {
             env(
                 json!([{"name": "NEW", "value": "3"}, {"name": "GO", "$patch": "delete"}, {"name": "KEEP", "value": "4"}]),
             ),
-            env(json!([{"name": "KEEP", "value": "4"}, {"name": "NEW", "value": "3"}])),
+            env(json!([{"name": "NEW", "value": "3"}, {"name": "KEEP", "value": "4"}])),
         );
     }
 
@@ -327,8 +349,42 @@ mod tests {
             "Deployment",
             three,
             pods(json!({"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]})),
-            pods(json!({"containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}]})),
+            pods(json!({"containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}]})),
         );
+    }
+
+    /// The expected orders are those that kube-apiserver answered with.
+    #[test]
+    fn what_is_new_comes_first_and_others_stay_before_what_they_stood_before() {
+        // Each letter is a container; one after a minus is deleted.
+        let check = |start: &str, order: Option<&str>, patch: &str, expected: &str| {
+            let named = |letters: &str| -> Vec<Value> {
+                letters.chars().map(|letter| json!({"name": letter.to_string()})).collect()
+            };
+            let (kept, deleted) = patch.split_once('-').unwrap_or((patch, ""));
+            let deletions = deleted.chars().map(|l| json!({"name": l.to_string(), "$patch": "delete"}));
+            let elements: Vec<Value> = named(kept).into_iter().chain(deletions).collect();
+            let mut spec = json!({"containers": elements});
+            if let Some(order) = order {
+                spec["$setElementOrder/containers"] = named(order).into();
+            }
+            let mut patched = pods(json!({"containers": named(start)}));
+            merge("Deployment", &mut patched, &pods(spec)).unwrap();
+            let expected = pods(json!({"containers": named(expected)}));
+            assert_eq!(patched, expected, "{start} {order:?} {patch}");
+        };
+        check("c", None, "n", "nc");
+        check("nc", None, "cm", "ncm");
+        check("abc", None, "ca", "bca");
+        check("abcde", None, "ezb", "acdezb");
+        check("abcd", None, "z-b", "zacd");
+        check("abcd", None, "dz-b", "acdz");
+        check("abc", Some("za"), "z", "zabc");
+        check("abc", Some("azc"), "z", "azbc");
+        check("abcd", Some("dbz"), "z", "acdbz");
+        check("abcd", Some("da"), "d", "bcda");
+        check("abcd", Some("zda"), "z-b", "czda");
+        check("abcd", Some("zca"), "z-b", "dzca");
     }
 
     #[test]

@@ -87,13 +87,7 @@ impl Cluster {
             seed,
             metrics: Metrics::new(),
         };
-        let config = change(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() });
-        let shutdown = CancellationToken::new();
-        let metrics = parts.metrics.clone();
-        let controllers = Controllers::new(config, parts);
-        let http = http_router(metrics.clone(), &controllers);
-        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
-        Daemon { shutdown, task, metrics, http }
+        Daemon::start_with(parts, change)
     }
 
     /// Sends a request as a user would; panics unless it succeeds.
@@ -174,14 +168,7 @@ impl Cluster {
     }
 
     pub fn is_complete(&self, name: &str) -> bool {
-        let d = self.deployment(name);
-        let number = |field: &str| d["status"][field].as_i64().unwrap_or(0);
-        let wanted = d["spec"]["replicas"].as_i64().unwrap_or(0);
-        d["status"]["observedGeneration"] == d["metadata"]["generation"]
-            && ["replicas", "updatedReplicas", "availableReplicas"]
-                .iter()
-                .all(|field| number(field) == wanted)
-            && condition(&d, "Progressing") == "NewReplicaSetAvailable"
+        is_complete(&self.deployment(name))
     }
 
     /// The controllers' requests so far that changed something, but for events: `verb kind/name`.
@@ -220,6 +207,15 @@ impl Cluster {
     }
 }
 
+/// Whether a Deployment has rolled out, as `kubectl rollout status` sees it.
+pub fn is_complete(deployment: &Value) -> bool {
+    let number = |field: &str| deployment["status"][field].as_i64().unwrap_or(0);
+    let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(0);
+    deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| number(field) == wanted)
+        && condition(deployment, "Progressing") == "NewReplicaSetAvailable"
+}
+
 /// The reason of a condition.
 pub fn condition(object: &Value, kind: &str) -> String {
     let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -247,6 +243,22 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Starts controllers; they end when they are stopped or killed.
+    pub fn start(parts: Parts) -> Self {
+        Self::start_with(parts, |config| config)
+    }
+
+    /// Starts controllers that are told something else than the defaults.
+    pub fn start_with(parts: Parts, change: impl FnOnce(ControllerConfig) -> ControllerConfig) -> Self {
+        let config = change(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() });
+        let shutdown = CancellationToken::new();
+        let metrics = parts.metrics.clone();
+        let controllers = Controllers::new(config, parts);
+        let http = http_router(metrics.clone(), &controllers);
+        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
+        Daemon { shutdown, task, metrics, http }
+    }
+
     /// SIGTERM: drains.
     pub async fn stop(self) {
         self.shutdown.cancel();

@@ -1,11 +1,15 @@
-//! What the tests share: objects built in sentences, and a toy world without an API server.
+//! What the tests share: objects built in sentences, a toy world without an API server, and
+//! stages with one.
 #![allow(dead_code)] // Every test file uses its own part of this.
 
+pub mod apiserver;
 pub mod build;
 pub mod cluster;
 pub mod history;
 pub mod mishap;
 pub mod process;
 pub mod proxy;
+pub mod scenarios;
 pub mod situation;
+pub mod stage;
 pub mod world;

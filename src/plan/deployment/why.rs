@@ -237,13 +237,26 @@ pub struct Pods {
 }
 
 /// A pod that is waited for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+///
+/// Two are equal if name and reason are. Messages count (`back-off 20s`, `0/12 nodes`), and an explanation
+/// must not be another one for that; see how the daemon keeps them.
+#[derive(Clone, Debug, Eq, Serialize)]
 pub struct NamedPod {
     /// Its name.
     pub name: Arc<str>,
     /// What the kubelet or the scheduler says of it, such as `ImagePullBackOff`; where they say
     /// nothing, the state it is in.
     pub reason: Arc<str>,
+    /// What they say beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<str>>,
+}
+
+impl PartialEq for NamedPod {
+    fn eq(&self, other: &Self) -> bool {
+        let NamedPod { name, reason, message: _ } = self;
+        *name == other.name && *reason == other.reason
+    }
 }
 
 impl Pods {
@@ -257,15 +270,18 @@ impl Pods {
         all.sort_by_key(|pod| (pod.trouble().is_none(), &pod.meta.key));
         let more = all.len().saturating_sub(NAMED);
         all.truncate(NAMED);
-        let named =
-            all.into_iter().map(|pod| NamedPod { name: pod.meta.key.name.clone(), reason: reason(pod) });
+        let named = all.into_iter().map(|pod| NamedPod {
+            name: pod.meta.key.name.clone(),
+            reason: reason(pod),
+            message: pod.waiting.as_ref().and_then(|waiting| waiting.message.clone()),
+        });
         Pods { named: named.collect(), more }
     }
 }
 
 fn reason(pod: &Pod) -> Arc<str> {
-    if let Some(reason) = &pod.waiting {
-        return reason.clone();
+    if let Some(waiting) = &pod.waiting {
+        return waiting.reason.clone();
     }
     let state = match pod.phase {
         Phase::Succeeded => "Succeeded",

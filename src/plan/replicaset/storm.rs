@@ -83,7 +83,7 @@ impl Storm {
             ahead.map(|pod| pod.meta.created.saturating_add(SURVIVED).unwrap_or(Timestamp::MAX)).max();
         Some(Storm {
             failures,
-            reason: newest.waiting.clone(),
+            reason: newest.waiting.as_ref().map(|waiting| waiting.reason.clone()),
             next: ahead.map_or(due, |survives| survives.max(due)),
         })
     }

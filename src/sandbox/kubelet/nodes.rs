@@ -68,9 +68,60 @@ pub fn status(number: usize, now: Timestamp) -> Value {
     })
 }
 
+/// The taint that an API server puts on every new node (its admission plugin TaintNodesByCondition). In a
+/// real cluster the node lifecycle controller takes it away once the kubelet has reported; with the pod
+/// simulator there is none.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// The patch that opens a node to pods: [`NOT_READY`] is gone, other taints stay. `None` if it is not there,
+/// or is there rightly, since the node says of itself that it is not ready. A node that nobody reports on
+/// counts as ready, because the simulator runs its pods too.
+///
+/// It carries the resourceVersion, so that a taint which somebody else adds meanwhile is not lost.
+pub fn opening(node: &Value) -> Option<Value> {
+    let is_not_ready = |taint: &Value| taint["key"] == NOT_READY;
+    let list = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice);
+    let taints = list("/spec/taints").filter(|taints| taints.iter().any(is_not_ready))?;
+    let reported =
+        list("/status/conditions").unwrap_or_default().iter().find(|condition| condition["type"] == "Ready");
+    if reported.is_some_and(|condition| condition["status"] != "True") {
+        return None;
+    }
+    let others: Vec<&Value> = taints.iter().filter(|taint| !is_not_ready(taint)).collect();
+    // An empty list is left out, as kubectl leaves it out.
+    let others = if others.is_empty() { Value::Null } else { json!(others) };
+    let version = &node["metadata"]["resourceVersion"];
+    Some(json!({"metadata": {"resourceVersion": version}, "spec": {"taints": others}}))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn tainted(keys: &[&str], ready: Option<&str>) -> Value {
+        let taints: Vec<Value> = keys.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+        let conditions: Vec<Value> =
+            ready.iter().map(|status| json!({"type": "Ready", "status": status})).collect();
+        json!({"metadata": {"name": "n", "resourceVersion": "7"}, "spec": {"taints": taints},
+               "status": {"conditions": conditions}})
+    }
+
+    #[test]
+    fn a_node_is_opened_once_and_keeps_its_other_taints() {
+        let patch = opening(&tainted(&["gpu", NOT_READY], Some("True"))).unwrap();
+        assert_eq!(patch["spec"]["taints"], json!([{"key": "gpu", "effect": "NoSchedule"}]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        let patch = opening(&tainted(&[NOT_READY], None)).unwrap();
+        assert_eq!(patch["spec"], json!({"taints": null}), "nobody reports on it but the simulator");
+        assert_eq!(opening(&tainted(&["gpu"], Some("True"))), None);
+        assert_eq!(opening(&json!({})), None);
+    }
+
+    #[test]
+    fn a_node_that_says_it_is_not_ready_keeps_the_taint() {
+        assert_eq!(opening(&tainted(&[NOT_READY], Some("False"))), None);
+        assert_eq!(opening(&tainted(&[NOT_READY], Some("Unknown"))), None);
+    }
 
     #[test]
     fn nodes_are_ready_and_differ_in_name_and_address() {

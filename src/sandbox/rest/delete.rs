@@ -213,7 +213,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> Result
              have been deleted and then recreated",
             meta(object, "uid")
         );
-        return Err(Failure::conflict(kind, name, &why));
+        return Err(Failure::conflict_on(kind.kind, kind.group, name, &why));
     }
     if let Some(wanted) = &options.revision
         && wanted != meta(object, "resourceVersion")
@@ -223,7 +223,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> Result
              ({}). The object might have been modified",
             meta(object, "resourceVersion")
         );
-        return Err(Failure::conflict(kind, name, &why));
+        return Err(Failure::conflict_on(kind.kind, kind.group, name, &why));
     }
     Ok(())
 }

@@ -6,9 +6,12 @@ use serde_json::{Map, Value};
 use super::body;
 use super::{Reply, Server, update};
 use crate::sandbox::conversion;
+use crate::sandbox::kinds::Kind;
+use crate::sandbox::object::meta;
 use crate::sandbox::request::Request;
 use crate::sandbox::status::Failure;
 use crate::sandbox::strategic;
+use crate::sandbox::validate::FieldError;
 
 /// More operations than this in one JSON patch are refused, as upstream does.
 const MAX_OPERATIONS: usize = 10_000;
@@ -37,9 +40,26 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
         warnings = decoded.warnings;
         let mut object = decoded.object;
         body::place_object(&request.place, &mut object)?;
+        check_uid(kind, &request.place.name, &current.value, &object)?;
         Ok(object)
     })?;
     Ok(Reply::object(server, request, 200, &stored).with_warnings(warnings))
+}
+
+/// A UID in a patch is no precondition, as it is in a PUT, but a field that cannot change. A stale
+/// resourceVersion is told first.
+fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Failure> {
+    let (uid, version) = (meta(new, "uid"), meta(new, "resourceVersion"));
+    let is_stale = !matches!(version, "" | "0") && version != meta(old, "resourceVersion");
+    if uid.is_empty() || uid == meta(old, "uid") || is_stale {
+        return Ok(());
+    }
+    let error = FieldError {
+        field: "metadata.uid".to_owned(),
+        reason: "FieldValueInvalid",
+        detail: format!("Invalid value: {uid:?}: field is immutable"),
+    };
+    Err(Failure::invalid(kind, name, &[error]))
 }
 
 impl Change {

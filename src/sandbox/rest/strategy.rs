@@ -36,7 +36,7 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     }
     match kind.kind {
         // A node registers with its status (registry/core/node).
-        "Node" => {}
+        "Node" => taint_as_not_ready(object),
         "Namespace" => {
             as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
             own_namespace_finalizer(object);
@@ -49,6 +49,19 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     }
     if kind.kind == "Service" {
         allocate_cluster_ip(server, object);
+    }
+}
+
+/// No pod goes to a new node before somebody has seen that it is ready (the admission plugin
+/// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
+fn taint_as_not_ready(object: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let taints = map_mut(object, "spec").entry("taints").or_insert(Value::Null);
+    let mut all = taints.as_array().cloned().unwrap_or_default();
+    let is_there = |other: &Value| other["key"] == taint["key"] && other["effect"] == taint["effect"];
+    if !all.iter().any(is_there) {
+        all.push(taint);
+        *taints = Value::Array(all);
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn bind(server: &Server, request: &Request) -> Result<Reply, Failure>
     let now = seconds((server.options.now)());
     update::write(server, &request.place, request.params.dry_run, true, |current| {
         let bound = text(&current.value, "/spec/nodeName");
-        let refuse = |why: &str| Err(Failure::conflict(request.kind(), name, why));
+        let refuse = |why: &str| Err(Failure::conflict_on("pods/binding", "", name, why));
         if !uid.is_empty() && uid != meta(&current.value, "uid") {
             return refuse(&format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",

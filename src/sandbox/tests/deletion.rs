@@ -116,7 +116,9 @@ async fn a_deletion_with_a_precondition_hits_only_what_it_means() {
     let path = format!("{CONFIG_MAPS}/a");
     let created = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
     let wrong = sandbox.delete_with(&path, json!({"preconditions": {"uid": "other"}})).await;
-    assert!(wrong.refused(409).contains("the UID in the precondition (other) does not match"));
+    let refusal = wrong.refused(409);
+    assert!(refusal.contains("the UID in the precondition (other) does not match"), "{refusal}");
+    assert!(refusal.starts_with("Operation cannot be fulfilled on ConfigMap \"a\": "), "the kind: {refusal}");
     sandbox.delete_with(&path, json!({"preconditions": {"resourceVersion": "1"}})).await.refused(409);
     let right = json!({"preconditions": {"uid": created["metadata"]["uid"]}});
     sandbox.delete_with(&path, right).await.ok();

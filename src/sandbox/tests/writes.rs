@@ -74,6 +74,20 @@ async fn a_write_for_an_earlier_object_of_the_same_name_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_for_an_earlier_object_of_the_same_name_is_invalid_or_else_stale() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let patch = json!({"metadata": {"uid": "earlier"}, "data": {"k": "new"}});
+    let refusal = sandbox.patch(&path, MERGE, patch.clone()).await.refused(422);
+    assert!(refusal.ends_with("metadata.uid: Invalid value: \"earlier\": field is immutable"), "{refusal}");
+    let mut stale = patch;
+    stale["metadata"]["resourceVersion"] = json!("1");
+    let refusal = sandbox.patch(&path, STRATEGIC, stale).await.refused(409);
+    assert!(refusal.contains("the object has been modified"), "{refusal}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_generation_counts_spec_changes_only() {
     let sandbox = sandbox();
     let path = format!("{DEPLOYMENTS}/web");
@@ -250,7 +264,28 @@ async fn a_binding_gives_a_pod_its_node_once() {
     assert_eq!(bound["spec"]["nodeName"], "n1");
     assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
     let again = sandbox.post(&format!("{PODS}/a/binding"), binding("n2")).await.refused(409);
-    assert!(again.contains("already assigned to node \"n1\""), "{again}");
+    assert_eq!(
+        again,
+        "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n1\""
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_is_tainted_as_not_ready_once() {
+    let sandbox = sandbox();
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let gpu = json!({"key": "gpu", "effect": "NoSchedule"});
+    for (name, given, stored) in [
+        ("bare", Value::Null, json!([taint])),
+        ("gpu", json!({"taints": [gpu]}), json!([gpu, taint])),
+        ("tainted", json!({"taints": [taint]}), json!([taint])),
+    ] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": given});
+        assert_eq!(sandbox.post("/api/v1/nodes", node).await.ok()["spec"]["taints"], stored, "{name}");
+    }
+    let open = json!({"spec": {"taints": null}});
+    let opened = sandbox.patch("/api/v1/nodes/gpu", MERGE, open).await.ok();
+    assert!(opened["spec"]["taints"].is_null(), "an update does not bring it back");
 }
 
 #[tokio::test(start_paused = true)]

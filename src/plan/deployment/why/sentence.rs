@@ -137,7 +137,8 @@ impl Display for Names {
     }
 }
 
-/// In brackets; nothing for no pods.
+/// In brackets; nothing for no pods. A message stands once for all the pods that give the same reason: it
+/// is long, and five pods of one version mostly have one trouble.
 impl Display for Pods {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.named.is_empty() {
@@ -145,6 +146,10 @@ impl Display for Pods {
         }
         for (at, pod) in self.named.iter().enumerate() {
             write!(f, "{}{}: {}", if at == 0 { " (" } else { ", " }, pod.name, pod.reason)?;
+            let is_first = !self.named[..at].iter().any(|other| other.reason == pod.reason);
+            if let Some(message) = pod.message.as_ref().filter(|_| is_first) {
+                write!(f, " ({message})")?;
+            }
         }
         if self.more > 0 { write!(f, " and {} more)", self.more) } else { f.write_str(")") }
     }
