@@ -36,7 +36,16 @@ use crate::runtime::worker::{self, Next, WorkQueue};
 /// When the API server cannot be found, a port cannot be had, or a part ends by itself.
 pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
     // Without `..`, so that a new setting cannot be forgotten here.
-    let Config { client, controllers, insecure_address, shutdown_timeout, logging: _ } = config;
+    let Config {
+        client,
+        controllers,
+        election: _,
+        serving: _,
+        insecure_address,
+        profiling: _,
+        shutdown_timeout,
+        logging: _,
+    } = config;
     let connection = client::connect(&client, &|name| std::env::var(name).ok()).await?;
     tracing::info!(host = connection.host, source = connection.source, "using this API server");
     let metrics = Metrics::new();
