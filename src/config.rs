@@ -11,12 +11,14 @@ mod serving;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-pub use controllers::{ControllerConfig, Enabled, OnConflict, Scope};
+pub use controllers::{ControllerConfig, Enabled};
 pub use election::{ElectionConfig, own_namespace};
 pub use selector::parse_selector;
 pub use serving::{AuthenticationConfig, AuthorizationConfig, ServingConfig, TlsVersion};
 
 use crate::args::{Args, ClientArgs, InsecureArgs, LoggingArgs};
+pub use crate::controllers::coexistence::OnConflict;
+pub use crate::controllers::scope::Scope;
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::selector::parse_selector;
 use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
-use crate::model::Selector;
+use crate::controllers::coexistence::OnConflict;
+use crate::controllers::scope::Scope;
 
 /// What the controllers were told.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,25 +70,6 @@ impl Default for Enabled {
     fn default() -> Self {
         Enabled { deployment: true, replicaset: true, replicationcontroller: true }
     }
-}
-
-/// What is ours to act on. Everything, by default.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Scope {
-    /// The one namespace.
-    pub namespace: Option<String>,
-    /// The labels.
-    pub selector: Option<Selector>,
-}
-
-/// What to do when another controller acts on the same objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnConflict {
-    /// Say so: an event, a metric, a log line.
-    #[default]
-    Warn,
-    /// Say so, and end with an error.
-    Exit,
 }
 
 /// The names of the controllers, upstream's.

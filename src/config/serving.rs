@@ -179,7 +179,7 @@ fn authentication_config(args: AuthenticationArgs) -> Result<AuthenticationConfi
         )?,
         client_ca_file,
         requestheader_client_ca_file,
-        requestheader_allowed_names: requestheader_allowed_names,
+        requestheader_allowed_names,
         requestheader_username_headers: headers(
             "requestheader-username-headers",
             requestheader_username_headers,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::coexistence::Coexistence;
 use super::explanations::Explanations;
+use super::rollouts::Rollouts;
+use super::scope::Scope;
 use super::unresolved::Unresolved;
 use super::words::Words;
 use crate::clock::Clock;
@@ -52,6 +55,12 @@ pub struct Cluster {
     pub words: Words,
     /// Why the last plans for each Deployment were what they were.
     pub explanations: Explanations,
+    /// What is ours to act on.
+    pub scope: Scope,
+    /// The rollouts that are under way, for the metrics.
+    pub rollouts: Rollouts,
+    /// What speaks for another controller on the same objects.
+    pub coexistence: Coexistence,
     /// Events.
     pub recorder: EventRecorder,
     /// Metrics.
@@ -93,6 +102,13 @@ impl Cluster {
         self.recorder.record(&target, kind, reason, message, speaker.component());
     }
 
+    /// A pod of a set was deleted by us: counted, logged and told.
+    pub(super) fn pod_deleted(&self, set: &ReplicaSet, name: &str) {
+        self.metrics.workloads.pods_deleted.inc();
+        tracing::debug!(replicaset = %set.meta.key, pod = name, "deleted a pod");
+        self.tell(Speaker::ReplicaSet, set, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
+    }
+
     /// Whether the caches show all our writes to an owner's objects (S23). If not, the key is parked:
     /// it wakes when the watch has caught up, and the answer is when to look again at the latest.
     pub fn behind<T: Record>(&self, owner: &T, waiters: &Waiters<ObjectKey>) -> Option<Next> {
@@ -112,6 +128,7 @@ impl Cluster {
         self.unresolved.forget(owner);
         self.words.forget(owner);
         self.explanations.forget(owner);
+        self.rollouts.forget(owner);
     }
 
     /// Forgets what was noted of an owner after the cache had shown it gone: the change that would have

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::error::SyncError;
 use super::explanations::Explanation;
+use super::rollouts::NewSet;
 use crate::model::{Deployment, ObjectKey, Record, Resource, Strategy};
 use crate::plan::deployment::observed::lacks_pods;
 use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, why};
@@ -51,6 +52,11 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     } else {
         cluster.write_deployment_status(deployment, &settled.status, &annotations).await
     };
+    if written.is_ok() && !stale {
+        let new = || observed.sets().new.as_deref().map(NewSet::from);
+        let metrics = &cluster.metrics.workloads;
+        cluster.rollouts.note(deployment, &settled.status, new, observed.now, metrics);
+    }
     plan.why.extend(why::progress(deployment, &plan, &settled.status));
     let result = match executed.error {
         Some(error) => Err(error),

@@ -286,7 +286,7 @@ impl Cluster {
         let what = || format!("writing the status of Deployment {}", meta.key);
         let target = path(Deployment::RESOURCE, meta) + "/status";
         let version = self.patch(what, &target, PatchType::Strategic, &body).await?;
-        self.expectations.wrote(&meta.uid, Deployment::RESOURCE, version);
+        self.wrote_status(meta, Deployment::RESOURCE, version);
         Ok(())
     }
 
@@ -303,7 +303,7 @@ impl Cluster {
         let what = || format!("writing the status of ReplicaSet {}", set.meta.key);
         let target = path(ReplicaSet::RESOURCE, &set.meta) + "/status";
         let version = self.patch(what, &target, PatchType::Strategic, &body).await?;
-        self.expectations.wrote(&set.meta.uid, ReplicaSet::RESOURCE, version);
+        self.wrote_status(&set.meta, ReplicaSet::RESOURCE, version);
         Ok(())
     }
 
@@ -390,6 +390,7 @@ impl Cluster {
 
     pub(super) fn pod_created(&self, set: &ReplicaSet, name: &str, version: u64) {
         self.expectations.wrote(&set.meta.uid, Pod::RESOURCE, version);
+        self.metrics.workloads.pods_created.inc();
         tracing::debug!(replicaset = %set.meta.key, pod = name, "created a pod");
         self.tell(Speaker::ReplicaSet, set, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));
     }
@@ -431,9 +432,7 @@ impl Cluster {
     async fn delete_pod(&self, set: &ReplicaSet, pod: &Pod) -> Result<(), SyncError> {
         let name = &pod.meta.key.name;
         let Err(error) = self.delete(set, pod, json!({"uid": pod.meta.uid})).await else {
-            tracing::debug!(replicaset = %set.meta.key, pod = %name, "deleted a pod");
-            let note = Note::normal("SuccessfulDelete", format!("Deleted pod: {name}"));
-            self.tell(Speaker::ReplicaSet, set, note);
+            self.pod_deleted(set, name);
             return Ok(());
         };
         let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);

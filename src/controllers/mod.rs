@@ -10,8 +10,12 @@
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`words`]: when the text of a failure may change in a status.
+//! * [`scope`], [`resync`]: whose objects are ours to act on, and a sync of all of them from time to time.
+//! * [`rollouts`]: when rollouts start, end and get stuck, for the metrics.
+//! * [`coexistence`]: another controller that acts on the same objects is noticed.
 
 pub mod cluster;
+pub mod coexistence;
 pub mod deployment;
 pub mod error;
 pub mod execute;
@@ -19,6 +23,9 @@ pub mod explanations;
 pub mod patch;
 pub mod replicaset;
 pub mod resolve;
+pub mod resync;
+pub mod rollouts;
+pub mod scope;
 pub mod unresolved;
 pub mod wake;
 pub mod words;

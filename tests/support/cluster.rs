@@ -70,15 +70,25 @@ impl Cluster {
 
     /// Starts a daemon's controllers; they end when the handle's token is cancelled or dropped.
     pub fn start_controllers(&self, seed: u64) -> Daemon {
+        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
+        self.start_with(seed, config, |router| router)
+    }
+
+    /// The same with another configuration, and with something between the controllers and the server.
+    pub fn start_with(
+        &self,
+        seed: u64,
+        config: ControllerConfig,
+        between: impl FnOnce(axum::Router) -> axum::Router,
+    ) -> Daemon {
         let parts = Parts {
             // A user agent of their own, so that the log tells their requests from others'.
-            client: Client::new(tag(self.sandbox.router()), "default"),
+            client: Client::new(between(tag(self.sandbox.router())), "default"),
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,
             metrics: Metrics::new(),
         };
-        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
         let shutdown = CancellationToken::new();
         let metrics = parts.metrics.clone();
         let controllers = Controllers::new(config, parts);
