@@ -33,8 +33,8 @@ pub struct WorkloadMetrics {
     pub pods_deleted: IntCounter,
     /// Pods that have failed.
     pub pods_failed: IntCounter,
-    /// Of the pods chosen for deletion, the age of the youngest that stays over that of the oldest that
-    /// goes; upstream's, by the same name.
+    /// The age of each pod chosen for deletion over that of the youngest pod of its set, in floats;
+    /// upstream's (`reportSortingDeletionAgeRatioMetric`). Logarithmic scale-down keeps it below 2.
     pub deletion_age_ratio: Histogram,
 
     /// Status writes by another controller, `{resource}`.
@@ -77,7 +77,7 @@ impl WorkloadMetrics {
             pods_failed: catalogue.counter("windlass_pods_failed_total", "Pods whose phase became Failed."),
             deletion_age_ratio: catalogue.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",
-                "Ratio of the ages of pods chosen for deletion to those that stay.",
+                "Ratio of the age of each pod chosen for deletion to that of the youngest pod.",
                 AGE_RATIO_BUCKETS,
             ),
             foreign_writes: catalogue.counters(
