@@ -11,24 +11,28 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::config::{Config, ControllerConfig};
+use crate::config::{Config, ControllerConfig, Enabled};
+use crate::controllers::coexistence::{Coexistence, guard};
 use crate::controllers::deployment::sync_deployment;
 use crate::controllers::explanations::{Explained, Explanations};
 use crate::controllers::pace::Pace;
 use crate::controllers::refused::Refused;
 use crate::controllers::replicaset::sync_replica_set;
+use crate::controllers::resync::resync;
+use crate::controllers::rollouts::{Rollouts, show_stuck};
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
 use crate::controllers::{Cluster, SyncError};
 use crate::http::{self, Checks};
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, ReplicationController};
+use crate::model::{Deployment, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicationController};
 use crate::runtime::api::Api;
 use crate::runtime::client;
 use crate::runtime::events::{EventRecorder, EventWriter};
 use crate::runtime::expectations::{Caches, Expectations};
 use crate::runtime::informer::{Informer, InformerOptions, Ready};
 use crate::runtime::limit::Limiter;
+use crate::runtime::store::Change;
 use crate::runtime::waiters::Waiters;
 use crate::runtime::worker::{self, Next, WorkQueue};
 
@@ -38,7 +42,16 @@ use crate::runtime::worker::{self, Next, WorkQueue};
 /// When the API server cannot be found, a port cannot be had, or a part ends by itself.
 pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
     // Without `..`, so that a new setting cannot be forgotten here.
-    let Config { client, controllers, insecure_address, shutdown_timeout, logging: _ } = config;
+    let Config {
+        client,
+        controllers,
+        election: _,
+        serving: _,
+        insecure_address,
+        profiling: _,
+        shutdown_timeout,
+        logging: _,
+    } = config;
     let connection = client::connect(&client, &|name| std::env::var(name).ok()).await?;
     tracing::info!(host = connection.host, source = connection.source, "using this API server");
     let metrics = Metrics::new();
@@ -123,6 +136,8 @@ pub struct Controllers {
     events: EventWriter,
     config: ControllerConfig,
     caches: Vec<(&'static str, Ready)>,
+    /// Seeds the jitter of what is started later.
+    seed: u64,
 }
 
 /// How long the last events may take to be written.
@@ -140,7 +155,12 @@ impl Controllers {
         let watch_api = Api::new(client, &host, limiter(), metrics.clone());
         let (recorder, events) = EventRecorder::new(events_api, clock.clone(), seed);
 
-        let options = |salt: u64| InformerOptions { seed: seed ^ salt, ..InformerOptions::default() };
+        let namespace = config.scope.namespace.clone();
+        let options = |salt: u64| InformerOptions {
+            namespace: namespace.clone(),
+            seed: seed ^ salt,
+            ..InformerOptions::default()
+        };
         let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));
         let mut sets = Informer::<ReplicaSet>::new(watch_api.clone(), options(2));
         let mut pods = Informer::<Pod>::new(watch_api.clone(), options(3));
@@ -175,6 +195,9 @@ impl Controllers {
             refused: Refused::default(),
             words: Words::default(),
             explanations: Explanations::default(),
+            scope: config.scope.clone(),
+            rollouts: Rollouts::default(),
+            coexistence: Coexistence::default(),
             recorder,
             metrics,
             failed_pod_backoff: config.failed_pod_backoff,
@@ -184,13 +207,25 @@ impl Controllers {
         wire(&cluster, &mut sets, Cluster::set_changed);
         wire(&cluster, &mut replication_controllers, Cluster::replication_controller_changed);
         wire(&cluster, &mut pods, Cluster::pod_changed);
+        observe(&cluster, config.enabled, &mut deployments, &mut sets, &mut pods);
+        watch_rivals_of(&cluster, config.enabled, &mut replication_controllers);
         let caches = vec![
             (Deployment::RESOURCE.plural, deployments.ready()),
             (ReplicaSet::RESOURCE.plural, sets.ready()),
             (ReplicationController::RESOURCE.plural, replication_controllers.ready()),
             (Pod::RESOURCE.plural, pods.ready()),
         ];
-        Controllers { cluster, deployments, sets, replication_controllers, pods, events, config, caches }
+        Controllers {
+            cluster,
+            deployments,
+            sets,
+            replication_controllers,
+            pods,
+            events,
+            config,
+            caches,
+            seed,
+        }
     }
 
     /// The caches by resource, and whether each is complete: for `/readyz`.
@@ -203,8 +238,18 @@ impl Controllers {
     /// # Errors
     /// When a part ends by itself, or the running syncs do not finish in time.
     pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
-        let Controllers { cluster, deployments, sets, replication_controllers, pods, events, config, caches } =
-            self;
+        let Controllers {
+            cluster,
+            deployments,
+            sets,
+            replication_controllers,
+            pods,
+            events,
+            config,
+            caches,
+            seed,
+        } = self;
+        let Enabled { deployment, replicaset, replicationcontroller } = config.enabled;
         let stop = CancellationToken::new();
         // Whatever ends this function, by an error or by being dropped, ends its tasks too.
         let _stop_on_return = stop.clone().drop_guard();
@@ -234,29 +279,57 @@ impl Controllers {
         );
 
         let mut workers = JoinSet::new();
-        workers.spawn(work(
-            &cluster,
-            &cluster.deployment_queue,
-            config.deployment_workers,
-            |cluster, key| Box::pin(async move { sync_deployment(&cluster, &key).await }),
-        ));
-        workers.spawn(work(&cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
-            Box::pin(async move { sync_replica_set::<ReplicaSet>(&cluster, &key).await })
-        }));
-
-        workers.spawn(work(
-            &cluster,
-            &cluster.replication_controller_queue,
-            config.replication_controller_workers,
-            |cluster, key| {
-                Box::pin(async move { sync_replica_set::<ReplicationController>(&cluster, &key).await })
-            },
-        ));
+        if started(&cluster, "deployment-controller", deployment, &cluster.deployment_queue) {
+            let (queue, workers_wanted) = (&cluster.deployment_queue, config.deployment_workers);
+            workers.spawn(work(&cluster, queue, workers_wanted, |cluster, key| {
+                Box::pin(async move {
+                    if !cluster.has_deployment_in_scope(&key) {
+                        return Ok(Next::Settled);
+                    }
+                    sync_deployment(&cluster, &key).await
+                })
+            }));
+            tokio::select! {
+                () = tokio::time::sleep(config.start_interval) => {}
+                () = shutdown.cancelled() => {}
+            }
+        }
+        if started(&cluster, "replicaset-controller", replicaset, &cluster.set_queue) {
+            workers.spawn(work(&cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
+                Box::pin(async move {
+                    if !cluster.has_set_in_scope(&key) {
+                        return Ok(Next::Settled);
+                    }
+                    sync_replica_set::<ReplicaSet>(&cluster, &key).await
+                })
+            }));
+            tokio::select! {
+                () = tokio::time::sleep(config.start_interval) => {}
+                () = shutdown.cancelled() => {}
+            }
+        }
+        let queue = &cluster.replication_controller_queue;
+        if started(&cluster, "replicationcontroller-controller", replicationcontroller, queue) {
+            workers.spawn(work(&cluster, queue, config.rc_workers, |cluster, key| {
+                Box::pin(async move {
+                    if !cluster.has_replication_controller_in_scope(&key) {
+                        return Ok(Next::Settled);
+                    }
+                    sync_replica_set::<ReplicationController>(&cluster, &key).await
+                })
+            }));
+        }
+        let mut background = JoinSet::new();
+        if let Some(period) = config.resync_period {
+            background.spawn(resync(cluster.clone(), period, seed));
+        }
+        let conflict = guard(cluster.clone(), config.on_conflict);
 
         tokio::select! {
             () = shutdown.cancelled() => {}
             ended = watches.join_next() => bail!("a watch ended by itself: {ended:?}"),
             ended = workers.join_next() => bail!("the workers ended by themselves: {ended:?}"),
+            conflict = conflict => return Err(conflict.into()),
         }
 
         tracing::info!("shutting down: no new sync starts");
@@ -282,11 +355,76 @@ async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static s
     name
 }
 
+/// What the metrics, the scope and the guard against rivals learn from changes.
+fn observe(
+    cluster: &Arc<Cluster>,
+    enabled: Enabled,
+    deployments: &mut Informer<Deployment>,
+    sets: &mut Informer<ReplicaSet>,
+    pods: &mut Informer<Pod>,
+) {
+    let told = cluster.clone();
+    deployments.on_change(move |change| {
+        // What is not ours is rightly somebody else's.
+        if enabled.deployment && told.has_deployment_in_scope(&change.object().meta.key) {
+            told.coexistence.saw(change, |old, new| old.status != new.status);
+        }
+        told.scope_may_have_changed(change);
+    });
+    let told = cluster.clone();
+    sets.on_change(move |change| {
+        if enabled.replicaset && told.has_set_in_scope(&change.object().meta.key) {
+            told.coexistence.saw(change, |old, new| old.status != new.status);
+        }
+    });
+    let failed = cluster.metrics.workloads.pods_failed.clone();
+    pods.on_change(move |change| {
+        if let Change::Updated { old, new } = change
+            && new.phase == Phase::Failed
+            && old.phase != Phase::Failed
+        {
+            failed.inc();
+        }
+    });
+    let weak = Arc::downgrade(cluster);
+    cluster.metrics.before_render(move || {
+        let Some(cluster) = weak.upgrade() else { return false };
+        show_stuck(&cluster.deployments, &cluster.metrics.workloads);
+        true
+    });
+}
+
+/// The same for ReplicationControllers, which the guard against rivals alone looks at.
+fn watch_rivals_of(
+    cluster: &Arc<Cluster>,
+    enabled: Enabled,
+    controllers: &mut Informer<ReplicationController>,
+) {
+    let told = cluster.clone();
+    controllers.on_change(move |change| {
+        let key = &change.object().0.meta.key;
+        if enabled.replicationcontroller && told.has_replication_controller_in_scope(key) {
+            told.coexistence.saw(change, |old, new| old.0.status != new.0.status);
+        }
+    });
+}
+
+/// Whether a controller runs; the queue of one that does not takes no keys.
+fn started(cluster: &Cluster, name: &str, enabled: bool, queue: &WorkQueue<ObjectKey>) -> bool {
+    if enabled {
+        cluster.metrics.running_controllers.with_label_values(&[name, "windlass"]).set(1);
+    } else {
+        tracing::info!(controller = name, "switched off by --controllers");
+        queue.shut_down();
+    }
+    enabled
+}
+
 /// Has a change told to the cluster, and the keys woken that wait for this cache.
 fn wire<T: Record>(
     cluster: &Arc<Cluster>,
     informer: &mut Informer<T>,
-    changed: impl Fn(&Cluster, &crate::runtime::store::Change<T>) + Send + Sync + 'static,
+    changed: impl Fn(&Cluster, &Change<T>) + Send + Sync + 'static,
 ) {
     let told = cluster.clone();
     informer.on_change(move |change| changed(&told, change));

@@ -1,101 +1,313 @@
 //! Flags exactly as typed, named as kube-controller-manager names them.
+//!
+//! The one guarantee: of one setting the command line wins, then the environment (`WINDLASS_` and the
+//! flag's name), then the file of `--config`, then the default; see [`load`]. There is no flag here that
+//! does nothing: what kube-controller-manager has and Windlass cannot mean is refused with the reason
+//! ([`foreign`]).
 
-use std::net::IpAddr;
+pub mod file;
+pub mod foreign;
+pub mod generic;
+pub mod serving;
+
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args as Group, Parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Args as Group, CommandFactory, FromArgMatches, Parser};
+use serde::Serialize;
+
+pub use generic::{ClientArgs, ControllerArgs, ElectionArgs, GenericArgs, ScopeArgs};
+pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
 /// The Deployment and ReplicaSet controllers for Kubernetes, in one small daemon.
-#[derive(Clone, Debug, Parser)]
+#[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100)]
 pub struct Args {
-    /// Flags for the API server.
+    /// What all controllers share.
     #[command(flatten)]
-    pub client: ClientArgs,
-    /// Flags for the controllers.
+    #[serde(flatten)]
+    pub generic: GenericArgs,
+    /// Who leads.
     #[command(flatten)]
+    #[serde(flatten)]
+    pub election: ElectionArgs,
+    /// How much runs at once.
+    #[command(flatten)]
+    #[serde(flatten)]
     pub controllers: ControllerArgs,
-    /// Flags for what is served.
+    /// What is ours to act on, and how.
     #[command(flatten)]
-    pub serving: ServingArgs,
-    /// Flags for logging.
+    #[serde(flatten)]
+    pub scope: ScopeArgs,
+    /// Where the flags come from.
     #[command(flatten)]
+    #[serde(skip)]
+    pub source: SourceArgs,
+    /// Serving with TLS.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub secure: SecureArgs,
+    /// Serving without TLS.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub insecure: InsecureArgs,
+    /// Who asks.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub authentication: AuthenticationArgs,
+    /// Who may ask.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub authorization: AuthorizationArgs,
+    /// What is logged.
+    #[command(flatten)]
+    #[serde(flatten)]
     pub logging: LoggingArgs,
+    /// How to reach the API server.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub client: ClientArgs,
 }
 
-/// How to reach the API server.
+/// Where the flags come from, and where they go to.
 #[derive(Clone, Debug, Group)]
-#[command(next_help_heading = "API server flags")]
-pub struct ClientArgs {
-    /// Path of a kubeconfig. Without it: $KUBECONFIG, ~/.kube/config, or in a pod its service account.
-    #[arg(long, value_name = "PATH", env = "WINDLASS_KUBECONFIG")]
-    pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server; replaces the one in the kubeconfig.
-    #[arg(long, value_name = "URL", env = "WINDLASS_MASTER")]
-    pub master: Option<String>,
-    /// Requests per second to the API server, on average. Raise it, and the burst, where many workloads
-    /// roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting.
-    #[arg(long, value_name = "N", default_value_t = 20.0, env = "WINDLASS_KUBE_API_QPS")]
-    pub kube_api_qps: f64,
-    /// Requests that may be sent at once after a quiet time.
-    #[arg(long, value_name = "N", default_value_t = 30, env = "WINDLASS_KUBE_API_BURST")]
-    pub kube_api_burst: u32,
-}
-
-/// How much runs at once.
-#[derive(Clone, Debug, Group)]
-#[command(next_help_heading = "Controller flags")]
-pub struct ControllerArgs {
-    /// Deployments that are synced at the same time.
-    #[arg(long, value_name = "N", default_value_t = 5, env = "WINDLASS_CONCURRENT_DEPLOYMENT_SYNCS")]
-    pub concurrent_deployment_syncs: usize,
-    /// ReplicaSets that are synced at the same time.
-    #[arg(long, value_name = "N", default_value_t = 5, env = "WINDLASS_CONCURRENT_REPLICASET_SYNCS")]
-    pub concurrent_replicaset_syncs: usize,
-    /// ReplicationControllers that are synced at the same time.
-    #[arg(
-        long = "concurrent_rc_syncs",
-        value_name = "N",
-        default_value_t = 5,
-        env = "WINDLASS_CONCURRENT_RC_SYNCS"
-    )]
-    pub concurrent_rc_syncs: usize,
-    /// How long running syncs may take to finish after SIGTERM, such as 10s.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10s",
-        env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT"
-    )]
-    pub controller_shutdown_timeout: String,
-    /// Replace pods that fail as fast as they are made one by one, after 5, 10, 20, … seconds. With
-    /// false, all at once and without end, as kube-controller-manager does.
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set,
-          env = "WINDLASS_FAILED_POD_BACKOFF")]
-    pub failed_pod_backoff: bool,
-}
-
-/// Metrics and health.
-#[derive(Clone, Debug, Group)]
-#[command(next_help_heading = "Serving flags")]
-pub struct ServingArgs {
-    /// Port for plain-HTTP metrics, health and explanations; 0 = off.
-    #[arg(long, value_name = "PORT", default_value_t = 0, env = "WINDLASS_INSECURE_PORT")]
-    pub insecure_port: u16,
-    /// Address that --insecure-port listens on.
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1", env = "WINDLASS_INSECURE_BIND_ADDRESS")]
-    pub insecure_bind_address: IpAddr,
+#[command(next_help_heading = "Configuration flags")]
+pub struct SourceArgs {
+    /// YAML file with settings; its keys are the flags' names without the dashes. Flags and the
+    /// environment override it.
+    #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Print the settings in force, in a form that --config accepts, and end.
+    #[arg(long)]
+    pub print_config: bool,
 }
 
 /// What is written to stderr.
-#[derive(Clone, Debug, Group)]
-#[command(next_help_heading = "Logging flags")]
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Logs flags")]
 pub struct LoggingArgs {
     /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, env = "WINDLASS_V")]
+    #[serde(rename = "v")]
     pub verbosity: u8,
     /// How a line is written.
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text",
           env = "WINDLASS_LOGGING_FORMAT")]
     pub logging_format: String,
+}
+
+/// Why the flags cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The command line or the environment; `--help` and `--version` come this way too.
+    #[error(transparent)]
+    Flags(#[from] clap::Error),
+    /// The file of `--config`.
+    #[error("--config {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Reads the command line `argv` (with the program's name first), the environment, and the file that
+/// `--config` names.
+///
+/// The file's settings are put in front of the command line as flags, each only where neither a flag nor
+/// the environment sets it. So a value is read in one way, wherever it comes from.
+///
+/// # Errors
+/// When a flag is unknown, twice there or has a value of the wrong kind, or the file cannot be used.
+pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError> {
+    let mut argv: Vec<OsString> = argv.into_iter().collect();
+    let command = Args::command();
+    let matches = command.clone().try_get_matches_from(&argv).map_err(explained)?;
+    let Some(path) = matches.get_one::<PathBuf>("config").cloned() else {
+        return Ok(read(&matches)?);
+    };
+    let wrong = |reason: String| LoadError::File { path: path.clone(), reason };
+    let settings = file::read(&path).and_then(|file| file.settings()).map_err(wrong)?;
+    let is_set = |name: &str| {
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
+        argument.is_some_and(|argument| {
+            let source = matches.value_source(argument.get_id().as_str());
+            matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        })
+    };
+    let from_file = settings
+        .into_iter()
+        .filter(|(name, _)| !is_set(name))
+        .map(|(name, value)| OsString::from(format!("--{name}={value}")));
+    argv.splice(1.min(argv.len())..1.min(argv.len()), from_file.collect::<Vec<_>>());
+    let matches = command.try_get_matches_from(&argv).map_err(|error| wrong(plain(&error)))?;
+    read(&matches).map_err(|error| wrong(plain(&error)))
+}
+
+/// `--flag=` is a list of nothing, not of one empty word.
+fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
+    let mut args = Args::from_arg_matches(matches)?;
+    for list in [
+        &mut args.generic.controllers,
+        &mut args.secure.tls_cipher_suites,
+        &mut args.authentication.requestheader_allowed_names,
+        &mut args.authentication.requestheader_username_headers,
+        &mut args.authentication.requestheader_uid_headers,
+        &mut args.authentication.requestheader_group_headers,
+        &mut args.authentication.requestheader_extra_headers_prefix,
+        &mut args.authorization.authorization_always_allow_paths,
+    ] {
+        list.iter_mut().for_each(|item| *item = item.trim().to_owned());
+        list.retain(|item| !item.is_empty());
+    }
+    Ok(args)
+}
+
+/// The first paragraph of clap's message: the rest is about a command line, and this is about a file.
+fn plain(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or(&text);
+    first.trim_start_matches("error: ").trim().to_owned()
+}
+
+/// Says of a flag that kube-controller-manager has why it is not there.
+fn explained(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg)
+        && let Some(reason) = foreign::reason(given)
+    {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![reason.into()]));
+    }
+    error
+}
+
+/// The settings in force as JSON, which `--config` accepts too, since JSON is YAML.
+///
+/// # Errors
+/// When a path is not valid UTF-8.
+pub fn print(args: &Args) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn loaded(flags: &[&str]) -> Result<Args, String> {
+        let argv = std::iter::once("windlass").chain(flags.iter().copied()).map(OsString::from);
+        load(argv).map_err(|error| error.to_string())
+    }
+
+    fn with_file(yaml: &str, flags: &[&str]) -> Result<Args, String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(yaml.as_bytes()).unwrap();
+        let path = file.path().to_str().unwrap();
+        loaded(&[&["--config", path], flags].concat())
+    }
+
+    #[test]
+    fn every_flag_can_come_from_the_environment_under_its_own_name() {
+        for argument in Args::command().get_arguments() {
+            let Some(long) = argument.get_long() else { continue };
+            if long == "print-config" {
+                continue; // It ends the program, which nobody wants for the life of a shell.
+            }
+            let expected = format!("WINDLASS_{}", long.replace('-', "_").to_uppercase());
+            assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(&*expected), "--{long}");
+        }
+    }
+
+    #[test]
+    fn every_flag_has_a_group_and_a_sentence_of_help() {
+        for argument in Args::command().get_arguments() {
+            assert!(argument.get_help_heading().is_some_and(|heading| heading.ends_with(" flags")));
+            assert!(argument.get_help().is_some(), "{argument}");
+        }
+    }
+
+    #[test]
+    fn a_file_knows_every_flag_and_nothing_else() {
+        let unset = serde_json::to_value(file::File::default()).unwrap();
+        let keys: BTreeSet<&str> = unset.as_object().unwrap().keys().map(String::as_str).collect();
+        let command = Args::command();
+        let flags: BTreeSet<&str> = command
+            .get_arguments()
+            .filter_map(clap::Arg::get_long)
+            .filter(|long| !["config", "print-config"].contains(long))
+            .collect();
+        assert_eq!(keys, flags);
+    }
+
+    #[test]
+    fn what_is_printed_is_what_a_file_may_hold() {
+        let args = loaded(&[
+            "--kube-api-qps=55.5",
+            "--controllers=*,-deployment",
+            "--leader-elect=false",
+            "--namespace=shop",
+            "-v=4",
+        ])
+        .unwrap();
+        let printed = print(&args).unwrap();
+        let again = with_file(&printed, &[]).unwrap();
+        assert_eq!(print(&again).unwrap(), printed);
+        assert_eq!((again.generic.kube_api_qps, again.logging.verbosity), (55.5, 4));
+        assert!(!again.election.leader_elect);
+    }
+
+    #[test]
+    fn a_flag_overrides_the_file_and_the_file_the_default() {
+        let yaml = "kube-api-qps: 50\nkube-api-burst: 60\ncontrollers: ['*', -deployment]\n";
+        let args = with_file(yaml, &["--kube-api-burst", "70"]).unwrap();
+        assert_eq!((args.generic.kube_api_qps, args.generic.kube_api_burst), (50.0, 70));
+        assert_eq!(args.generic.controllers, ["*", "-deployment"]);
+        assert_eq!(args.controllers.concurrent_deployment_syncs, 5);
+    }
+
+    #[test]
+    fn a_wrong_file_is_named_with_the_key_that_is_wrong() {
+        for (yaml, words) in [
+            ("kube-api-qbs: 1", "kube-api-qbs"),
+            ("kubeApiQps: 1", "kubeApiQps"),
+            ("kube-api-qps: fast", "kube-api-qps"),
+            ("leader-elect: 7", "leader-elect"),
+            ("logging-format: xml", "--logging-format"),
+            ("kube-api-qps: 1\nkube-api-qps: 2", "duplicate"),
+            ("- 1", "invalid type"),
+            ("config: x", "config"),
+        ] {
+            let error = with_file(yaml, &[]).unwrap_err();
+            assert!(error.starts_with("--config /") && error.contains(words), "{yaml}: {error}");
+        }
+        let error = loaded(&["--config", "/does/not/exist"]).unwrap_err();
+        assert!(error.starts_with("--config /does/not/exist: "), "{error}");
+    }
+
+    #[test]
+    fn a_flag_given_twice_is_refused() {
+        let error = loaded(&["--config", "a", "--config", "b"]).unwrap_err();
+        assert!(error.contains("--config"), "{error}");
+    }
+
+    #[test]
+    fn a_flag_of_upstreams_that_means_nothing_here_is_refused_with_the_reason() {
+        let error = loaded(&["--allocate-node-cidrs=true"]).unwrap_err();
+        assert!(error.contains("--allocate-node-cidrs") && error.contains("keep it on"), "{error}");
+        let error = loaded(&["--nonsense"]).unwrap_err();
+        assert!(error.contains("--nonsense") && !error.contains("tip:"), "{error}");
+    }
+
+    #[test]
+    fn flags_that_are_true_or_false_are_typed_as_go_has_them() {
+        assert!(loaded(&["--leader-elect"]).unwrap().election.leader_elect);
+        assert!(!loaded(&["--leader-elect=false"]).unwrap().election.leader_elect);
+        assert!(loaded(&["--leader-elect", "false"]).is_err(), "as in Go, the value needs its `=`");
+    }
 }

@@ -1,9 +1,24 @@
 //! Validated values. Flags and strings end here; an error names the flag and what is allowed.
+//!
+//! All of it is plain data: it can be compared, printed and built in a test. What contradicts itself is
+//! refused here, before anything is started.
 
-use std::net::SocketAddr;
+mod controllers;
+mod election;
+mod selector;
+mod serving;
+
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::args::{Args, ClientArgs, ControllerArgs, LoggingArgs, ServingArgs};
+pub use controllers::{ControllerConfig, Enabled};
+pub use election::{ElectionConfig, own_namespace};
+pub use selector::parse_selector;
+pub use serving::{AuthenticationConfig, AuthorizationConfig, ServingConfig, TlsVersion};
+
+use crate::args::{Args, ClientArgs, InsecureArgs, LoggingArgs};
+pub use crate::controllers::coexistence::OnConflict;
+pub use crate::controllers::scope::Scope;
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
 
@@ -14,96 +29,86 @@ pub struct Config {
     pub client: ClientOptions,
     /// The controllers.
     pub controllers: ControllerConfig,
+    /// Who leads; `None` = this daemon acts without asking.
+    pub election: Option<ElectionConfig>,
+    /// What is served with TLS; `None` = nothing.
+    pub serving: Option<ServingConfig>,
     /// Where metrics and health are served without TLS; `None` = nowhere.
     pub insecure_address: Option<SocketAddr>,
+    /// Whether `/debug/` is served.
+    pub profiling: bool,
     /// How long running syncs may take to finish.
     pub shutdown_timeout: Duration,
     /// What is logged, and how.
     pub logging: LogOptions,
 }
 
-/// What the controllers were told.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ControllerConfig {
-    /// Deployments synced at the same time.
-    pub deployment_workers: usize,
-    /// ReplicaSets synced at the same time.
-    pub set_workers: usize,
-    /// ReplicationControllers synced at the same time.
-    pub replication_controller_workers: usize,
-    /// Requests per second, on average.
-    pub qps: f64,
-    /// Requests at once.
-    pub burst: u32,
-    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait.
-    pub failed_pod_backoff: bool,
-}
-
-impl Default for ControllerConfig {
-    /// The defaults of the flags.
-    fn default() -> Self {
-        ControllerConfig {
-            deployment_workers: 5,
-            set_workers: 5,
-            replication_controller_workers: 5,
-            qps: 20.0,
-            burst: 30,
-            failed_pod_backoff: true,
-        }
-    }
-}
-
 /// A flag that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--{flag} must be {allowed}; it is {given}")]
-pub struct ConfigError {
-    flag: &'static str,
-    allowed: &'static str,
-    given: String,
+pub enum ConfigError {
+    /// A value that is not allowed.
+    #[error("--{flag} must be {allowed}; it is {given}")]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// What is allowed.
+        allowed: String,
+        /// What was given.
+        given: String,
+    },
+    /// Flags that cannot go together.
+    #[error("{0}")]
+    Contradiction(String),
 }
-
-/// More tasks than this only wait for each other.
-const MOST_WORKERS: usize = 1000;
 
 impl TryFrom<Args> for Config {
     type Error = ConfigError;
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
         // Without `..`, so that a new flag cannot be forgotten here.
-        let Args { client, controllers, serving, logging } = args;
-        let ClientArgs { kubeconfig, master, kube_api_qps, kube_api_burst } = client;
-        let ControllerArgs {
-            concurrent_deployment_syncs,
-            concurrent_replicaset_syncs,
-            concurrent_rc_syncs,
-            controller_shutdown_timeout,
-            failed_pod_backoff,
-        } = controllers;
-        let ServingArgs { insecure_port, insecure_bind_address } = serving;
+        let Args {
+            generic,
+            election,
+            controllers,
+            scope,
+            source: _,
+            secure,
+            insecure,
+            authentication,
+            authorization,
+            logging,
+            client,
+        } = args;
+        let ClientArgs { kubeconfig, master } = client;
+        let InsecureArgs { insecure_port, insecure_bind_address } = insecure;
         let LoggingArgs { verbosity, logging_format } = logging;
 
-        if !(kube_api_qps.is_finite() && kube_api_qps > 0.0) {
-            return Err(error("kube-api-qps", "a number above 0", kube_api_qps));
-        }
-        if kube_api_burst == 0 {
-            return Err(error("kube-api-burst", "at least 1", kube_api_burst));
-        }
         if verbosity > 10 {
             return Err(error("v", "a number from 0 to 10", verbosity));
         }
+        if insecure_port != 0
+            && insecure_port == secure.secure_port
+            && same_address(insecure_bind_address, secure.bind_address)
+        {
+            return Err(contradiction(format!(
+                "--insecure-port and --secure-port are both {insecure_port} on the same address: give one \
+                 of them another port, or 0 to switch it off"
+            )));
+        }
+        let shutdown_timeout = duration("controller-shutdown-timeout", &generic.controller_shutdown_timeout)?;
+        let profiling = secure.profiling;
+        let controllers = controllers::controllers(generic, controllers, scope)?;
+        let election = election::election(election, controllers.scope.namespace.as_deref())?;
+        let serving = serving::serving(secure, authentication, authorization)?;
         Ok(Config {
             client: ClientOptions { kubeconfig, master },
-            controllers: ControllerConfig {
-                deployment_workers: workers("concurrent-deployment-syncs", concurrent_deployment_syncs)?,
-                set_workers: workers("concurrent-replicaset-syncs", concurrent_replicaset_syncs)?,
-                replication_controller_workers: workers("concurrent_rc_syncs", concurrent_rc_syncs)?,
-                qps: kube_api_qps,
-                burst: kube_api_burst,
-                failed_pod_backoff,
-            },
+            controllers,
+            election,
+            serving,
             insecure_address: (insecure_port != 0)
                 .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
-            shutdown_timeout: duration("controller-shutdown-timeout", &controller_shutdown_timeout)?,
+            profiling,
+            shutdown_timeout,
             logging: LogOptions {
                 verbosity,
                 format: if logging_format == "json" { Format::Json } else { Format::Text },
@@ -113,19 +118,24 @@ impl TryFrom<Args> for Config {
     }
 }
 
-fn error(flag: &'static str, allowed: &'static str, given: impl ToString) -> ConfigError {
-    ConfigError { flag, allowed, given: given.to_string() }
+/// Whether two listeners at these addresses would take the same place.
+fn same_address(one: IpAddr, other: IpAddr) -> bool {
+    one == other || one.is_unspecified() || other.is_unspecified()
 }
 
-fn workers(flag: &'static str, given: usize) -> Result<usize, ConfigError> {
-    match given {
-        1..=MOST_WORKERS => Ok(given),
-        _ => Err(error(flag, "a number from 1 to 1000", given)),
-    }
+fn error(flag: &'static str, allowed: impl Into<String>, given: impl ToString) -> ConfigError {
+    ConfigError::Value { flag, allowed: allowed.into(), given: given.to_string() }
 }
 
-/// Reads a duration as Go writes it: `10s`, `1m30s`, `500ms`.
+fn contradiction(text: impl Into<String>) -> ConfigError {
+    ConfigError::Contradiction(text.into())
+}
+
+/// Reads a duration as Go writes it: `10s`, `1m30s`, `500ms`, and `0`.
 fn duration(flag: &'static str, given: &str) -> Result<Duration, ConfigError> {
+    if given == "0" {
+        return Ok(Duration::ZERO);
+    }
     given
         .parse::<jiff::SignedDuration>()
         .ok()
@@ -133,13 +143,22 @@ fn duration(flag: &'static str, given: &str) -> Result<Duration, ConfigError> {
         .ok_or_else(|| error(flag, "a duration such as 10s or 1m30s", format!("{given:?}")))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
+/// Whether a namespace or another object may have this name (RFC 1123, as the API server checks it).
+fn is_dns_name(name: &str, longest: usize, dots: bool) -> bool {
+    let is_label = |label: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= longest && if dots { name.split('.').all(is_label) } else { is_label(name) }
+}
 
-    fn config(flags: &[&str]) -> Result<Config, String> {
-        let args = Args::try_parse_from([&["windlass"], flags].concat()).map_err(|e| e.to_string())?;
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn config(flags: &[&str]) -> Result<Config, String> {
+        let argv = std::iter::once("windlass").chain(flags.iter().copied()).map(Into::into);
+        let args = crate::args::load(argv).map_err(|e| e.to_string())?;
         Config::try_from(args).map_err(|e| e.to_string())
     }
 
@@ -149,6 +168,11 @@ mod tests {
         assert_eq!(config.controllers, ControllerConfig::default());
         assert_eq!(config.shutdown_timeout, Duration::from_secs(10));
         assert_eq!(config.insecure_address, None);
+        assert_eq!(config.serving.unwrap().address, "0.0.0.0:10257".parse().unwrap());
+        let election = config.election.unwrap();
+        let seconds = [election.lease_duration, election.renew_deadline, election.retry_period];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [15, 10, 2]);
+        assert_eq!(election.name, "windlass");
     }
 
     #[test]
@@ -156,22 +180,95 @@ mod tests {
         for (flag, value) in [
             ("--concurrent-deployment-syncs", "0"),
             ("--concurrent-replicaset-syncs", "1001"),
+            ("--concurrent_rc_syncs", "0"),
             ("--kube-api-qps", "0"),
             ("--kube-api-qps", "NaN"),
             ("--kube-api-burst", "0"),
             ("--controller-shutdown-timeout", "soon"),
             ("--controller-shutdown-timeout", "-5s"),
+            ("--controller-start-interval", "1"),
+            ("--min-resync-period", "5"),
+            ("--min-resync-period", "1s"),
             ("--logging-format", "xml"),
             ("--insecure-port", "70000"),
+            ("--secure-port", "-1"),
+            ("--bind-address", "localhost"),
+            ("--v", "11"),
+            ("--controllers", "job"),
+            ("--namespace", "Shop"),
+            ("--namespace", "a,b"),
+            ("--selector", "a in"),
+            ("--on-conflict", "ignore"),
+            ("--leader-elect", "perhaps"),
+            ("--leader-elect-lease-duration", "0s"),
+            ("--leader-elect-lease-duration", "15500ms"),
+            ("--leader-elect-resource-lock", "endpoints"),
+            ("--leader-elect-resource-name", "A"),
+            ("--leader-elect-resource-namespace", "x.y"),
+            ("--tls-min-version", "VersionTLS11"),
+            ("--tls-cipher-suites", "TLS_RSA_WITH_RC4_128_SHA"),
+            ("--requestheader-username-headers", "a b"),
+            ("--authorization-always-allow-paths", "healthz"),
+            ("--authorization-webhook-cache-authorized-ttl", "long"),
         ] {
             let error = config(&[&format!("{flag}={value}")]).unwrap_err();
-            assert!(error.contains(flag), "{error}");
+            assert!(error.contains(flag), "{flag}={value}: {error}");
         }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused_by_the_names_of_both_flags() {
+        for (flags, one, other) in [
+            (
+                &["--leader-elect-renew-deadline=15s"][..],
+                "--leader-elect-renew-deadline",
+                "--leader-elect-lease-duration",
+            ),
+            (
+                &["--leader-elect-retry-period=9s"],
+                "--leader-elect-retry-period",
+                "--leader-elect-renew-deadline",
+            ),
+            (&["--tls-cert-file=a"], "--tls-cert-file", "--tls-private-key-file"),
+            (&["--tls-private-key-file=a"], "--tls-private-key-file", "--tls-cert-file"),
+            (
+                &["--tls-cert-file=a", "--tls-private-key-file=b", "--cert-dir=c"],
+                "--cert-dir",
+                "--tls-cert-file",
+            ),
+            (&["--insecure-port=10257"], "--insecure-port", "--secure-port"),
+            (
+                &["--controllers=-deployment,-replicaset,-replicationcontroller,*"],
+                "--controllers",
+                "no controller",
+            ),
+        ] {
+            let error = config(flags).unwrap_err();
+            assert!(error.contains(one) && error.contains(other), "{flags:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_checked() {
+        assert_eq!(
+            config(&["--leader-elect=false", "--leader-elect-renew-deadline=20s"]).unwrap().election,
+            None
+        );
+        assert_eq!(config(&["--secure-port=0", "--tls-cert-file=a"]).unwrap().serving, None);
+        assert!(config(&["--insecure-port=10257", "--bind-address=127.0.0.2"]).is_ok());
     }
 
     #[test]
     fn a_port_turns_plain_http_on_for_loopback() {
         let config = config(&["--insecure-port=10252"]).unwrap();
         assert_eq!(config.insecure_address, Some("127.0.0.1:10252".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_duration_is_written_as_in_go() {
+        for (text, millis) in [("0", 0), ("0s", 0), ("1m30s", 90_000), ("500ms", 500), ("1h0m0s", 3_600_000)]
+        {
+            assert_eq!(duration("x", text), Ok(Duration::from_millis(millis)), "{text}");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! `windlass`: flags become a configuration, the configuration runs, an error becomes an exit code.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
-use windlass::args::Args;
+use windlass::args::{self, LoadError};
 use windlass::config::Config;
 use windlass::runtime::shutdown::{escalate, signals};
 use windlass::{app, logging};
@@ -12,10 +12,21 @@ use windlass::{app, logging};
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let config = match Config::try_from(Args::parse()) {
+    let args = match args::load(std::env::args_os()) {
+        Ok(args) => args,
+        Err(LoadError::Flags(error)) => error.exit(),
+        Err(error) => return fail(&error, USAGE),
+    };
+    let print = args.source.print_config.then(|| args::print(&args));
+    let config = match Config::try_from(args) {
         Ok(config) => config,
         Err(error) => return fail(&error, USAGE),
     };
+    match print {
+        Some(Ok(text)) => return say(&text),
+        Some(Err(error)) => return fail(&error, USAGE),
+        None => {}
+    }
     if let Err(error) = logging::init(&config.logging) {
         return fail(&error, USAGE);
     }
@@ -45,6 +56,12 @@ async fn run(config: Config) -> ExitCode {
         },
         second = escalate(signals, shutdown) => ExitCode::from(second.exit_code()),
     }
+}
+
+/// For `--print-config`. A reader that has gone away is no error of ours.
+fn say(text: &str) -> ExitCode {
+    let _ = writeln!(std::io::stdout(), "{text}");
+    ExitCode::SUCCESS
 }
 
 #[allow(clippy::print_stderr)] // The last words of a program; logging may not be set up.

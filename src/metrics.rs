@@ -1,17 +1,21 @@
 //! Metrics, under the names that kube-controller-manager's dashboards and alerts already use.
 //!
 //! The one guarantee: a [`Metrics`] is a value with a registry of its own, so two daemons (or two tests)
-//! in one process never share a counter. What has no name upstream begins with `windlass_`.
+//! in one process never share a counter. What has no name upstream begins with `windlass_`. No label has
+//! values that a user can choose without bound: no namespaces, no names, no messages.
+
+mod catalogue;
+mod workloads;
 
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use prometheus::core::Collector;
-use prometheus::{
-    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder,
-};
+use prometheus::{Encoder, Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Registry, TextEncoder};
+
+use catalogue::Catalogue;
+pub use catalogue::{Described, Kind};
+pub use workloads::WorkloadMetrics;
 
 /// Upstream's buckets of the work queue's histograms, in seconds: ten, each ten times the last.
 ///
@@ -22,12 +26,17 @@ const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1
 /// Upstream's buckets of the REST client's histograms, in seconds.
 const REST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
+/// Upstream's buckets of the sizes of requests and answers, in bytes.
+const SIZE_BUCKETS: &[f64] =
+    &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0];
+
 /// Everything that the daemon counts and measures.
 ///
 /// The fields are public so that a part takes the child that it needs once and keeps it: a cached child
 /// costs two nanoseconds per use, a look-up by labels twelve.
 pub struct Metrics {
     registry: Registry,
+    described: Vec<Described>,
     before_render: Mutex<Vec<Refresh>>,
 
     /// Keys that wait in a queue for a worker, `{name}`.
@@ -55,12 +64,18 @@ pub struct Metrics {
     pub rest_duration: HistogramVec,
     /// Seconds that requests waited in the rate limiter, `{verb, host}`.
     pub rest_limiter_duration: HistogramVec,
+    /// Bytes of requests' bodies, `{verb, host}`.
+    pub rest_request_size: HistogramVec,
+    /// Bytes of answers' bodies, `{verb, host}`; a watch has none, since it has no end.
+    pub rest_response_size: HistogramVec,
 
     /// The resourceVersion that a cache has reached, `{name, group, version, resource}`: its 15 least
     /// significant digits, which a double holds exactly.
     pub informer_resource_version: IntGaugeVec,
     /// Objects in a cache, `{group, resource}`.
     pub informer_objects: IntGaugeVec,
+    /// Bytes of heap that the objects in a cache take, about, `{group, resource}`.
+    pub informer_bytes: IntGaugeVec,
     /// Complete lists, `{group, resource}`; the first one included.
     pub informer_lists: IntCounterVec,
     /// Breaks of a list or watch, `{group, resource, reason}`.
@@ -76,10 +91,20 @@ pub struct Metrics {
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     pub expectations_expired: IntCounterVec,
 
+    /// 1 while this process leads, 0 while it stands by, `{name}`: that of the Lease.
+    pub leader_election_master_status: IntGaugeVec,
+    /// Renewals that had to read the Lease first, `{name}`.
+    pub leader_election_slowpath: IntCounterVec,
+
     /// Events written, `{type, verb}`.
     pub events_written: IntCounterVec,
     /// Events that were not written, `{reason}`.
     pub events_dropped: IntCounterVec,
+
+    /// 1 for each controller that runs, `{name, manager}`.
+    pub running_controllers: IntGaugeVec,
+    /// Rollouts, pods, and what others do to them.
+    pub workloads: WorkloadMetrics,
 }
 
 /// Brings gauges up to date; `false` means that its subject is gone.
@@ -101,18 +126,12 @@ impl Metrics {
         {
             tracing::warn!(%error, "no process metrics");
         }
-        let counter = |name, help, labels: &[&str]| {
-            register(&registry, valid(IntCounterVec::new(Opts::new(name, help), labels)))
-        };
-        let gauge = |name, help, labels: &[&str]| {
-            register(&registry, valid(IntGaugeVec::new(Opts::new(name, help), labels)))
-        };
-        let seconds =
-            |name, help| register(&registry, valid(GaugeVec::new(Opts::new(name, help), &["name"])));
-        let histogram = |name, help, labels: &[&str], buckets: &[f64]| {
-            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-            register(&registry, valid(HistogramVec::new(options, labels)))
-        };
+        let catalogue = Catalogue::new(&registry);
+        let counter = |name, help, labels: &[&str]| catalogue.counters(name, help, labels);
+        let gauge = |name, help, labels: &[&str]| catalogue.gauges(name, help, labels);
+        let seconds = |name, help| catalogue.float_gauges(name, help, &["name"]);
+        let histogram =
+            |name, help, labels: &[&str], buckets: &[f64]| catalogue.histograms(name, help, labels, buckets);
         let name = &["name"];
         let resource = &["group", "resource"];
         Arc::new(Metrics {
@@ -166,12 +185,29 @@ impl Metrics {
                 &["verb", "host"],
                 REST_BUCKETS,
             ),
+            rest_request_size: histogram(
+                "rest_client_request_size_bytes",
+                "Size of the bodies of requests to the API server.",
+                &["verb", "host"],
+                SIZE_BUCKETS,
+            ),
+            rest_response_size: histogram(
+                "rest_client_response_size_bytes",
+                "Size of the bodies of the API server's answers, without watches.",
+                &["verb", "host"],
+                SIZE_BUCKETS,
+            ),
             informer_resource_version: gauge(
                 "informer_store_resource_version",
                 "The 15 least significant digits of the resourceVersion that the cache has reached.",
                 &["name", "group", "version", "resource"],
             ),
             informer_objects: gauge("windlass_informer_objects", "Objects in the cache.", resource),
+            informer_bytes: gauge(
+                "windlass_informer_bytes",
+                "Heap that the objects in the cache take, about.",
+                resource,
+            ),
             informer_lists: counter("windlass_informer_lists_total", "Complete lists.", resource),
             informer_breaks: counter(
                 "windlass_informer_breaks_total",
@@ -198,8 +234,28 @@ impl Metrics {
                 "Waits for a cache that the safety net ended with a fresh list.",
                 resource,
             ),
+            leader_election_master_status: gauge(
+                "leader_election_master_status",
+                "Whether this process leads: 1, or stands by: 0.",
+                name,
+            ),
+            leader_election_slowpath: counter(
+                "leader_election_slowpath_total",
+                "Renewals of the lease that had to read it first.",
+                name,
+            ),
             events_written: counter("windlass_events_written_total", "Events written.", &["type", "verb"]),
             events_dropped: counter("windlass_events_dropped_total", "Events not written.", &["reason"]),
+            running_controllers: gauge(
+                "running_managed_controllers",
+                "1 for each controller that runs.",
+                &["name", "manager"],
+            ),
+            workloads: WorkloadMetrics::new(&catalogue),
+            described: {
+                catalogue.build_info();
+                catalogue.described()
+            },
             before_render: Mutex::default(),
             registry,
         })
@@ -208,6 +264,11 @@ impl Metrics {
     /// The registry, for a part that brings a collector of its own.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Every metric of ours, by name: also those that no part has used yet, which a scrape does not show.
+    pub fn described(&self) -> &[Described] {
+        &self.described
     }
 
     /// Has `refresh` called before each rendering, to bring gauges up to date: what is measured by a
@@ -225,16 +286,6 @@ impl Metrics {
         }
         String::from_utf8_lossy(&text).into_owned()
     }
-}
-
-/// Registers a metric of ours. Two of one name are a mistake in this file, which every test would show.
-fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
-    registry.register(Box::new(collector.clone())).expect("each metric is registered once");
-    collector
-}
-
-fn valid<C>(metric: prometheus::Result<C>) -> C {
-    metric.expect("the name, labels and buckets are literals of this file")
 }
 
 /// Sets a gauge from an unsigned number, clamped.

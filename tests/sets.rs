@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::cluster::{Cluster, Faults, USER_AGENT, condition};
+use support::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
+use windlass::config::ControllerConfig;
 use windlass::sandbox::{Hook, RequestInfo, Verdict};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
@@ -143,10 +144,8 @@ async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at
 #[tokio::test(start_paused = true)]
 async fn upstreams_way_with_failing_pods_can_be_chosen() {
     let cluster = Cluster::new().await;
-    let _daemon = cluster.start_controllers_with(1, |mut config| {
-        config.failed_pod_backoff = false;
-        config
-    });
+    let config = ControllerConfig { failed_pod_backoff: false, ..unlimited() };
+    let _daemon = cluster.start_with(1, config, |router| router);
     let node = refusing_node(&cluster, &Arc::new(AtomicBool::new(true)));
     create(&cluster, "web", 20).await;
     tokio::time::sleep(10 * S).await;

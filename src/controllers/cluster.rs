@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::coexistence::Coexistence;
 use super::explanations::Explanations;
 use super::pace::Pace;
 use super::refused::Refused;
+use super::rollouts::Rollouts;
+use super::scope::Scope;
 use super::unresolved::Unresolved;
 use super::words::Words;
 use crate::clock::Clock;
@@ -62,6 +65,12 @@ pub struct Cluster {
     pub words: Words,
     /// Why the last plans for each Deployment were what they were.
     pub explanations: Explanations,
+    /// What is ours to act on.
+    pub scope: Scope,
+    /// The rollouts that are under way, for the metrics.
+    pub rollouts: Rollouts,
+    /// What speaks for another controller on the same objects.
+    pub coexistence: Coexistence,
     /// Events.
     pub recorder: EventRecorder,
     /// Metrics.
@@ -126,6 +135,7 @@ impl Cluster {
         self.pace.forget(owner);
         self.words.forget(owner);
         self.explanations.forget(owner);
+        self.rollouts.forget(owner);
     }
 
     /// Forgets what was noted of an owner after the cache had shown it gone: the change that would have

@@ -9,6 +9,7 @@ use super::cluster::Cluster;
 use super::error::SyncError;
 use super::explanations::Explanation;
 use super::patch;
+use super::rollouts::NewSet;
 use crate::model::{Deployment, ObjectKey, Record, Resource, Strategy};
 use crate::plan::deployment::observed::lacks_pods;
 use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
@@ -50,15 +51,19 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     let change =
         patch::deployment_status(&deployment.meta, &deployment.status, &settled.status, &annotations);
     let mut written = Ok(());
+    let mut later = None;
     if let Some(change) = change.filter(|_| !stale) {
         let urgent = !annotations.is_empty() || status::is_urgent(deployment, &settled.status);
-        let wait = cluster.pace.wait(&deployment.meta.uid, Instant::now()).filter(|_| !urgent);
-        match wait {
-            None => written = cluster.write_deployment_status(deployment, &change).await,
-            Some(wait) => {
-                settled.look_again = Some(settled.look_again.map_or(wait, |other| other.min(wait)));
-            }
+        later = cluster.pace.wait(&deployment.meta.uid, Instant::now()).filter(|_| !urgent);
+        if later.is_none() {
+            written = cluster.write_deployment_status(deployment, &change).await;
         }
+    }
+    settled.look_again = [settled.look_again, later].into_iter().flatten().min();
+    if written.is_ok() && later.is_none() && !stale {
+        let new = || observed.sets().new.as_deref().map(NewSet::from);
+        let metrics = &cluster.metrics.workloads;
+        cluster.rollouts.note(deployment, &settled.status, new, observed.now, metrics);
     }
     plan.why.extend(why::progress(deployment, &plan, &settled.status));
     let result = match executed.error {

@@ -9,7 +9,6 @@ mod pods;
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
@@ -271,8 +270,7 @@ impl Cluster {
         let what = || format!("writing the status of Deployment {}", meta.key);
         let target = path(Deployment::RESOURCE, meta) + "/status";
         let version = self.patch(what, &target, PatchType::Strategic, body).await?;
-        self.expectations.wrote(&meta.uid, Deployment::RESOURCE, version);
-        self.pace.wrote(&meta.uid, Instant::now());
+        self.wrote_status(meta, Deployment::RESOURCE, version);
         Ok(())
     }
 }

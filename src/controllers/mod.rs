@@ -13,8 +13,12 @@
 //! * [`pace`]: how often a status is written.
 //! * [`refused`]: sets whose pods were refused, and who tries next.
 //! * [`words`]: when the text of a failure may change in a status.
+//! * [`scope`], [`resync`]: whose objects are ours to act on, and a sync of all of them from time to time.
+//! * [`rollouts`]: when rollouts start, end and get stuck, for the metrics.
+//! * [`coexistence`]: another controller that acts on the same objects is noticed.
 
 pub mod cluster;
+pub mod coexistence;
 pub mod deployment;
 pub mod error;
 pub mod execute;
@@ -25,6 +29,9 @@ pub mod pod_owner;
 pub mod refused;
 pub mod replicaset;
 pub mod resolve;
+pub mod resync;
+pub mod rollouts;
+pub mod scope;
 pub mod unresolved;
 pub mod wake;
 pub mod words;

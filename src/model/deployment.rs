@@ -9,7 +9,7 @@ use super::condition::{Condition, ConditionWire};
 use super::count::IntOrPercent;
 use super::intern::Interner;
 use super::meta::{Meta, StringMap};
-use super::record::{Record, Resource};
+use super::record::{self, Record, Resource};
 use super::selector::{Selector, SelectorWire};
 use super::template::Template;
 use super::wire::{MetaWire, Text};
@@ -202,6 +202,15 @@ impl Record for Deployment {
 
     fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let conditions = &self.status.conditions;
+        let messages: usize = conditions.iter().map(|condition| condition.message.len()).sum();
+        record::own_bytes(self)
+            + self.template.raw().get().len()
+            + size_of_val(conditions.as_slice())
+            + messages
     }
 }
 

@@ -39,6 +39,9 @@ impl Resource {
     }
 }
 
+/// What an `Arc` keeps beside its value, twice: for the record and for its name.
+const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
+
 /// A trimmed object of one kind, as an informer stores it.
 pub trait Record: Send + Sync + Sized + 'static {
     /// Where the objects of this kind live.
@@ -53,6 +56,18 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;
+
+    /// About how many bytes of heap the record takes in a store: itself, its name, and what it shares
+    /// with no other. Strings that many objects share, such as labels, are not counted, and neither is
+    /// what the allocator adds, so that the truth is a little more.
+    fn heap_bytes(&self) -> usize {
+        own_bytes(self)
+    }
+}
+
+/// The bytes of a record itself and of its name.
+pub(super) fn own_bytes<T: Record>(record: &T) -> usize {
+    size_of::<T>() + REFERENCE_COUNTS + record.meta().key.name.len()
 }
 
 #[cfg(test)]

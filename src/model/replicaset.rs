@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::condition::{Condition, ConditionWire};
 use super::intern::Interner;
 use super::meta::{Meta, StringMap};
-use super::record::{Record, Resource};
+use super::record::{self, Record, Resource};
 use super::selector::{Selector, SelectorWire};
 use super::template::Template;
 use super::wire::MetaWire;
@@ -105,6 +105,15 @@ impl Record for ReplicaSet {
 
     fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let conditions = &self.status.conditions;
+        let messages: usize = conditions.iter().map(|condition| condition.message.len()).sum();
+        record::own_bytes(self)
+            + self.template.raw().get().len()
+            + size_of_val(conditions.as_slice())
+            + messages
     }
 }
 

@@ -236,7 +236,10 @@ impl Api {
     /// # Errors
     /// See [`ApiError`].
     pub async fn call_bytes(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
-        self.measured(request, async |response| collect(response, LARGEST_BODY).await).await
+        let labels = [request.method().clone().to_string(), self.host.to_string()];
+        let body = self.measured(request, async |response| collect(response, LARGEST_BODY).await).await?;
+        self.metrics.rest_response_size.with_label_values(&labels).observe(body.len() as f64);
+        Ok(body)
     }
 
     /// Calls and returns the answer as it comes, for a watch: the limit on time holds only until the
@@ -260,6 +263,7 @@ impl Api {
         if let Some(guard) = self.guard.as_ref().filter(|_| method != Method::GET) {
             guard().map_err(ApiError::NotSent)?;
         }
+        self.metrics.rest_request_size.with_label_values(&labels).observe(request.body().len() as f64);
         let start = Instant::now();
         let mut code = None;
         let exchange = async {

@@ -128,10 +128,14 @@ impl Relist {
     }
 }
 
+/// What a store keeps of an object beside its record; see [`Store`].
+const INDEX_BYTES: usize = 40;
+
 /// Shows the store's size and position whenever the metrics are looked at.
 fn export<T: Record>(metrics: &Metrics, store: &Arc<Store<T>>) {
     let resource = T::RESOURCE;
     let objects = metrics.informer_objects.with_label_values(&[resource.group, resource.plural]);
+    let bytes = metrics.informer_bytes.with_label_values(&[resource.group, resource.plural]);
     let version = metrics.informer_resource_version.with_label_values(&[
         "windlass",
         resource.group,
@@ -142,6 +146,9 @@ fn export<T: Record>(metrics: &Metrics, store: &Arc<Store<T>>) {
     metrics.before_render(move || {
         let Some(store) = store.upgrade() else { return false };
         set_gauge(&objects, store.len());
+        let mut size = 0usize;
+        store.for_each(|object| size = size.saturating_add(object.heap_bytes() + INDEX_BYTES));
+        set_gauge(&bytes, size);
         version.set((store.position() % 1_000_000_000_000_000) as i64);
         true
     });

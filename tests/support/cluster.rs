@@ -70,24 +70,25 @@ impl Cluster {
 
     /// Starts a daemon's controllers; they end when the handle's token is cancelled or dropped.
     pub fn start_controllers(&self, seed: u64) -> Daemon {
-        self.start_controllers_with(seed, |config| config)
+        self.start_with(seed, unlimited(), |router| router)
     }
 
-    /// Starts a daemon whose controllers are told something else than the defaults.
-    pub fn start_controllers_with(
+    /// The same with another configuration, and with something between the controllers and the server.
+    pub fn start_with(
         &self,
         seed: u64,
-        change: impl FnOnce(ControllerConfig) -> ControllerConfig,
+        config: ControllerConfig,
+        between: impl FnOnce(axum::Router) -> axum::Router,
     ) -> Daemon {
         let parts = Parts {
             // A user agent of their own, so that the log tells their requests from others'.
-            client: Client::new(tag(self.sandbox.router()), "default"),
+            client: Client::new(between(tag(self.sandbox.router())), "default"),
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,
             metrics: Metrics::new(),
         };
-        Daemon::start_with(parts, change)
+        Daemon::start_with(parts, config)
     }
 
     /// Sends a request as a user would; panics unless it succeeds.
@@ -223,6 +224,11 @@ pub fn condition(object: &Value, kind: &str) -> String {
     found.map_or(String::new(), |c| c["reason"].as_str().unwrap_or_default().to_string())
 }
 
+/// The defaults, without a rate limit.
+pub fn unlimited() -> ControllerConfig {
+    ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }
+}
+
 /// How the controllers' requests are told from others'.
 pub const USER_AGENT: &str = "windlass-test";
 
@@ -245,12 +251,11 @@ pub struct Daemon {
 impl Daemon {
     /// Starts controllers; they end when they are stopped or killed.
     pub fn start(parts: Parts) -> Self {
-        Self::start_with(parts, |config| config)
+        Self::start_with(parts, unlimited())
     }
 
     /// Starts controllers that are told something else than the defaults.
-    pub fn start_with(parts: Parts, change: impl FnOnce(ControllerConfig) -> ControllerConfig) -> Self {
-        let config = change(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() });
+    pub fn start_with(parts: Parts, config: ControllerConfig) -> Self {
         let shutdown = CancellationToken::new();
         let metrics = parts.metrics.clone();
         let controllers = Controllers::new(config, parts);

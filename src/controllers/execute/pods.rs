@@ -53,8 +53,7 @@ impl Cluster {
         let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
         let target = path(O::RESOURCE, meta) + "/status";
         let version = self.patch(what, &target, PatchType::Strategic, body).await?;
-        self.expectations.wrote(&meta.uid, O::RESOURCE, version);
-        self.pace.wrote(&meta.uid, Instant::now());
+        self.wrote_status(meta, O::RESOURCE, version);
         Ok(())
     }
 
@@ -143,6 +142,7 @@ impl Cluster {
     pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+        self.metrics.workloads.pods_created.inc();
         tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = name, "created a pod");
         self.tell(O::SPEAKER, owner, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));
     }
@@ -185,6 +185,7 @@ impl Cluster {
         let meta = owner.meta();
         let name = &pod.meta.key.name;
         let Err(error) = self.delete(owner, pod, json!({"uid": pod.meta.uid})).await else {
+            self.metrics.workloads.pods_deleted.inc();
             tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
             self.tell(O::SPEAKER, owner, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
             return Ok(());

@@ -15,12 +15,18 @@ use crate::plan::replicaset::status::until;
 /// The condition that tells of progress.
 pub const PROGRESSING: &str = "Progressing";
 
-const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
-const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
-const SET_UPDATED: &str = "ReplicaSetUpdated";
-const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
-pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
-const CREATE_ERROR: &str = "ReplicaSetCreateError";
+/// A rollout has begun: its set was created.
+pub const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
+/// A rollout has begun: its set was there already.
+pub const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
+/// A rollout goes on.
+pub const SET_UPDATED: &str = "ReplicaSetUpdated";
+/// A rollout has ended well.
+pub const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+/// A rollout is stuck: there was no progress within the deadline.
+pub const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+/// A rollout is stuck: its set cannot be created.
+pub const CREATE_ERROR: &str = "ReplicaSetCreateError";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
 

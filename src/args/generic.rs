@@ -1,0 +1,167 @@
+//! Flags for the controllers: what kube-controller-manager calls generic, and what is ours.
+
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args as Group};
+use serde::Serialize;
+
+/// What all controllers share.
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Generic flags")]
+pub struct GenericArgs {
+    /// Controllers to run: '*' for all that are on by default, 'foo' to run foo, '-foo' not to. Names:
+    /// deployment-controller, replicaset-controller, replicationcontroller-controller; or without
+    /// '-controller'.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "*",
+        allow_hyphen_values = true,
+        env = "WINDLASS_CONTROLLERS"
+    )]
+    pub controllers: Vec<String>,
+    /// Time between the starts of two controllers, such as 1s.
+    #[arg(long, value_name = "DURATION", default_value = "0s", env = "WINDLASS_CONTROLLER_START_INTERVAL")]
+    pub controller_start_interval: String,
+    /// How long running syncs may take to finish after SIGTERM, such as 10s.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT"
+    )]
+    pub controller_shutdown_timeout: String,
+    /// Every object is synced again after this time, or up to twice this time, even if nothing has
+    /// changed; 0s = never.
+    #[arg(long, value_name = "DURATION", default_value = "12h", env = "WINDLASS_MIN_RESYNC_PERIOD")]
+    pub min_resync_period: String,
+    /// Requests per second to the API server, on average. Raise it, and the burst, where many workloads
+    /// roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting.
+    #[arg(long, value_name = "N", default_value_t = 20.0, env = "WINDLASS_KUBE_API_QPS")]
+    pub kube_api_qps: f64,
+    /// Requests that may be sent at once after a quiet time.
+    #[arg(long, value_name = "N", default_value_t = 30, env = "WINDLASS_KUBE_API_BURST")]
+    pub kube_api_burst: u32,
+}
+
+/// Which of several daemons acts.
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Leader election flags")]
+pub struct ElectionArgs {
+    /// Act only while holding a lease. Set it to false only where there is never more than one Windlass.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
+          env = "WINDLASS_LEADER_ELECT")]
+    pub leader_elect: bool,
+    /// How long the others wait after they last saw the lease renewed before they take it.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "15s",
+        env = "WINDLASS_LEADER_ELECT_LEASE_DURATION"
+    )]
+    pub leader_elect_lease_duration: String,
+    /// How long the leader tries to renew before it gives up and ends. Less than the lease duration.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        env = "WINDLASS_LEADER_ELECT_RENEW_DEADLINE"
+    )]
+    pub leader_elect_renew_deadline: String,
+    /// Time between two tries to acquire or renew.
+    #[arg(long, value_name = "DURATION", default_value = "2s", env = "WINDLASS_LEADER_ELECT_RETRY_PERIOD")]
+    pub leader_elect_retry_period: String,
+    /// Kind of object that holds the lock.
+    #[arg(long, value_name = "KIND", value_parser = ["leases"], default_value = "leases",
+          env = "WINDLASS_LEADER_ELECT_RESOURCE_LOCK")]
+    pub leader_elect_resource_lock: String,
+    /// Name of the lease. Daemons that share it take turns; those with different scopes need different
+    /// names.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "windlass",
+        env = "WINDLASS_LEADER_ELECT_RESOURCE_NAME"
+    )]
+    pub leader_elect_resource_name: String,
+    /// Namespace of the lease. Without it: the pod's own, or --namespace, or kube-system.
+    #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_LEADER_ELECT_RESOURCE_NAMESPACE")]
+    pub leader_elect_resource_namespace: Option<String>,
+}
+
+/// How much runs at once.
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Controller flags")]
+pub struct ControllerArgs {
+    /// Deployments that are synced at the same time.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        env = "WINDLASS_CONCURRENT_DEPLOYMENT_SYNCS",
+        help_heading = "Deployment controller flags"
+    )]
+    pub concurrent_deployment_syncs: usize,
+    /// ReplicaSets that are synced at the same time.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        env = "WINDLASS_CONCURRENT_REPLICASET_SYNCS",
+        help_heading = "ReplicaSet controller flags"
+    )]
+    pub concurrent_replicaset_syncs: usize,
+    /// ReplicationControllers that are synced at the same time.
+    #[arg(
+        long = "concurrent_rc_syncs",
+        value_name = "N",
+        default_value_t = 5,
+        env = "WINDLASS_CONCURRENT_RC_SYNCS",
+        help_heading = "ReplicationController controller flags"
+    )]
+    #[serde(rename = "concurrent_rc_syncs")]
+    pub concurrent_rc_syncs: usize,
+}
+
+/// What is ours to act on, and how. kube-controller-manager has none of these.
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Windlass flags")]
+pub struct ScopeArgs {
+    /// Act in this namespace only, and watch no other. All without it.
+    #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Act only on Deployments whose labels match, on the ReplicaSets of those, and on matching
+    /// ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
+    #[arg(long, value_name = "SELECTOR", env = "WINDLASS_SELECTOR")]
+    pub selector: Option<String>,
+    /// When another controller acts on the same objects: warn, or exit with an error.
+    #[arg(long, value_name = "ACTION", value_parser = ["warn", "exit"], default_value = "warn",
+          env = "WINDLASS_ON_CONFLICT")]
+    pub on_conflict: String,
+    /// Replace a ReplicaSet's failed pods ever more slowly when they fail one after the other; false
+    /// replaces each at once, as kube-controller-manager does.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
+          env = "WINDLASS_FAILED_POD_BACKOFF")]
+    pub failed_pod_backoff: bool,
+}
+
+/// How to reach the API server.
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Misc flags")]
+pub struct ClientArgs {
+    /// Path of a kubeconfig. Without it: $KUBECONFIG, ~/.kube/config, or in a pod its service account.
+    #[arg(long, value_name = "PATH", env = "WINDLASS_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// URL of the API server; replaces the one in the kubeconfig.
+    #[arg(long, value_name = "URL", env = "WINDLASS_MASTER")]
+    pub master: Option<String>,
+}

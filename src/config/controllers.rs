@@ -1,0 +1,205 @@
+//! What the controllers were told.
+
+use std::time::Duration;
+
+use super::selector::parse_selector;
+use super::{ConfigError, contradiction, duration, error, is_dns_name};
+use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
+use crate::controllers::coexistence::OnConflict;
+use crate::controllers::scope::Scope;
+
+/// What the controllers were told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerConfig {
+    /// Deployments synced at the same time.
+    pub deployment_workers: usize,
+    /// ReplicaSets synced at the same time.
+    pub set_workers: usize,
+    /// ReplicationControllers synced at the same time.
+    pub rc_workers: usize,
+    /// Requests per second, on average.
+    pub qps: f64,
+    /// Requests at once.
+    pub burst: u32,
+    /// Which controllers run.
+    pub enabled: Enabled,
+    /// Time between the starts of two controllers.
+    pub start_interval: Duration,
+    /// After this time, or up to twice as long, every object is synced again; `None` = never.
+    pub resync_period: Option<Duration>,
+    /// What is ours to act on.
+    pub scope: Scope,
+    /// What to do when another controller acts on the same objects.
+    pub on_conflict: OnConflict,
+    /// Whether pods that fail one after the other are replaced ever more slowly.
+    pub failed_pod_backoff: bool,
+}
+
+impl Default for ControllerConfig {
+    /// The defaults of the flags.
+    fn default() -> Self {
+        ControllerConfig {
+            deployment_workers: 5,
+            set_workers: 5,
+            rc_workers: 5,
+            qps: 20.0,
+            burst: 30,
+            enabled: Enabled::default(),
+            start_interval: Duration::ZERO,
+            resync_period: Some(Duration::from_secs(12 * 3600)),
+            scope: Scope::default(),
+            on_conflict: OnConflict::default(),
+            failed_pod_backoff: true,
+        }
+    }
+}
+
+/// Which controllers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enabled {
+    /// `deployment-controller`.
+    pub deployment: bool,
+    /// `replicaset-controller`.
+    pub replicaset: bool,
+    /// `replicationcontroller-controller`.
+    pub replicationcontroller: bool,
+}
+
+impl Default for Enabled {
+    /// All of them.
+    fn default() -> Self {
+        Enabled { deployment: true, replicaset: true, replicationcontroller: true }
+    }
+}
+
+/// The names of the controllers, upstream's.
+const NAMES: [&str; 3] =
+    ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
+
+/// More tasks than this only wait for each other.
+const MOST_WORKERS: usize = 1000;
+
+/// A shorter time would do nothing but syncs.
+const SHORTEST_RESYNC: Duration = Duration::from_secs(60);
+
+pub(super) fn controllers(
+    generic: GenericArgs,
+    controllers: ControllerArgs,
+    scope: ScopeArgs,
+) -> Result<ControllerConfig, ConfigError> {
+    let GenericArgs {
+        controllers: names,
+        controller_start_interval,
+        controller_shutdown_timeout: _, // Of the whole daemon.
+        min_resync_period,
+        kube_api_qps,
+        kube_api_burst,
+    } = generic;
+    let ControllerArgs { concurrent_deployment_syncs, concurrent_replicaset_syncs, concurrent_rc_syncs } =
+        controllers;
+    let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff } = scope;
+
+    if !(kube_api_qps.is_finite() && kube_api_qps > 0.0) {
+        return Err(error("kube-api-qps", "a number above 0", kube_api_qps));
+    }
+    if kube_api_burst == 0 {
+        return Err(error("kube-api-burst", "at least 1", kube_api_burst));
+    }
+    let resync = duration("min-resync-period", &min_resync_period)?;
+    if !resync.is_zero() && resync < SHORTEST_RESYNC {
+        return Err(error("min-resync-period", "at least 1m, or 0s for never", min_resync_period));
+    }
+    let namespace = namespace.filter(|namespace| !namespace.is_empty());
+    if let Some(namespace) = &namespace
+        && !is_dns_name(namespace, 63, false)
+    {
+        return Err(error("namespace", "the name of one namespace", format!("{namespace:?}")));
+    }
+    let selector = match selector.filter(|selector| !selector.trim().is_empty()) {
+        None => None,
+        Some(text) => Some(parse_selector(&text).map_err(|reason| {
+            let allowed = "a label selector such as team=shop,tier!=db";
+            error("selector", allowed, format!("{text:?}: {reason}"))
+        })?),
+    };
+    Ok(ControllerConfig {
+        deployment_workers: workers("concurrent-deployment-syncs", concurrent_deployment_syncs)?,
+        set_workers: workers("concurrent-replicaset-syncs", concurrent_replicaset_syncs)?,
+        rc_workers: workers("concurrent_rc_syncs", concurrent_rc_syncs)?,
+        qps: kube_api_qps,
+        burst: kube_api_burst,
+        enabled: enabled(names)?,
+        start_interval: duration("controller-start-interval", &controller_start_interval)?,
+        resync_period: (!resync.is_zero()).then_some(resync),
+        scope: Scope { namespace, selector },
+        on_conflict: if on_conflict == "exit" { OnConflict::Exit } else { OnConflict::Warn },
+        failed_pod_backoff,
+    })
+}
+
+fn workers(flag: &'static str, given: usize) -> Result<usize, ConfigError> {
+    match given {
+        1..=MOST_WORKERS => Ok(given),
+        _ => Err(error(flag, "a number from 1 to 1000", given)),
+    }
+}
+
+/// Reads `--controllers` by upstream's rules: a controller runs if its name is there; it does not if
+/// `-name` is; else it runs if `*` is there. The first mention of a name counts, and the order of `*`
+/// does not matter.
+fn enabled(given: Vec<String>) -> Result<Enabled, ConfigError> {
+    for item in &given {
+        let name = item.strip_prefix('-').unwrap_or(item);
+        if item != "*" && !NAMES.iter().any(|known| is_called(known, name)) {
+            let allowed = format!("a list of *, {}, and of these with a - in front", NAMES.join(", "));
+            return Err(error("controllers", allowed, format!("{item:?}")));
+        }
+    }
+    let all = given.iter().any(|item| item == "*");
+    let runs = |known: &str| {
+        let mention = given.iter().find(|item| is_called(known, item.strip_prefix('-').unwrap_or(item)));
+        mention.map_or(all, |item| !item.starts_with('-'))
+    };
+    let [deployment, replicaset, replicationcontroller] = NAMES.map(runs);
+    if !(deployment || replicaset || replicationcontroller) {
+        let given = given.join(",");
+        return Err(contradiction(format!("--controllers={given} leaves no controller to run")));
+    }
+    Ok(Enabled { deployment, replicaset, replicationcontroller })
+}
+
+/// By its name, or by its old one without the last word.
+fn is_called(known: &str, name: &str) -> bool {
+    known == name || known.strip_suffix("-controller") == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(list: &str, runs: [bool; 3]) {
+        let given = list.split(',').map(str::to_owned).collect();
+        let Enabled { deployment, replicaset, replicationcontroller } = enabled(given).unwrap();
+        assert_eq!([deployment, replicaset, replicationcontroller], runs, "{list}");
+    }
+
+    #[test]
+    fn controllers_are_chosen_as_upstream_does() {
+        check("*", [true; 3]);
+        check("*,-deployment-controller", [false, true, true]);
+        check("-deployment,*", [false, true, true]);
+        check("deployment", [true, false, false]);
+        check("replicaset,replicationcontroller-controller", [false, true, true]);
+        check("replicaset,-replicaset", [false, true, false]);
+        check("*,-replicationcontroller,replicationcontroller", [true, true, false]);
+    }
+
+    #[test]
+    fn an_unknown_controller_is_answered_with_the_known_ones() {
+        let error = enabled(vec!["-job".into()]).unwrap_err().to_string();
+        for name in NAMES {
+            assert!(error.contains(name), "{error}");
+        }
+    }
+}

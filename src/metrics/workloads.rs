@@ -1,0 +1,90 @@
+//! What becomes of rollouts and pods. kube-controller-manager tells nothing of either.
+
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGaugeVec};
+
+use super::catalogue::Catalogue;
+
+/// Half a second to six hours. Most rollouts take minutes; one that waits for a person takes longer.
+const ROLLOUT_BUCKETS: &[f64] = &[
+    0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0,
+];
+
+/// Upstream's buckets of `replicaset_controller_sorting_deletion_age_ratio`.
+const AGE_RATIO_BUCKETS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+/// Rollouts, pods, and what others do to them.
+pub struct WorkloadMetrics {
+    /// Rollouts begun.
+    pub rollouts_started: IntCounter,
+    /// Rollouts that have ended well.
+    pub rollouts_finished: IntCounter,
+    /// Times that a rollout was found stuck, `{reason}`: that of the condition.
+    pub rollouts_failed: IntCounterVec,
+    /// Rollouts that are stuck now, `{reason}`.
+    pub rollouts_stuck: IntGaugeVec,
+    /// Seconds from the beginning of a rollout to its end.
+    pub rollout_duration: Histogram,
+    /// Seconds from the creation of a set to its first available pod.
+    pub first_available: Histogram,
+
+    /// Pods created.
+    pub pods_created: IntCounter,
+    /// Pods deleted by us.
+    pub pods_deleted: IntCounter,
+    /// Pods that have failed.
+    pub pods_failed: IntCounter,
+    /// The age of each pod chosen for deletion over that of the youngest pod of its set, in floats;
+    /// upstream's (`reportSortingDeletionAgeRatioMetric`). Logarithmic scale-down keeps it below 2.
+    pub deletion_age_ratio: Histogram,
+
+    /// Status writes by another controller, `{resource}`.
+    pub foreign_writes: IntCounterVec,
+}
+
+impl WorkloadMetrics {
+    pub(super) fn new(catalogue: &Catalogue<'_>) -> Self {
+        WorkloadMetrics {
+            rollouts_started: catalogue.counter(
+                "windlass_rollouts_started_total",
+                "Rollouts begun: a set was created for a new template, or found for an old one.",
+            ),
+            rollouts_finished: catalogue.counter(
+                "windlass_rollouts_finished_total",
+                "Rollouts ended well: all pods are new and available.",
+            ),
+            rollouts_failed: catalogue.counters(
+                "windlass_rollouts_failed_total",
+                "Times that a rollout was found stuck, by the reason in its condition.",
+                &["reason"],
+            ),
+            rollouts_stuck: catalogue.gauges(
+                "windlass_rollouts_stuck",
+                "Rollouts that are stuck now, by the reason in their condition.",
+                &["reason"],
+            ),
+            rollout_duration: catalogue.histogram(
+                "windlass_rollout_duration_seconds",
+                "Time from the beginning of a rollout to its end.",
+                ROLLOUT_BUCKETS,
+            ),
+            first_available: catalogue.histogram(
+                "windlass_rollout_first_available_seconds",
+                "Time from the beginning of a rollout to its first available new pod.",
+                ROLLOUT_BUCKETS,
+            ),
+            pods_created: catalogue.counter("windlass_pods_created_total", "Pods created."),
+            pods_deleted: catalogue.counter("windlass_pods_deleted_total", "Pods deleted by Windlass."),
+            pods_failed: catalogue.counter("windlass_pods_failed_total", "Pods whose phase became Failed."),
+            deletion_age_ratio: catalogue.histogram(
+                "replicaset_controller_sorting_deletion_age_ratio",
+                "Ratio of the age of each pod chosen for deletion to that of the youngest pod.",
+                AGE_RATIO_BUCKETS,
+            ),
+            foreign_writes: catalogue.counters(
+                "windlass_foreign_writes_total",
+                "Status writes by another controller that acts on the same objects.",
+                &["resource"],
+            ),
+        }
+    }
+}
