@@ -1,14 +1,18 @@
 //! The composition root: builds every part once, runs them, and ends them in a stated order.
 //!
-//! On shutdown no new sync starts, the running ones finish, events are flushed, and the watches end last.
+//! With leader election every process keeps its caches current, and only the elected one syncs. On
+//! shutdown no new sync starts, the running ones finish, events are flushed, the lease is released, the
+//! watches end, and HTTP last. Whatever ends by itself before that is an error that names it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
@@ -23,22 +27,33 @@ use crate::metrics::Metrics;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
 use crate::runtime::api::Api;
 use crate::runtime::client;
+use crate::runtime::election::ElectionOptions;
 use crate::runtime::events::{EventRecorder, EventWriter};
 use crate::runtime::expectations::{Caches, Expectations};
+use crate::runtime::fence::{Fence, fence};
 use crate::runtime::informer::{Informer, InformerOptions, Ready};
+use crate::runtime::lease::{Election, LeaseLost, Tools, Watchdog};
 use crate::runtime::limit::Limiter;
 use crate::runtime::waiters::Waiters;
-use crate::runtime::worker::{self, Next, WorkQueue};
+use crate::runtime::worker::{self, Next, WorkQueue, panic_text};
 
 /// Runs the daemon until `shutdown`.
 ///
 /// # Errors
-/// When the API server cannot be found, a port cannot be had, or a part ends by itself.
+/// When the API server cannot be found, a port cannot be had, a part ends by itself, or the lease is lost.
 pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
     // Without `..`, so that a new setting cannot be forgotten here.
-    let Config { client, controllers, insecure_address, shutdown_timeout, logging: _ } = config;
-    let connection = client::connect(&client, &|name| std::env::var(name).ok()).await?;
+    let Config { client, controllers, election, insecure_address, shutdown_timeout, logging: _ } = config;
+    let connect = || client::connect(&client, &|name| std::env::var(name).ok());
+    let connection = connect().await?;
     tracing::info!(host = connection.host, source = connection.source, "using this API server");
+    let election = match election {
+        None => None,
+        Some(options) => {
+            options.validate()?;
+            Some(Candidacy { client: connect().await?.client, options })
+        }
+    };
     let metrics = Metrics::new();
     let parts = Parts {
         client: connection.client,
@@ -46,12 +61,13 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
         clock: Clock::System,
         seed,
         metrics: metrics.clone(),
+        election,
     };
     let controllers = Controllers::new(controllers, parts);
 
     let stop_http = CancellationToken::new();
     let _stop_on_return = stop_http.clone().drop_guard();
-    let server = match insecure_address {
+    let mut server = match insecure_address {
         None => None,
         Some(address) => {
             let listener = TcpListener::bind(address)
@@ -62,7 +78,15 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
             Some(tokio::spawn(http::serve(listener, router, stop_http.clone())))
         }
     };
-    let result = controllers.run(shutdown, shutdown_timeout).await;
+    let result = tokio::select! {
+        result = controllers.run(shutdown, shutdown_timeout) => result,
+        ended = async {
+            match &mut server {
+                Some(server) => server.await,
+                None => std::future::pending().await,
+            }
+        } => bail!("the HTTP server ended by itself: {ended:?}"),
+    };
     stop_http.cancel();
     if let Some(server) = server {
         server.await.context("the HTTP server panicked")?.context("the HTTP server failed")?;
@@ -87,9 +111,16 @@ fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
     explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
 }
 
-/// One readiness check for each cache.
+/// One readiness check for each cache, which a standby passes as well, and upstream's check of a leader.
 fn checks(controllers: &Controllers) -> Checks {
-    controllers.caches().into_iter().fold(Checks::default(), |checks, (name, ready)| {
+    let checks = match &controllers.election {
+        None => Checks::default(),
+        Some((_, watchdog)) => {
+            let watchdog = watchdog.clone();
+            Checks::default().live("leaderElection", move || watchdog.check())
+        }
+    };
+    controllers.caches().into_iter().fold(checks, |checks, (name, ready)| {
         checks.ready(format!("informer-{name}"), move || {
             if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
         })
@@ -109,6 +140,17 @@ pub struct Parts {
     pub seed: u64,
     /// Where everything is counted.
     pub metrics: Arc<Metrics>,
+    /// With whom to agree who acts; `None` acts at once.
+    pub election: Option<Candidacy>,
+}
+
+/// What it takes to stand for election.
+#[derive(Clone)]
+pub struct Candidacy {
+    /// A client of its own, with connections that no other call can occupy.
+    pub client: kube::Client,
+    /// On what terms.
+    pub options: ElectionOptions,
 }
 
 /// The controllers, built and not yet running.
@@ -118,6 +160,8 @@ pub struct Controllers {
     sets: Informer<ReplicaSet>,
     pods: Informer<Pod>,
     events: EventWriter,
+    election: Option<(Election, Watchdog)>,
+    fence: Option<Fence>,
     config: ControllerConfig,
     caches: Vec<(&'static str, Ready)>,
 }
@@ -125,17 +169,40 @@ pub struct Controllers {
 /// How long the last events may take to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.
+const ELECTION_RATE: (f64, u32) = (5.0, 10);
+
+/// How long the election may take to say how the lease was lost.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How often a standby drops the keys of what no longer exists from its queues.
+const TIDY_PERIOD: Duration = Duration::from_secs(60);
+
 impl Controllers {
     /// Builds both controllers and wires the informers to their queues.
     pub fn new(config: ControllerConfig, parts: Parts) -> Self {
-        let Parts { client, host, clock, seed, metrics } = parts;
+        let Parts { client, host, clock, seed, metrics, election } = parts;
         let limiter = || Limiter::new(config.qps, config.burst);
-        let api = Api::new(client.clone(), &host, limiter(), metrics.clone());
+        let (keeper, fence) = fence();
+        let fence = election.is_some().then_some(fence);
+        let behind_the_fence = |api: Api| match &fence {
+            Some(fence) => api.fenced(fence.clone()),
+            None => api,
+        };
+        let api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
         // Events and watches have a limit of their own each: a storm of events holds up no write that
         // matters, and a watch that reopens does not queue behind a burst of writes.
-        let events_api = Api::new(client.clone(), &host, limiter(), metrics.clone());
+        let events_api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
         let watch_api = Api::new(client, &host, limiter(), metrics.clone());
         let (recorder, events) = EventRecorder::new(events_api, clock.clone(), seed);
+        let election = election.zip(fence.clone()).map(|(Candidacy { client, options }, fence)| {
+            let (qps, burst) = ELECTION_RATE;
+            let api = Api::new(client, &host, Limiter::new(qps, burst), metrics.clone());
+            let tools = Tools { api, clock: clock.clone(), recorder: recorder.clone(), keeper, seed };
+            let election = Election::new(&options, tools);
+            let watchdog = Watchdog::new(fence, &election, &options);
+            (election, watchdog)
+        });
 
         let options = |salt: u64| InformerOptions { seed: seed ^ salt, ..InformerOptions::default() };
         let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));
@@ -173,7 +240,7 @@ impl Controllers {
             (ReplicaSet::RESOURCE.plural, sets.ready()),
             (Pod::RESOURCE.plural, pods.ready()),
         ];
-        Controllers { cluster, deployments, sets, pods, events, config, caches }
+        Controllers { cluster, deployments, sets, pods, events, election, fence, config, caches }
     }
 
     /// The caches by resource, and whether each is complete: for `/readyz`.
@@ -184,24 +251,27 @@ impl Controllers {
     /// Runs until `shutdown`, then drains for at most `drain`.
     ///
     /// # Errors
-    /// When a part ends by itself, or the running syncs do not finish in time.
+    /// When a part ends by itself, the lease is lost, or the running syncs do not finish in time.
     pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
-        let Controllers { cluster, deployments, sets, pods, events, config, caches } = self;
+        let Controllers { cluster, deployments, sets, pods, events, election, fence, config, caches } = self;
         let stop = CancellationToken::new();
         // Whatever ends this function, by an error or by being dropped, ends its tasks too.
         let _stop_on_return = stop.clone().drop_guard();
-
+        let stop_events = CancellationToken::new();
+        let stop_election = CancellationToken::new();
         let mut watches = JoinSet::new();
-        watches.spawn(named(Deployment::RESOURCE.plural, deployments.run(stop.clone())));
-        watches.spawn(named(ReplicaSet::RESOURCE.plural, sets.run(stop.clone())));
-        watches.spawn(named(Pod::RESOURCE.plural, pods.run(stop.clone())));
-        let events_stop = CancellationToken::new();
-        let events = tokio::spawn(events.run(events_stop.clone()));
+        watches.spawn(named("the watch of deployments", deployments.run(stop.clone())));
+        watches.spawn(named("the watch of replicasets", sets.run(stop.clone())));
+        watches.spawn(named("the watch of pods", pods.run(stop.clone())));
+        let events = spawn(events.run(stop_events.clone()));
+        let mut running = Running { watches, events, election: None, fence };
 
-        // No decision before every cache is complete: half a list looks like missing pods.
+        // No decision before every cache is complete: half a list looks like missing pods. Nor does a
+        // process stand for election before that, since it could not act.
         for (name, ready) in caches {
             tokio::select! {
                 complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
+                error = running.ended_by_itself() => return Err(error),
                 () = shutdown.cancelled() => return Ok(()),
             }
         }
@@ -209,46 +279,157 @@ impl Controllers {
             deployments = cluster.deployments.len(),
             replicasets = cluster.sets.len(),
             pods = cluster.pods.len(),
-            "the caches are complete; the controllers start"
+            "the caches are complete"
         );
+        if let Some((election, _)) = election {
+            tracing::info!(lease = %election.lease(), identity = election.identity(), "standing for election");
+            running.election = Some(spawn(election.run(stop_election.clone())));
+        }
 
         let mut workers = JoinSet::new();
-        workers.spawn(work(
-            &cluster,
-            &cluster.deployment_queue,
-            config.deployment_workers,
-            |cluster, key| Box::pin(async move { sync_deployment(&cluster, &key).await }),
-        ));
-        workers.spawn(work(&cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
-            Box::pin(async move { sync_replica_set(&cluster, &key).await })
-        }));
-
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            ended = watches.join_next() => bail!("a watch ended by itself: {ended:?}"),
-            ended = workers.join_next() => bail!("the workers ended by themselves: {ended:?}"),
+        if running.elected(&cluster, &shutdown).await? {
+            tracing::info!("the controllers start");
+            workers.spawn(named("the Deployment controller", work_on_deployments(&cluster, &config)));
+            workers.spawn(named("the ReplicaSet controller", work_on_sets(&cluster, &config)));
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                error = running.ended_by_itself() => return Err(error),
+                Some(ended) = workers.join_next() => return Err(by_itself(ended)),
+            }
         }
 
         tracing::info!("shutting down: no new sync starts");
         cluster.deployment_queue.shut_down();
         cluster.set_queue.shut_down();
-        let drained =
-            tokio::time::timeout(drain, async { while workers.join_next().await.is_some() {} }).await;
-        events_stop.cancel();
-        let flushed = tokio::time::timeout(FLUSH_TIMEOUT, events).await;
+        let finish = async { while workers.join_next().await.is_some() {} };
+        let drained = tokio::select! {
+            drained = tokio::time::timeout(drain, finish) => drained,
+            error = running.ended_by_itself() => return Err(error),
+        };
+        if drained.is_err() {
+            workers.shutdown().await;
+        }
+        let Running { mut watches, events, election, fence: _ } = running;
+        let election = match election {
+            None => None,
+            Some(election) => {
+                stop_election.cancel();
+                Some(election.await.context("the election panicked")??)
+            }
+        };
+        if let Some(election) = &election {
+            election.announce_end();
+        }
+        stop_events.cancel();
+        let flushed = matches!(tokio::time::timeout(FLUSH_TIMEOUT, events).await, Ok(Ok(true)));
+        match election {
+            // Only after the last write: another may lead from then on. A write that was cut short may
+            // still arrive, so that the lease has to run out by itself.
+            Some(election) if drained.is_ok() && flushed => {
+                election.release().await;
+            }
+            _ => {}
+        }
         stop.cancel();
         while watches.join_next().await.is_some() {}
         drained.with_context(|| format!("running syncs did not finish within {drain:?}"))?;
-        if flushed.is_err() {
+        if !flushed {
             tracing::warn!("the last events were not written in time");
         }
         Ok(())
     }
 }
 
-async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
-    task.await;
-    name
+/// How a named task ended.
+type Ended = (&'static str, Result<(), String>);
+
+/// The tasks that run from the start to the end of a daemon.
+struct Running {
+    watches: JoinSet<Ended>,
+    events: AbortOnDropHandle<bool>,
+    election: Option<AbortOnDropHandle<Result<Election, LeaseLost>>>,
+    fence: Option<Fence>,
+}
+
+impl Running {
+    /// Waits until this process may act; `false` means that it is to stop before that.
+    async fn elected(&mut self, cluster: &Cluster, shutdown: &CancellationToken) -> anyhow::Result<bool> {
+        let Some(fence) = self.fence.clone() else { return Ok(true) };
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(false),
+                error = self.ended_by_itself() => return Err(error),
+                () = fence.opened() => return Ok(true),
+                () = tokio::time::sleep(TIDY_PERIOD) => {
+                    cluster.deployment_queue.retain(|key| cluster.deployments.get(key).is_some());
+                    cluster.set_queue.retain(|key| cluster.sets.get(key).is_some());
+                }
+            }
+        }
+    }
+
+    /// Waits until something ends that should not, and names it. Pending for as long as all is well.
+    async fn ended_by_itself(&mut self) -> anyhow::Error {
+        let election = async {
+            match &mut self.election {
+                Some(election) => election.await,
+                None => std::future::pending().await,
+            }
+        };
+        // The fence is looked at here as well, since the election itself may hang.
+        let shut = async {
+            match &self.fence {
+                Some(fence) => {
+                    fence.opened().await;
+                    fence.shuts().await
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = election => match ended {
+                Ok(Err(lost)) => lost.into(),
+                Ok(Ok(_)) => anyhow!("the election ended by itself"),
+                Err(error) => anyhow!("the election panicked: {error}"),
+            },
+            reason = shut => {
+                // The election knows more, unless it hangs. Nothing is written meanwhile.
+                let told = tokio::time::timeout(LAST_WORDS, async {
+                    match &mut self.election {
+                        Some(election) => election.await,
+                        None => std::future::pending().await,
+                    }
+                });
+                match told.await {
+                    Ok(Ok(Err(lost))) => lost.into(),
+                    _ => anyhow!("leader election lost: {reason}"),
+                }
+            }
+            Some(ended) = self.watches.join_next() => by_itself(ended),
+            ended = &mut self.events => anyhow!("the writer of events ended by itself: {ended:?}"),
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> AbortOnDropHandle<T> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// Gives a task a name that its end, and even its panic, is reported with.
+async fn named(name: &'static str, task: impl Future<Output = ()>) -> Ended {
+    // Whatever the task has left behind is not used any more: its end ends the daemon.
+    let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
+    (name, ended.map_err(|panic| panic_text(panic.as_ref()).to_owned()))
+}
+
+fn by_itself(ended: Result<Ended, tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok((name, Ok(()))) => anyhow!("{name} ended by itself"),
+        Ok((name, Err(panic))) => anyhow!("{name} panicked: {panic}"),
+        Err(error) => anyhow!("a task ended by itself: {error}"),
+    }
 }
 
 /// Has a change told to the cluster, and the keys woken that wait for this cache.
@@ -269,6 +450,24 @@ fn wire<T: Record>(
 }
 
 type Syncing = futures::future::BoxFuture<'static, Result<Next, SyncError>>;
+
+fn work_on_deployments(
+    cluster: &Arc<Cluster>,
+    config: &ControllerConfig,
+) -> impl Future<Output = ()> + Send + 'static {
+    work(cluster, &cluster.deployment_queue, config.deployment_workers, |cluster, key| {
+        Box::pin(async move { sync_deployment(&cluster, &key).await })
+    })
+}
+
+fn work_on_sets(
+    cluster: &Arc<Cluster>,
+    config: &ControllerConfig,
+) -> impl Future<Output = ()> + Send + 'static {
+    work(cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
+        Box::pin(async move { sync_replica_set(&cluster, &key).await })
+    })
+}
 
 fn work(
     cluster: &Arc<Cluster>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::args::{Args, ClientArgs, ControllerArgs, LoggingArgs, ServingArgs};
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
+use crate::runtime::election::ElectionOptions;
 
 /// Everything the daemon was told, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Config {
     pub client: ClientOptions,
     /// The controllers.
     pub controllers: ControllerConfig,
+    /// With whom to agree who acts; `None` acts at once.
+    pub election: Option<ElectionOptions>,
     /// Where metrics and health are served without TLS; `None` = nowhere.
     pub insecure_address: Option<SocketAddr>,
     /// How long running syncs may take to finish.
@@ -86,6 +89,7 @@ impl TryFrom<Args> for Config {
                 qps: kube_api_qps,
                 burst: kube_api_burst,
             },
+            election: None,
             insecure_address: (insecure_port != 0)
                 .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
             shutdown_timeout: duration("controller-shutdown-timeout", &controller_shutdown_timeout)?,

@@ -76,6 +76,11 @@ pub struct Metrics {
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     pub expectations_expired: IntCounterVec,
 
+    /// 1 while this process leads, 0 while it stands by, `{name}`: that of the Lease.
+    pub leader_election_master_status: IntGaugeVec,
+    /// Renewals that had to read the Lease first, `{name}`.
+    pub leader_election_slowpath: IntCounterVec,
+
     /// Events written, `{type, verb}`.
     pub events_written: IntCounterVec,
     /// Events that were not written, `{reason}`.
@@ -197,6 +202,16 @@ impl Metrics {
                 "windlass_expectations_expired_total",
                 "Waits for a cache that the safety net ended with a fresh list.",
                 resource,
+            ),
+            leader_election_master_status: gauge(
+                "leader_election_master_status",
+                "Whether this process leads: 1, or stands by: 0.",
+                name,
+            ),
+            leader_election_slowpath: counter(
+                "leader_election_slowpath_total",
+                "Renewals of the lease that had to read it first.",
+                name,
             ),
             events_written: counter("windlass_events_written_total", "Events written.", &["type", "verb"]),
             events_dropped: counter("windlass_events_dropped_total", "Events not written.", &["reason"]),

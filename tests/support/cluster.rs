@@ -77,6 +77,7 @@ impl Cluster {
             clock: self.clock.clone(),
             seed,
             metrics: Metrics::new(),
+            election: None,
         };
         let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
         let shutdown = CancellationToken::new();

@@ -46,8 +46,9 @@ impl EventWriter {
         EventWriter { api: api.with_timeout(TIMEOUT), recorded, correlator: Correlator::new(seed) }
     }
 
-    /// Writes events until `shutdown`, and then for two seconds those that still wait.
-    pub async fn run(mut self, shutdown: CancellationToken) {
+    /// Writes events until `shutdown`, and then for two seconds those that still wait. Returns whether all
+    /// were dealt with; if not, the last write may be under way still.
+    pub async fn run(mut self, shutdown: CancellationToken) -> bool {
         let running = async {
             while let Some(event) = self.recorded.recv().await {
                 self.write(event).await;
@@ -55,7 +56,7 @@ impl EventWriter {
         };
         tokio::select! {
             biased;
-            () = running => return,
+            () = running => return true,
             () = shutdown.cancelled() => {}
         }
         self.recorded.close();
@@ -64,10 +65,12 @@ impl EventWriter {
                 self.write(event).await;
             }
         };
-        if tokio::time::timeout(FLUSH, flush).await.is_err() {
+        let flushed = tokio::time::timeout(FLUSH, flush).await.is_ok();
+        if !flushed {
             let left = self.recorded.len();
             tracing::warn!(left, "not all events were written before the shutdown");
         }
+        flushed
     }
 
     async fn write(&mut self, event: Recorded) {
