@@ -15,6 +15,9 @@ pub struct Args {
     /// Flags for the controllers.
     #[command(flatten)]
     pub controllers: ControllerArgs,
+    /// Flags for leader election.
+    #[command(flatten)]
+    pub election: ElectionArgs,
     /// Flags for what is served.
     #[command(flatten)]
     pub serving: ServingArgs,
@@ -60,6 +63,47 @@ pub struct ControllerArgs {
         env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT"
     )]
     pub controller_shutdown_timeout: String,
+}
+
+/// Who acts, if several processes run.
+#[derive(Clone, Debug, Group)]
+#[command(next_help_heading = "Leader election flags")]
+pub struct ElectionArgs {
+    /// Stand for election before acting, so that several processes can run and one of them acts.
+    #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true",
+          num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
+          env = "WINDLASS_LEADER_ELECT")]
+    pub leader_elect: bool,
+    /// How long the others wait after the leader's last renewal before one of them takes over.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "15s",
+        env = "WINDLASS_LEADER_ELECT_LEASE_DURATION"
+    )]
+    pub leader_elect_lease_duration: String,
+    /// How long the leader goes on without a successful renewal.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        env = "WINDLASS_LEADER_ELECT_RENEW_DEADLINE"
+    )]
+    pub leader_elect_renew_deadline: String,
+    /// The time between renewals, and between the looks of those who stand by.
+    #[arg(long, value_name = "DURATION", default_value = "2s", env = "WINDLASS_LEADER_ELECT_RETRY_PERIOD")]
+    pub leader_elect_retry_period: String,
+    /// The name of the Lease.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "windlass",
+        env = "WINDLASS_LEADER_ELECT_RESOURCE_NAME"
+    )]
+    pub leader_elect_resource_name: String,
+    /// The namespace of the Lease. Without it: that of the pod, or kube-system outside of a pod.
+    #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_LEADER_ELECT_RESOURCE_NAMESPACE")]
+    pub leader_elect_resource_namespace: Option<String>,
 }
 
 /// Metrics and health.

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::args::{Args, ClientArgs, ControllerArgs, LoggingArgs, ServingArgs};
+use crate::args::{Args, ClientArgs, ControllerArgs, ElectionArgs, LoggingArgs, ServingArgs};
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
-use crate::runtime::election::ElectionOptions;
+use crate::runtime::election::{ElectionError, ElectionOptions};
 
 /// Everything the daemon was told, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl Default for ControllerConfig {
 #[error("--{flag} must be {allowed}; it is {given}")]
 pub struct ConfigError {
     flag: &'static str,
-    allowed: &'static str,
+    allowed: String,
     given: String,
 }
 
@@ -62,7 +62,7 @@ impl TryFrom<Args> for Config {
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
         // Without `..`, so that a new flag cannot be forgotten here.
-        let Args { client, controllers, serving, logging } = args;
+        let Args { client, controllers, election, serving, logging } = args;
         let ClientArgs { kubeconfig, master, kube_api_qps, kube_api_burst } = client;
         let ControllerArgs {
             concurrent_deployment_syncs,
@@ -89,7 +89,7 @@ impl TryFrom<Args> for Config {
                 qps: kube_api_qps,
                 burst: kube_api_burst,
             },
-            election: None,
+            election: candidacy(election)?,
             insecure_address: (insecure_port != 0)
                 .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
             shutdown_timeout: duration("controller-shutdown-timeout", &controller_shutdown_timeout)?,
@@ -103,7 +103,34 @@ impl TryFrom<Args> for Config {
 }
 
 fn error(flag: &'static str, allowed: &'static str, given: impl ToString) -> ConfigError {
-    ConfigError { flag, allowed, given: given.to_string() }
+    ConfigError { flag, allowed: allowed.to_owned(), given: given.to_string() }
+}
+
+impl From<ElectionError> for ConfigError {
+    fn from(ElectionError { flag, allowed, given }: ElectionError) -> Self {
+        ConfigError { flag, allowed, given }
+    }
+}
+
+fn candidacy(args: ElectionArgs) -> Result<Option<ElectionOptions>, ConfigError> {
+    let ElectionArgs {
+        leader_elect,
+        leader_elect_lease_duration,
+        leader_elect_renew_deadline,
+        leader_elect_retry_period,
+        leader_elect_resource_name,
+        leader_elect_resource_namespace,
+    } = args;
+    let options = ElectionOptions {
+        lease_duration: duration("leader-elect-lease-duration", &leader_elect_lease_duration)?,
+        renew_deadline: duration("leader-elect-renew-deadline", &leader_elect_renew_deadline)?,
+        retry_period: duration("leader-elect-retry-period", &leader_elect_retry_period)?,
+        name: leader_elect_resource_name,
+        namespace: leader_elect_resource_namespace,
+        ..ElectionOptions::default()
+    };
+    options.validate()?;
+    Ok(leader_elect.then_some(options))
 }
 
 fn workers(flag: &'static str, given: usize) -> Result<usize, ConfigError> {
@@ -138,6 +165,13 @@ mod tests {
         assert_eq!(config.controllers, ControllerConfig::default());
         assert_eq!(config.shutdown_timeout, Duration::from_secs(10));
         assert_eq!(config.insecure_address, None);
+        assert_eq!(config.election, Some(ElectionOptions::default()));
+    }
+
+    #[test]
+    fn election_can_be_turned_off() {
+        assert_eq!(config(&["--leader-elect=false"]).unwrap().election, None);
+        assert!(config(&["--leader-elect"]).unwrap().election.is_some());
     }
 
     #[test]
@@ -150,6 +184,10 @@ mod tests {
             ("--kube-api-burst", "0"),
             ("--controller-shutdown-timeout", "soon"),
             ("--controller-shutdown-timeout", "-5s"),
+            ("--leader-elect-lease-duration", "10s"),
+            ("--leader-elect-renew-deadline", "soon"),
+            ("--leader-elect-retry-period", "0s"),
+            ("--leader-elect-resource-name", "A/b"),
             ("--logging-format", "xml"),
             ("--insecure-port", "70000"),
         ] {
