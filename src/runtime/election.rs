@@ -298,7 +298,8 @@ impl Elector {
             return Step::Wait(now);
         }
         self.standing = Standing::Leader { renewed: sent, optimistic: false };
-        Step::Wait(self.retry_at(now))
+        // From one request to the next, so that answers that take four seconds do not use up the deadline.
+        Step::Wait((sent + self.retry_period).max(now + self.retry_period / 4))
     }
 
     /// Takes in that a step failed, or that nobody knows whether it did.

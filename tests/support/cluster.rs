@@ -10,10 +10,11 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use windlass::app::{Controllers, Parts, http_router};
+use windlass::app::{Candidacy, Controllers, Parts, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
+use windlass::runtime::election::ElectionOptions;
 use windlass::sandbox::{Hook, Options, RequestInfo, Sandbox, Verdict, garbage, kubelet, namespaces};
 
 use super::build::DeploymentBuilder;
@@ -70,14 +71,20 @@ impl Cluster {
 
     /// Starts a daemon's controllers; they end when the handle's token is cancelled or dropped.
     pub fn start_controllers(&self, seed: u64) -> Daemon {
+        self.start(seed, USER_AGENT, None)
+    }
+
+    /// Starts a daemon's controllers, perhaps as a candidate. The log tells its requests from others' by
+    /// the user agent.
+    pub fn start(&self, seed: u64, agent: &'static str, election: Option<ElectionOptions>) -> Daemon {
+        let client = || Client::new(tag(self.sandbox.router(), agent), "default");
         let parts = Parts {
-            // A user agent of their own, so that the log tells their requests from others'.
-            client: Client::new(tag(self.sandbox.router()), "default"),
+            client: client(),
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,
             metrics: Metrics::new(),
-            election: None,
+            election: election.map(|options| Candidacy { client: client(), options }),
         };
         let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
         let shutdown = CancellationToken::new();
@@ -222,9 +229,10 @@ pub fn condition(object: &Value, kind: &str) -> String {
 /// How the controllers' requests are told from others'.
 pub const USER_AGENT: &str = "windlass-test";
 
-fn tag(router: axum::Router) -> axum::Router {
-    router.layer(axum::middleware::map_request(|mut request: axum::extract::Request| async {
-        request.headers_mut().insert("user-agent", USER_AGENT.parse().unwrap());
+/// The API server for somebody whose requests carry this user agent.
+pub fn tag(router: axum::Router, agent: &'static str) -> axum::Router {
+    router.layer(axum::middleware::map_request(move |mut request: axum::extract::Request| async move {
+        request.headers_mut().insert("user-agent", agent.parse().unwrap());
         request
     }))
 }

@@ -3,6 +3,7 @@
 
 pub mod build;
 pub mod cluster;
+pub mod election;
 pub mod history;
 pub mod mishap;
 pub mod situation;
