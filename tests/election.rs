@@ -389,28 +389,53 @@ fn writer(rig: &Rig, agent: &'static str, fence: Fence) -> tokio_util::task::Abo
     }))
 }
 
+/// Runs `task` only while `stalled` is false, as if its thread hung otherwise.
+async fn gated<T>(task: impl Future<Output = T>, stalled: Arc<AtomicBool>) -> T {
+    let mut task = std::pin::pin!(task);
+    loop {
+        if stalled.load(Ordering::Relaxed) {
+            tokio::time::sleep(10 * MS).await;
+            continue;
+        }
+        tokio::select! {
+            ended = &mut task => return ended,
+            () = tokio::time::sleep(10 * MS) => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_workers_stop_at_the_fence_even_if_nobody_stops_them() {
+    let rig = Rig::with(|request, at| {
+        let lease = request.user_agent == A && request.kind == "Lease";
+        if at > 20 * S && lease { Verdict::LoseRequest } else { Verdict::Proceed }
+    })
+    .await;
+    let (controllers, _) = rig.cluster.controllers(1, A, Some(options(A)));
+    let stalled = Arc::new(AtomicBool::new(false));
+    // What would end the workers hangs; they, and the events, are tasks of their own and go on.
+    let run = controllers.run(CancellationToken::new(), S);
+    let run = tokio::spawn(gated(run, stalled.clone()));
+    let _unrest = rig.unrest().await;
+    rig.until(5, "a acts", |rig| rig.acts().iter().any(|sent| sent.what.contains("Pod"))).await;
+    tokio::time::sleep(10 * S).await;
+    stalled.store(true, Ordering::Relaxed);
+    tokio::time::sleep(30 * S).await;
+    let last = rig.acts().into_iter().next_back().unwrap().at;
+    assert!((25 * S..31 * S).contains(&last), "{last:?}");
+    rig.one_at_a_time();
+    stalled.store(false, Ordering::Relaxed);
+    assert!(run.await.unwrap().unwrap_err().to_string().contains("leader election lost"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stalled_election_stops_the_writes_all_the_same_and_wakes_up_to_its_loss() {
     let rig = Rig::new().await;
     let (first, a_fence, watchdog) = election(&rig, A);
     let (second, b_fence, _) = election(&rig, B);
     let _writers = [writer(&rig, A, a_fence), writer(&rig, B, b_fence)];
-    // The gate: while it is shut the election is not polled, as if its thread hung.
     let stalled = Arc::new(AtomicBool::new(false));
-    let gate = stalled.clone();
-    let run = tokio::spawn(async move {
-        let mut running = Box::pin(first.run(CancellationToken::new()));
-        loop {
-            if gate.load(Ordering::Relaxed) {
-                tokio::time::sleep(10 * MS).await;
-                continue;
-            }
-            tokio::select! {
-                ended = &mut running => return ended,
-                () = tokio::time::sleep(10 * MS) => {}
-            }
-        }
-    });
+    let run = tokio::spawn(gated(first.run(CancellationToken::new()), stalled.clone()));
     rig.until(5, "a leads", |rig| rig.holder() == "a").await;
     let _second = tokio::spawn(second.run(CancellationToken::new()));
     tokio::time::sleep(20 * S).await;

@@ -77,22 +77,32 @@ impl Cluster {
     /// Starts a daemon's controllers, perhaps as a candidate. The log tells its requests from others' by
     /// the user agent.
     pub fn start(&self, seed: u64, agent: &'static str, election: Option<ElectionOptions>) -> Daemon {
+        let (controllers, metrics) = self.controllers(seed, agent, election);
+        let shutdown = CancellationToken::new();
+        let http = http_router(metrics.clone(), &controllers);
+        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
+        Daemon { shutdown, task, metrics, http }
+    }
+
+    /// A daemon's controllers, not yet running.
+    pub fn controllers(
+        &self,
+        seed: u64,
+        agent: &'static str,
+        election: Option<ElectionOptions>,
+    ) -> (Controllers, Arc<Metrics>) {
         let client = || Client::new(tag(self.sandbox.router(), agent), "default");
+        let metrics = Metrics::new();
         let parts = Parts {
             client: client(),
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,
-            metrics: Metrics::new(),
+            metrics: metrics.clone(),
             election: election.map(|options| Candidacy { client: client(), options }),
         };
         let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
-        let shutdown = CancellationToken::new();
-        let metrics = parts.metrics.clone();
-        let controllers = Controllers::new(config, parts);
-        let http = http_router(metrics.clone(), &controllers);
-        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
-        Daemon { shutdown, task, metrics, http }
+        (Controllers::new(config, parts), metrics)
     }
 
     /// Sends a request as a user would; panics unless it succeeds.
