@@ -1,6 +1,12 @@
 //! The composition root: builds every part once, runs them, and ends them in a stated order.
 //!
-//! On shutdown no new sync starts, the running ones finish, events are flushed, and the watches end last.
+//! With leader election every process keeps its caches current, and only the elected one syncs. On
+//! shutdown no new sync starts, the running ones finish, events are flushed, the lease is released, the
+//! watches end, and HTTP last. Whatever ends by itself before that is an error that names it.
+
+mod build;
+mod tasks;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,49 +17,48 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::config::{Config, ControllerConfig, Enabled};
-use crate::controllers::coexistence::{Coexistence, guard};
-use crate::controllers::deployment::sync_deployment;
-use crate::controllers::explanations::{Explained, Explanations};
-use crate::controllers::pace::Pace;
-use crate::controllers::refused::Refused;
-use crate::controllers::replicaset::sync_replica_set;
+use crate::config::{Config, ControllerConfig};
+use crate::controllers::Cluster;
+use crate::controllers::coexistence::guard;
+use crate::controllers::explanations::Explained;
 use crate::controllers::resync::resync;
-use crate::controllers::rollouts::{Rollouts, show_stuck};
-use crate::controllers::unresolved::Unresolved;
-use crate::controllers::words::Words;
-use crate::controllers::{Cluster, SyncError};
 use crate::http::{self, Checks};
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicationController};
-use crate::runtime::api::Api;
+use crate::model::{Deployment, ObjectKey, Pod, ReplicaSet, ReplicationController};
 use crate::runtime::client;
-use crate::runtime::events::{EventRecorder, EventWriter};
-use crate::runtime::expectations::{Caches, Expectations};
-use crate::runtime::informer::{Informer, InformerOptions, Ready};
-use crate::runtime::limit::Limiter;
-use crate::runtime::store::Change;
-use crate::runtime::waiters::Waiters;
-use crate::runtime::worker::{self, Next, WorkQueue};
+use crate::runtime::election::ElectionOptions;
+use crate::runtime::events::EventWriter;
+use crate::runtime::fence::Fence;
+use crate::runtime::informer::{Informer, Ready};
+use crate::runtime::lease::{Election, Watchdog};
+use tasks::{Running, by_itself, named, spawn};
 
 /// Runs the daemon until `shutdown`.
 ///
 /// # Errors
-/// When the API server cannot be found, a port cannot be had, or a part ends by itself.
+/// When the API server cannot be found, a port cannot be had, a part ends by itself, or the lease is lost.
 pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
     // Without `..`, so that a new setting cannot be forgotten here.
     let Config {
         client,
         controllers,
-        election: _,
+        election,
         serving: _,
         insecure_address,
         profiling: _,
         shutdown_timeout,
         logging: _,
     } = config;
-    let connection = client::connect(&client, &|name| std::env::var(name).ok()).await?;
+    let connect = || client::connect(&client, &|name| std::env::var(name).ok());
+    let connection = connect().await?;
     tracing::info!(host = connection.host, source = connection.source, "using this API server");
+    let election = match election {
+        None => None,
+        Some(options) => {
+            options.validate()?;
+            Some(Candidacy { client: connect().await?.client, options })
+        }
+    };
     let metrics = Metrics::new();
     let parts = Parts {
         client: connection.client,
@@ -61,12 +66,13 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
         clock: Clock::System,
         seed,
         metrics: metrics.clone(),
+        election,
     };
     let controllers = Controllers::new(controllers, parts);
 
     let stop_http = CancellationToken::new();
     let _stop_on_return = stop_http.clone().drop_guard();
-    let server = match insecure_address {
+    let mut server = match insecure_address {
         None => None,
         Some(address) => {
             let listener = TcpListener::bind(address)
@@ -77,7 +83,15 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
             Some(tokio::spawn(http::serve(listener, router, stop_http.clone())))
         }
     };
-    let result = controllers.run(shutdown, shutdown_timeout).await;
+    let result = tokio::select! {
+        result = controllers.run(shutdown, shutdown_timeout) => result,
+        ended = async {
+            match &mut server {
+                Some(server) => server.await,
+                None => std::future::pending().await,
+            }
+        } => bail!("the HTTP server ended by itself: {ended:?}"),
+    };
     stop_http.cancel();
     if let Some(server) = server {
         server.await.context("the HTTP server panicked")?.context("the HTTP server failed")?;
@@ -102,9 +116,16 @@ fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
     explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
 }
 
-/// One readiness check for each cache.
+/// One readiness check for each cache, which a standby passes as well, and upstream's check of a leader.
 fn checks(controllers: &Controllers) -> Checks {
-    controllers.caches().into_iter().fold(Checks::default(), |checks, (name, ready)| {
+    let checks = match &controllers.election {
+        None => Checks::default(),
+        Some((_, watchdog)) => {
+            let watchdog = watchdog.clone();
+            Checks::default().live("leaderElection", move || watchdog.check())
+        }
+    };
+    controllers.caches().into_iter().fold(checks, |checks, (name, ready)| {
         checks.ready(format!("informer-{name}"), move || {
             if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
         })
@@ -120,10 +141,21 @@ pub struct Parts {
     pub host: String,
     /// The time.
     pub clock: Clock,
-    /// Seeds chance: pod names, jitter.
+    /// Seeds chance: jitter, and the identity of a candidate.
     pub seed: u64,
     /// Where everything is counted.
     pub metrics: Arc<Metrics>,
+    /// With whom to agree who acts; `None` acts at once.
+    pub election: Option<Candidacy>,
+}
+
+/// What it takes to stand for election.
+#[derive(Clone)]
+pub struct Candidacy {
+    /// A client of its own, with connections that no other call can occupy.
+    pub client: kube::Client,
+    /// On what terms.
+    pub options: ElectionOptions,
 }
 
 /// The controllers, built and not yet running.
@@ -134,6 +166,8 @@ pub struct Controllers {
     replication_controllers: Informer<ReplicationController>,
     pods: Informer<Pod>,
     events: EventWriter,
+    election: Option<(Election, Watchdog)>,
+    fence: Option<Fence>,
     config: ControllerConfig,
     caches: Vec<(&'static str, Ready)>,
     /// Seeds the jitter of what is started later.
@@ -144,90 +178,6 @@ pub struct Controllers {
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Controllers {
-    /// Builds both controllers and wires the informers to their queues.
-    pub fn new(config: ControllerConfig, parts: Parts) -> Self {
-        let Parts { client, host, clock, seed, metrics } = parts;
-        let limiter = || Limiter::new(config.qps, config.burst);
-        let api = Api::new(client.clone(), &host, limiter(), metrics.clone());
-        // Events and watches have a limit of their own each: a storm of events holds up no write that
-        // matters, and a watch that reopens does not queue behind a burst of writes.
-        let events_api = Api::new(client.clone(), &host, limiter(), metrics.clone());
-        let watch_api = Api::new(client, &host, limiter(), metrics.clone());
-        let (recorder, events) = EventRecorder::new(events_api, clock.clone(), seed);
-
-        let namespace = config.scope.namespace.clone();
-        let options = |salt: u64| InformerOptions {
-            namespace: namespace.clone(),
-            seed: seed ^ salt,
-            ..InformerOptions::default()
-        };
-        let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));
-        let mut sets = Informer::<ReplicaSet>::new(watch_api.clone(), options(2));
-        let mut pods = Informer::<Pod>::new(watch_api.clone(), options(3));
-        let mut replication_controllers =
-            Informer::<ReplicationController>::new(watch_api.clone(), options(4));
-
-        let deployment_queue = WorkQueue::new("deployment", &metrics);
-        let set_queue = WorkQueue::new("replicaset", &metrics);
-        let replication_controller_queue = WorkQueue::new("replicationmanager", &metrics);
-        let expectations = Expectations::new(metrics.clone());
-        let cluster = Arc::new(Cluster {
-            api,
-            clock,
-            caches: Caches::default()
-                .with(deployments.store())
-                .with(sets.store())
-                .with(replication_controllers.store())
-                .with(pods.store()),
-            deployments: deployments.store(),
-            sets: sets.store(),
-            replication_controllers: replication_controllers.store(),
-            pods: pods.store(),
-            deployment_waiters: Waiters::new(deployment_queue.clone()),
-            set_waiters: Waiters::new(set_queue.clone()),
-            replication_controller_waiters: Waiters::new(replication_controller_queue.clone()),
-            deployment_queue,
-            set_queue,
-            replication_controller_queue,
-            expectations,
-            unresolved: Unresolved::default(),
-            pace: Pace::default(),
-            refused: Refused::default(),
-            words: Words::default(),
-            explanations: Explanations::default(),
-            scope: config.scope.clone(),
-            rollouts: Rollouts::default(),
-            coexistence: Coexistence::default(),
-            recorder,
-            metrics,
-            failed_pod_backoff: config.failed_pod_backoff,
-        });
-
-        wire(&cluster, &mut deployments, Cluster::deployment_changed);
-        wire(&cluster, &mut sets, Cluster::set_changed);
-        wire(&cluster, &mut replication_controllers, Cluster::replication_controller_changed);
-        wire(&cluster, &mut pods, Cluster::pod_changed);
-        observe(&cluster, config.enabled, &mut deployments, &mut sets, &mut pods);
-        watch_rivals_of(&cluster, config.enabled, &mut replication_controllers);
-        let caches = vec![
-            (Deployment::RESOURCE.plural, deployments.ready()),
-            (ReplicaSet::RESOURCE.plural, sets.ready()),
-            (ReplicationController::RESOURCE.plural, replication_controllers.ready()),
-            (Pod::RESOURCE.plural, pods.ready()),
-        ];
-        Controllers {
-            cluster,
-            deployments,
-            sets,
-            replication_controllers,
-            pods,
-            events,
-            config,
-            caches,
-            seed,
-        }
-    }
-
     /// The caches by resource, and whether each is complete: for `/readyz`.
     pub fn caches(&self) -> Vec<(&'static str, Ready)> {
         self.caches.clone()
@@ -236,7 +186,7 @@ impl Controllers {
     /// Runs until `shutdown`, then drains for at most `drain`.
     ///
     /// # Errors
-    /// When a part ends by itself, or the running syncs do not finish in time.
+    /// When a part ends by itself, the lease is lost, or the running syncs do not finish in time.
     pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
         let Controllers {
             cluster,
@@ -245,28 +195,32 @@ impl Controllers {
             replication_controllers,
             pods,
             events,
+            election,
+            fence,
             config,
             caches,
             seed,
         } = self;
-        let Enabled { deployment, replicaset, replicationcontroller } = config.enabled;
         let stop = CancellationToken::new();
         // Whatever ends this function, by an error or by being dropped, ends its tasks too.
         let _stop_on_return = stop.clone().drop_guard();
-
+        let stop_events = CancellationToken::new();
+        let stop_election = CancellationToken::new();
         let mut watches = JoinSet::new();
-        watches.spawn(named(Deployment::RESOURCE.plural, deployments.run(stop.clone())));
-        watches.spawn(named(ReplicaSet::RESOURCE.plural, sets.run(stop.clone())));
-        watches
-            .spawn(named(ReplicationController::RESOURCE.plural, replication_controllers.run(stop.clone())));
-        watches.spawn(named(Pod::RESOURCE.plural, pods.run(stop.clone())));
-        let events_stop = CancellationToken::new();
-        let events = tokio::spawn(events.run(events_stop.clone()));
+        watches.spawn(named("the watch of deployments", deployments.run(stop.clone())));
+        watches.spawn(named("the watch of replicasets", sets.run(stop.clone())));
+        let controllers = replication_controllers.run(stop.clone());
+        watches.spawn(named("the watch of replicationcontrollers", controllers));
+        watches.spawn(named("the watch of pods", pods.run(stop.clone())));
+        let events = spawn(events.run(stop_events.clone()));
+        let mut running = Running { watches, events, election: None, fence };
 
-        // No decision before every cache is complete: half a list looks like missing pods.
+        // No decision before every cache is complete: half a list looks like missing pods. Nor does a
+        // process stand for election before that, since it could not act.
         for (name, ready) in caches {
             tokio::select! {
                 complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
+                error = running.ended_by_itself() => return Err(error),
                 () = shutdown.cancelled() => return Ok(()),
             }
         }
@@ -275,177 +229,69 @@ impl Controllers {
             replicasets = cluster.sets.len(),
             replicationcontrollers = cluster.replication_controllers.len(),
             pods = cluster.pods.len(),
-            "the caches are complete; the controllers start"
+            "the caches are complete"
         );
+        if let Some((election, _)) = election {
+            tracing::info!(lease = %election.lease(), identity = election.identity(), "standing for election");
+            running.election = Some(spawn(election.run(stop_election.clone())));
+        }
 
         let mut workers = JoinSet::new();
-        if started(&cluster, "deployment-controller", deployment, &cluster.deployment_queue) {
-            let (queue, workers_wanted) = (&cluster.deployment_queue, config.deployment_workers);
-            workers.spawn(work(&cluster, queue, workers_wanted, |cluster, key| {
-                Box::pin(async move {
-                    if !cluster.has_deployment_in_scope(&key) {
-                        return Ok(Next::Settled);
-                    }
-                    sync_deployment(&cluster, &key).await
-                })
-            }));
-            tokio::select! {
-                () = tokio::time::sleep(config.start_interval) => {}
-                () = shutdown.cancelled() => {}
+        if running.elected(&cluster, &shutdown).await? {
+            work::start(&cluster, &config, &mut workers, &shutdown).await;
+            if let Some(period) = config.resync_period {
+                let (cluster, stop) = (cluster.clone(), stop.clone());
+                running.watches.spawn(named("the resync", async move {
+                    stop.run_until_cancelled(resync(cluster, period, seed)).await;
+                }));
             }
-        }
-        if started(&cluster, "replicaset-controller", replicaset, &cluster.set_queue) {
-            workers.spawn(work(&cluster, &cluster.set_queue, config.set_workers, |cluster, key| {
-                Box::pin(async move {
-                    if !cluster.has_set_in_scope(&key) {
-                        return Ok(Next::Settled);
-                    }
-                    sync_replica_set::<ReplicaSet>(&cluster, &key).await
-                })
-            }));
             tokio::select! {
-                () = tokio::time::sleep(config.start_interval) => {}
                 () = shutdown.cancelled() => {}
+                conflict = guard(cluster.clone(), config.on_conflict) => return Err(conflict.into()),
+                error = running.ended_by_itself() => return Err(error),
+                Some(ended) = workers.join_next() => return Err(by_itself(ended)),
             }
-        }
-        let queue = &cluster.replication_controller_queue;
-        if started(&cluster, "replicationcontroller-controller", replicationcontroller, queue) {
-            workers.spawn(work(&cluster, queue, config.rc_workers, |cluster, key| {
-                Box::pin(async move {
-                    if !cluster.has_replication_controller_in_scope(&key) {
-                        return Ok(Next::Settled);
-                    }
-                    sync_replica_set::<ReplicationController>(&cluster, &key).await
-                })
-            }));
-        }
-        let mut background = JoinSet::new();
-        if let Some(period) = config.resync_period {
-            background.spawn(resync(cluster.clone(), period, seed));
-        }
-        let conflict = guard(cluster.clone(), config.on_conflict);
-
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            ended = watches.join_next() => bail!("a watch ended by itself: {ended:?}"),
-            ended = workers.join_next() => bail!("the workers ended by themselves: {ended:?}"),
-            conflict = conflict => return Err(conflict.into()),
         }
 
         tracing::info!("shutting down: no new sync starts");
         cluster.deployment_queue.shut_down();
         cluster.set_queue.shut_down();
         cluster.replication_controller_queue.shut_down();
-        let drained =
-            tokio::time::timeout(drain, async { while workers.join_next().await.is_some() {} }).await;
-        events_stop.cancel();
-        let flushed = tokio::time::timeout(FLUSH_TIMEOUT, events).await;
+        let finish = async { while workers.join_next().await.is_some() {} };
+        let drained = tokio::select! {
+            drained = tokio::time::timeout(drain, finish) => drained,
+            error = running.ended_by_itself() => return Err(error),
+        };
+        if drained.is_err() {
+            workers.shutdown().await;
+        }
+        let Running { mut watches, events, election, fence: _ } = running;
+        let election = match election {
+            None => None,
+            Some(election) => {
+                stop_election.cancel();
+                Some(election.await.context("the election panicked")??)
+            }
+        };
+        if let Some(election) = &election {
+            election.announce_end();
+        }
+        stop_events.cancel();
+        let flushed = matches!(tokio::time::timeout(FLUSH_TIMEOUT, events).await, Ok(Ok(true)));
+        match election {
+            // Only after the last write: another may lead from then on. A write that was cut short may
+            // still arrive, so that the lease has to run out by itself.
+            Some(election) if drained.is_ok() && flushed => {
+                election.release().await;
+            }
+            _ => {}
+        }
         stop.cancel();
         while watches.join_next().await.is_some() {}
         drained.with_context(|| format!("running syncs did not finish within {drain:?}"))?;
-        if flushed.is_err() {
+        if !flushed {
             tracing::warn!("the last events were not written in time");
         }
         Ok(())
     }
-}
-
-async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
-    task.await;
-    name
-}
-
-/// What the metrics, the scope and the guard against rivals learn from changes.
-fn observe(
-    cluster: &Arc<Cluster>,
-    enabled: Enabled,
-    deployments: &mut Informer<Deployment>,
-    sets: &mut Informer<ReplicaSet>,
-    pods: &mut Informer<Pod>,
-) {
-    let told = cluster.clone();
-    deployments.on_change(move |change| {
-        // What is not ours is rightly somebody else's.
-        if enabled.deployment && told.has_deployment_in_scope(&change.object().meta.key) {
-            told.coexistence.saw(change, |old, new| old.status != new.status);
-        }
-        told.scope_may_have_changed(change);
-    });
-    let told = cluster.clone();
-    sets.on_change(move |change| {
-        if enabled.replicaset && told.has_set_in_scope(&change.object().meta.key) {
-            told.coexistence.saw(change, |old, new| old.status != new.status);
-        }
-    });
-    let failed = cluster.metrics.workloads.pods_failed.clone();
-    pods.on_change(move |change| {
-        if let Change::Updated { old, new } = change
-            && new.phase == Phase::Failed
-            && old.phase != Phase::Failed
-        {
-            failed.inc();
-        }
-    });
-    let weak = Arc::downgrade(cluster);
-    cluster.metrics.before_render(move || {
-        let Some(cluster) = weak.upgrade() else { return false };
-        show_stuck(&cluster.deployments, &cluster.metrics.workloads);
-        true
-    });
-}
-
-/// The same for ReplicationControllers, which the guard against rivals alone looks at.
-fn watch_rivals_of(
-    cluster: &Arc<Cluster>,
-    enabled: Enabled,
-    controllers: &mut Informer<ReplicationController>,
-) {
-    let told = cluster.clone();
-    controllers.on_change(move |change| {
-        let key = &change.object().0.meta.key;
-        if enabled.replicationcontroller && told.has_replication_controller_in_scope(key) {
-            told.coexistence.saw(change, |old, new| old.0.status != new.0.status);
-        }
-    });
-}
-
-/// Whether a controller runs; the queue of one that does not takes no keys.
-fn started(cluster: &Cluster, name: &str, enabled: bool, queue: &WorkQueue<ObjectKey>) -> bool {
-    if enabled {
-        cluster.metrics.running_controllers.with_label_values(&[name, "windlass"]).set(1);
-    } else {
-        tracing::info!(controller = name, "switched off by --controllers");
-        queue.shut_down();
-    }
-    enabled
-}
-
-/// Has a change told to the cluster, and the keys woken that wait for this cache.
-fn wire<T: Record>(
-    cluster: &Arc<Cluster>,
-    informer: &mut Informer<T>,
-    changed: impl Fn(&Cluster, &Change<T>) + Send + Sync + 'static,
-) {
-    let told = cluster.clone();
-    informer.on_change(move |change| changed(&told, change));
-    let woken = cluster.clone();
-    informer.on_position(move |position| {
-        woken.deployment_waiters.reached(T::RESOURCE, position);
-        woken.set_waiters.reached(T::RESOURCE, position);
-        woken.replication_controller_waiters.reached(T::RESOURCE, position);
-    });
-    let relist = informer.relist();
-    cluster.expectations.relist_with(T::RESOURCE, move || relist.demand());
-}
-
-type Syncing = futures::future::BoxFuture<'static, Result<Next, SyncError>>;
-
-fn work(
-    cluster: &Arc<Cluster>,
-    queue: &WorkQueue<ObjectKey>,
-    workers: usize,
-    sync: fn(Arc<Cluster>, ObjectKey) -> Syncing,
-) -> impl Future<Output = ()> + Send + 'static {
-    let cluster = cluster.clone();
-    worker::run_workers(queue.clone(), workers, move |key| sync(cluster.clone(), key))
 }

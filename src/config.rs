@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 pub use controllers::{ControllerConfig, Enabled};
-pub use election::{ElectionConfig, own_namespace};
+
 pub use selector::parse_selector;
 pub use serving::{AuthenticationConfig, AuthorizationConfig, ServingConfig, TlsVersion};
 
@@ -21,6 +21,7 @@ pub use crate::controllers::coexistence::OnConflict;
 pub use crate::controllers::scope::Scope;
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
+use crate::runtime::election::ElectionOptions;
 
 /// Everything the daemon was told, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ pub struct Config {
     /// The controllers.
     pub controllers: ControllerConfig,
     /// Who leads; `None` = this daemon acts without asking.
-    pub election: Option<ElectionConfig>,
+    pub election: Option<ElectionOptions>,
     /// What is served with TLS; `None` = nothing.
     pub serving: Option<ServingConfig>,
     /// Where metrics and health are served without TLS; `None` = nowhere.
@@ -201,7 +202,6 @@ pub(crate) mod tests {
             ("--on-conflict", "ignore"),
             ("--leader-elect", "perhaps"),
             ("--leader-elect-lease-duration", "0s"),
-            ("--leader-elect-lease-duration", "15500ms"),
             ("--leader-elect-resource-lock", "endpoints"),
             ("--leader-elect-resource-name", "A"),
             ("--leader-elect-resource-namespace", "x.y"),

@@ -59,7 +59,14 @@ fn start_controllers(
         burst: REQUESTS_PER_SECOND,
         ..ControllerConfig::default()
     };
-    let parts = Parts { client, host: "sandbox".into(), clock: Clock::System, seed, metrics: Metrics::new() };
+    let parts = Parts {
+        client,
+        host: "sandbox".into(),
+        clock: Clock::System,
+        seed,
+        metrics: Metrics::new(),
+        election: None,
+    };
     tokio::spawn(Controllers::new(config, parts).run(shutdown, DRAIN))
 }
 

@@ -19,6 +19,7 @@ use kube::core::response::{StatusDetails, reason};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::fence::Fence;
 use super::limit::Limiter;
 use crate::metrics::Metrics;
 
@@ -62,9 +63,12 @@ pub enum ApiError {
     /// The answer is larger than this many bytes.
     #[error("the API server's answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// Our own guard did not let the request go; nothing was sent. See [`Api::guarded`].
+    /// Our own fence did not let the request go; nothing was sent. See [`Api::fenced`].
     #[error("the request was not sent: {0}")]
     NotSent(&'static str),
+    /// Our own fence shut while the request was under way. See [`Api::fenced`].
+    #[error("the request was cut off: {0}")]
+    CutOff(&'static str),
 }
 
 /// The cause behind all wrappers: `Connection refused` says more than `client error (Connect)`.
@@ -147,7 +151,7 @@ impl ApiError {
     /// came from something between us and the store.
     pub fn outcome_unknown(&self) -> bool {
         match self {
-            ApiError::Timeout(_) | ApiError::Decode(_) | ApiError::TooLarge(_) => true,
+            ApiError::Timeout(_) | ApiError::Decode(_) | ApiError::TooLarge(_) | ApiError::CutOff(_) => true,
             ApiError::Transport { sent, .. } => *sent,
             ApiError::Status(status) => status.code >= 500,
             ApiError::NotSent(_) => false,
@@ -162,6 +166,7 @@ impl ApiError {
             ApiError::Decode(_) => "decode",
             ApiError::TooLarge(_) => "too_large",
             ApiError::NotSent(_) => "not_sent",
+            ApiError::CutOff(_) => "cut_off",
             ApiError::Status(_) if self.is_conflict() => "conflict",
             ApiError::Status(_) if self.is_already_exists() => "already_exists",
             ApiError::Status(_) if self.is_not_found() => "not_found",
@@ -176,9 +181,6 @@ impl ApiError {
     }
 }
 
-/// Says whether a write may be sent at this instant, and if not, why not.
-type Guard = Arc<dyn Fn() -> Result<(), &'static str> + Send + Sync>;
-
 /// The API server, as everything in this program calls it. Cheap to clone; clones share the limit.
 #[derive(Clone)]
 pub struct Api {
@@ -186,7 +188,7 @@ pub struct Api {
     host: Arc<str>,
     limiter: Limiter,
     timeout: Duration,
-    guard: Option<Guard>,
+    fence: Option<Fence>,
     metrics: Arc<Metrics>,
 }
 
@@ -202,7 +204,7 @@ impl fmt::Debug for Api {
 impl Api {
     /// Calls through `client`, held back by `limiter`. `host` labels the metrics.
     pub fn new(client: kube::Client, host: &str, limiter: Limiter, metrics: Arc<Metrics>) -> Self {
-        Api { client, host: host.into(), limiter, timeout: CALL_TIMEOUT, guard: None, metrics }
+        Api { client, host: host.into(), limiter, timeout: CALL_TIMEOUT, fence: None, metrics }
     }
 
     /// The same API server with another limit on the time of one call.
@@ -210,11 +212,12 @@ impl Api {
         Api { timeout, ..self.clone() }
     }
 
-    /// The same API server with a guard in front of each write: it is asked after the wait for the rate
-    /// limit and right before the request is sent, and its refusal becomes [`ApiError::NotSent`]. A
-    /// leader whose lease may have run out while it waited is stopped here.
-    pub fn guarded(&self, guard: impl Fn() -> Result<(), &'static str> + Send + Sync + 'static) -> Self {
-        Api { guard: Some(Arc::new(guard)), ..self.clone() }
+    /// The same API server behind a fence. Each write is held against it after the wait for the rate
+    /// limit, right before it is sent; a refusal is [`ApiError::NotSent`]. A write that is under way when
+    /// the fence shuts is dropped at that instant, which breaks its connection: [`ApiError::CutOff`].
+    /// Reads and watches pass at all times, since a standby keeps its caches current.
+    pub fn fenced(&self, fence: Fence) -> Self {
+        Api { fence: Some(fence), ..self.clone() }
     }
 
     /// The metrics that calls are counted in.
@@ -260,8 +263,9 @@ impl Api {
         let labels = [method.as_str(), &self.host];
         let waited = self.limiter.acquire().await;
         self.metrics.rest_limiter_duration.with_label_values(&labels).observe(waited.as_secs_f64());
-        if let Some(guard) = self.guard.as_ref().filter(|_| method != Method::GET) {
-            guard().map_err(ApiError::NotSent)?;
+        let fence = self.fence.as_ref().filter(|_| method != Method::GET);
+        if let Some(fence) = fence {
+            fence.check().map_err(ApiError::NotSent)?;
         }
         self.metrics.rest_request_size.with_label_values(&labels).observe(request.body().len() as f64);
         let start = Instant::now();
@@ -271,9 +275,19 @@ impl Api {
             code = Some(response.status());
             if response.status().is_success() { read(response).await } else { Err(refusal(response).await) }
         };
-        let result = match tokio::time::timeout(self.timeout, exchange).await {
-            Ok(result) => result,
-            Err(_) => Err(ApiError::Timeout(self.timeout)),
+        let shut = async {
+            match fence {
+                Some(fence) => fence.shuts().await,
+                None => std::future::pending().await,
+            }
+        };
+        let result = tokio::select! {
+            // The fence first, so that nothing of the call goes on once it has shut.
+            biased;
+            reason = shut => Err(ApiError::CutOff(reason)),
+            result = tokio::time::timeout(self.timeout, exchange) => {
+                result.unwrap_or(Err(ApiError::Timeout(self.timeout)))
+            }
         };
         self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
@@ -374,12 +388,13 @@ fn reason_for(code: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde::de::IgnoredAny;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::runtime::fence::fence;
     use crate::runtime::request;
 
     fn answer(code: u16, body: impl Into<Bytes>) -> Response<Body> {
@@ -526,22 +541,64 @@ mod tests {
         assert!(matches!(collect(send().await.unwrap(), 999).await, Err(ApiError::TooLarge(999))));
     }
 
-    #[tokio::test]
-    async fn a_guard_stops_writes_before_they_are_sent_and_lets_reads_pass() {
+    #[tokio::test(start_paused = true)]
+    async fn a_fence_stops_writes_before_they_are_sent_and_lets_reads_pass() {
         let sent = Arc::new(AtomicUsize::new(0));
-        let leading = Arc::new(AtomicBool::new(true));
-        let (seen, may) = (sent.clone(), leading.clone());
+        let seen = sent.clone();
+        let (keeper, fence) = fence();
         let api = api(move |_| {
             seen.fetch_add(1, Ordering::Relaxed);
             answer(200, "{}")
         })
-        .guarded(move || if may.load(Ordering::Relaxed) { Ok(()) } else { Err("the lease is lost") });
+        .fenced(fence);
         let post = || request::post("/x", &[], &json!({})).unwrap();
+        assert!(matches!(api.call::<Value>(post()).await.unwrap_err(), ApiError::NotSent(_)));
+        keeper.extend(Instant::now() + Duration::from_secs(10));
         assert!(api.call::<Value>(post()).await.is_ok());
-        leading.store(false, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(10)).await;
         let error = api.call::<Value>(post()).await.unwrap_err();
-        assert!(matches!(error, ApiError::NotSent("the lease is lost")) && !error.outcome_unknown());
+        assert!(matches!(error, ApiError::NotSent(_)) && !error.outcome_unknown(), "{error}");
         assert!(api.call::<Value>(request::get("/x", &[])).await.is_ok());
         assert_eq!(sent.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_waits_for_the_rate_limit_past_the_deadline_is_not_sent() {
+        let (keeper, fence) = fence();
+        let client = kube::Client::new(
+            tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(answer(200, "{}")) }),
+            "default",
+        );
+        let api = Api::new(client, "h", Limiter::new(1.0 / 15.0, 1), Metrics::new()).fenced(fence);
+        keeper.extend(Instant::now() + Duration::from_secs(10));
+        let post = || request::post("/x", &[], &json!({})).unwrap();
+        assert!(api.call::<Value>(post()).await.is_ok());
+        assert!(matches!(api.call::<Value>(post()).await.unwrap_err(), ApiError::NotSent(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_under_way_are_cut_off_at_the_deadline_as_it_stands_then() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            Ok::<_, Infallible>(answer(200, "{}"))
+        });
+        let client = kube::Client::new(service, "default");
+        let (keeper, fence) = fence();
+        let api = Api::new(client, "h", Limiter::unlimited(), Metrics::new()).fenced(fence);
+        let start = Instant::now();
+        keeper.extend(start + Duration::from_secs(10));
+        let slow = api.clone();
+        let write =
+            tokio::spawn(
+                async move { slow.call::<Value>(request::post("/x", &[], &json!({})).unwrap()).await },
+            );
+        let slow = api.clone();
+        let read = tokio::spawn(async move { slow.call::<Value>(request::get("/x", &[])).await });
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        keeper.extend(start + Duration::from_secs(18));
+        let error = write.await.unwrap().unwrap_err();
+        assert!(matches!(error, ApiError::CutOff(_)) && error.outcome_unknown(), "{error}");
+        assert_eq!(start.elapsed(), Duration::from_secs(18));
+        assert!(read.await.unwrap().is_ok());
     }
 }

@@ -13,16 +13,20 @@
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
+//! * [`election`], [`fence`], [`lease`]: one of several processes writes, and until when.
 //! * [`shutdown`]: the first signal asks, the second insists.
 
 pub mod api;
 pub mod backoff;
 pub mod client;
+pub mod election;
 pub mod events;
 pub mod expectations;
+pub mod fence;
 mod frame;
 pub mod informer;
 mod intake;
+pub mod lease;
 pub mod limit;
 pub mod queue;
 mod reflect;

@@ -104,6 +104,26 @@ impl<K: Ord + Clone> Queue<K> {
         Some(Taken { key, waited: now.saturating_duration_since(added) })
     }
 
+    /// Drops the keys that `keep` refuses from those that wait, now or until a later time. A key that
+    /// runs stays, and so does its wish to run once more.
+    pub fn retain(&mut self, mut keep: impl FnMut(&K) -> bool) {
+        let Queue { ready, dirty, processing: _, delayed, delayed_at, .. } = self;
+        ready.retain(|key| {
+            let kept = keep(key);
+            if !kept {
+                dirty.remove(key);
+            }
+            kept
+        });
+        delayed.retain(|(_, _, key)| {
+            let kept = keep(key);
+            if !kept {
+                delayed_at.remove(key);
+            }
+            kept
+        });
+    }
+
     /// Reports that a key has been processed, and returns how long that took. If the key was added in
     /// the meantime, it waits again now, behind the others.
     pub fn done(&mut self, key: &K, now: Instant) -> Duration {
@@ -288,6 +308,27 @@ mod tests {
         assert_eq!(take(&mut queue, now), None);
         queue.done(&"a", now);
         assert!(queue.is_drained());
+    }
+
+    #[test]
+    fn keys_that_wait_can_be_dropped_and_those_that_run_cannot() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.add("running", now);
+        take(&mut queue, now);
+        for key in ["running", "gone", "kept"] {
+            queue.add(key, now);
+        }
+        queue.add_at("gone", now + S, now);
+        queue.add_at("later", now + S, now);
+        queue.retain(|key| matches!(*key, "kept" | "later"));
+        queue.done(&"running", now);
+        let later = now + S;
+        assert_eq!(
+            [(); 4].map(|()| take(&mut queue, later)),
+            [Some("kept"), Some("running"), Some("later"), None]
+        );
+        queue.add("gone", now);
+        assert_eq!(take(&mut queue, now), Some("gone"), "and may come back");
     }
 
     #[test]

@@ -158,6 +158,12 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         self.change(|state, _| state.backoff.forget(key));
     }
 
+    /// Drops the waiting keys that `keep` refuses: a standby's queue must not collect the keys of all that
+    /// was deleted while it stood by. Keys that run are not touched.
+    pub fn retain(&self, keep: impl FnMut(&K) -> bool) {
+        self.change(|state, _| state.queue.retain(keep));
+    }
+
     /// How many keys wait for a worker.
     pub fn len(&self) -> usize {
         self.shared.state.lock().queue.len()
@@ -326,7 +332,8 @@ where
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()
         .copied()

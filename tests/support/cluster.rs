@@ -10,10 +10,11 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use windlass::app::{Controllers, Parts, http_router};
+use windlass::app::{Candidacy, Controllers, Parts, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
+use windlass::runtime::election::ElectionOptions;
 use windlass::sandbox::{Hook, Options, RequestInfo, Sandbox, Verdict, garbage, kubelet, namespaces};
 
 use super::build::DeploymentBuilder;
@@ -80,15 +81,40 @@ impl Cluster {
         config: ControllerConfig,
         between: impl FnOnce(axum::Router) -> axum::Router,
     ) -> Daemon {
-        let parts = Parts {
-            // A user agent of their own, so that the log tells their requests from others'.
-            client: Client::new(between(tag(self.sandbox.router())), "default"),
+        let client = Client::new(between(tag(self.sandbox.router(), USER_AGENT)), "default");
+        Daemon::start_with(self.parts(client, seed, None), config)
+    }
+
+    /// Starts a daemon's controllers, perhaps as a candidate. The log tells its requests from others' by
+    /// the user agent.
+    pub fn start(&self, seed: u64, agent: &'static str, election: Option<ElectionOptions>) -> Daemon {
+        let (controllers, metrics) = self.controllers(seed, agent, election);
+        Daemon::run(controllers, metrics)
+    }
+
+    fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
+        Parts {
+            client,
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,
             metrics: Metrics::new(),
-        };
-        Daemon::start_with(parts, config)
+            election,
+        }
+    }
+
+    /// A daemon's controllers, not yet running.
+    pub fn controllers(
+        &self,
+        seed: u64,
+        agent: &'static str,
+        election: Option<ElectionOptions>,
+    ) -> (Controllers, Arc<Metrics>) {
+        let client = || Client::new(tag(self.sandbox.router(), agent), "default");
+        let election = election.map(|options| Candidacy { client: client(), options });
+        let parts = self.parts(client(), seed, election);
+        let metrics = parts.metrics.clone();
+        (Controllers::new(unlimited(), parts), metrics)
     }
 
     /// Sends a request as a user would; panics unless it succeeds.
@@ -232,9 +258,10 @@ pub fn unlimited() -> ControllerConfig {
 /// How the controllers' requests are told from others'.
 pub const USER_AGENT: &str = "windlass-test";
 
-fn tag(router: axum::Router) -> axum::Router {
-    router.layer(axum::middleware::map_request(|mut request: axum::extract::Request| async {
-        request.headers_mut().insert("user-agent", USER_AGENT.parse().unwrap());
+/// The API server for somebody whose requests carry this user agent.
+pub fn tag(router: axum::Router, agent: &'static str) -> axum::Router {
+    router.layer(axum::middleware::map_request(move |mut request: axum::extract::Request| async move {
+        request.headers_mut().insert("user-agent", agent.parse().unwrap());
         request
     }))
 }
@@ -256,9 +283,13 @@ impl Daemon {
 
     /// Starts controllers that are told something else than the defaults.
     pub fn start_with(parts: Parts, config: ControllerConfig) -> Self {
-        let shutdown = CancellationToken::new();
         let metrics = parts.metrics.clone();
-        let controllers = Controllers::new(config, parts);
+        Self::run(Controllers::new(config, parts), metrics)
+    }
+
+    /// Runs controllers that are built already.
+    pub fn run(controllers: Controllers, metrics: Arc<Metrics>) -> Self {
+        let shutdown = CancellationToken::new();
         let http = http_router(metrics.clone(), &controllers);
         let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
         Daemon { shutdown, task, metrics, http }

@@ -5,6 +5,7 @@
 pub mod apiserver;
 pub mod build;
 pub mod cluster;
+pub mod election;
 pub mod history;
 pub mod mishap;
 pub mod process;

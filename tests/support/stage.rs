@@ -53,6 +53,7 @@ impl Stage {
             clock: cluster.clock.clone(),
             seed: 0,
             metrics: Metrics::new(),
+            election: None,
         };
         let (client, namespace) = (cluster.client.clone(), "shop".to_string());
         Stage { client, parts, namespace, writes, server: Server::Sandbox(Box::new(cluster)) }
@@ -67,6 +68,7 @@ impl Stage {
             clock: Clock::System,
             seed: 0,
             metrics: Metrics::new(),
+            election: None,
         };
         let stage = Stage { client, parts, namespace, writes, server: Server::Real };
         let body = json!({"metadata": {"name": stage.namespace}});

@@ -46,28 +46,33 @@ impl EventWriter {
         EventWriter { api: api.with_timeout(TIMEOUT), recorded, correlator: Correlator::new(seed) }
     }
 
-    /// Writes events until `shutdown`, and then for two seconds those that still wait.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        let running = async {
-            while let Some(event) = self.recorded.recv().await {
+    /// Writes events until `shutdown`, and then for two seconds those that still wait. Returns whether all
+    /// were dealt with; if not, the last write may be under way still.
+    pub async fn run(mut self, shutdown: CancellationToken) -> bool {
+        let all = async {
+            loop {
+                // A write is never broken off for the shutdown alone: it may be the last word.
+                let event = tokio::select! {
+                    biased;
+                    event = self.recorded.recv() => event,
+                    () = shutdown.cancelled() => None,
+                };
+                let Some(event) = event else { return };
                 self.write(event).await;
             }
+        };
+        let overdue = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(FLUSH).await;
         };
         tokio::select! {
             biased;
-            () = running => return,
-            () = shutdown.cancelled() => {}
+            () = all => return true,
+            () = overdue => {}
         }
-        self.recorded.close();
-        let flush = async {
-            while let Some(event) = self.recorded.recv().await {
-                self.write(event).await;
-            }
-        };
-        if tokio::time::timeout(FLUSH, flush).await.is_err() {
-            let left = self.recorded.len();
-            tracing::warn!(left, "not all events were written before the shutdown");
-        }
+        let left = self.recorded.len();
+        tracing::warn!(left, "not all events were written before the shutdown");
+        false
     }
 
     async fn write(&mut self, event: Recorded) {

@@ -1,0 +1,116 @@
+//! The tasks of a daemon, each with a name: one that ends by itself, or panics, is an error that names it.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use futures::FutureExt;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::controllers::Cluster;
+use crate::runtime::fence::Fence;
+use crate::runtime::lease::{Election, LeaseLost};
+use crate::runtime::worker::panic_text;
+
+/// How long the election may take to say how the lease was lost.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How often a standby drops the keys of what no longer exists from its queues.
+const TIDY_PERIOD: Duration = Duration::from_secs(60);
+
+/// How a named task ended.
+pub(super) type Ended = (&'static str, Result<(), String>);
+
+/// The tasks that run from the start to the end of a daemon.
+pub(super) struct Running {
+    pub watches: JoinSet<Ended>,
+    pub events: AbortOnDropHandle<bool>,
+    pub election: Option<AbortOnDropHandle<Result<Election, LeaseLost>>>,
+    pub fence: Option<Fence>,
+}
+
+impl Running {
+    /// Waits until this process may act; `false` means that it is to stop before that.
+    pub async fn elected(&mut self, cluster: &Cluster, shutdown: &CancellationToken) -> anyhow::Result<bool> {
+        let Some(fence) = self.fence.clone() else { return Ok(true) };
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(false),
+                error = self.ended_by_itself() => return Err(error),
+                () = fence.opened() => return Ok(true),
+                () = tokio::time::sleep(TIDY_PERIOD) => {
+                    cluster.deployment_queue.retain(|key| cluster.deployments.get(key).is_some());
+                    cluster.set_queue.retain(|key| cluster.sets.get(key).is_some());
+                    let controllers = &cluster.replication_controllers;
+                    cluster.replication_controller_queue.retain(|key| controllers.get(key).is_some());
+                }
+            }
+        }
+    }
+
+    /// Waits until something ends that should not, and names it. Pending for as long as all is well.
+    pub async fn ended_by_itself(&mut self) -> anyhow::Error {
+        let election = async {
+            match &mut self.election {
+                Some(election) => election.await,
+                None => std::future::pending().await,
+            }
+        };
+        // The fence is looked at here as well, since the election itself may hang.
+        let shut = async {
+            match &self.fence {
+                Some(fence) => {
+                    fence.opened().await;
+                    fence.shuts().await
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = election => match ended {
+                Ok(Err(lost)) => lost.into(),
+                Ok(Ok(_)) => anyhow!("the election ended by itself"),
+                Err(error) => anyhow!("the election panicked: {error}"),
+            },
+            reason = shut => {
+                // The election knows more, unless it hangs. Nothing is written meanwhile.
+                let told = tokio::time::timeout(LAST_WORDS, async {
+                    match &mut self.election {
+                        Some(election) => election.await,
+                        None => std::future::pending().await,
+                    }
+                });
+                match told.await {
+                    Ok(Ok(Err(lost))) => lost.into(),
+                    _ => anyhow!("leader election lost: {reason}"),
+                }
+            }
+            Some(ended) = self.watches.join_next() => by_itself(ended),
+            ended = &mut self.events => anyhow!("the writer of events ended by itself: {ended:?}"),
+        }
+    }
+}
+
+pub(super) fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> AbortOnDropHandle<T> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// Gives a task a name that its end, and even its panic, is reported with.
+pub(super) async fn named(name: &'static str, task: impl Future<Output = ()>) -> Ended {
+    // Whatever the task has left behind is not used any more: its end ends the daemon.
+    let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
+    (name, ended.map_err(|panic| panic_text(panic.as_ref()).to_owned()))
+}
+
+pub(super) fn by_itself(ended: Result<Ended, tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok((name, Ok(()))) => anyhow!("{name} ended by itself"),
+        Ok((name, Err(panic))) => anyhow!("{name} panicked: {panic}"),
+        Err(error) => anyhow!("a task ended by itself: {error}"),
+    }
+}

@@ -1,0 +1,203 @@
+//! The fence: until when this process may write.
+//!
+//! The one guarantee: no write is sent at or after the deadline, those under way are cut off at it, and
+//! a fence that has shut never opens again. [`super::lease`] moves the deadline with every renewal of the
+//! lease; [`super::api::Api::fenced`] stands behind it. Each judges the time by itself, so that writes
+//! end on time even if the task that renews the lease hangs.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// What is told to a write of a process that has not been elected.
+const STANDBY: &str = "this process does not lead";
+
+/// What is told to a write after the deadline.
+const OVERDUE: &str = "the lease was not renewed in time";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not open yet.
+    Waiting,
+    /// Open before this instant.
+    Until(Instant),
+    /// Shut for good, and why.
+    Shut(&'static str),
+}
+
+/// Says whether a write may be sent now. Clones look at the same fence.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    state: watch::Receiver<State>,
+}
+
+/// Opens, extends and shuts a [`Fence`]. There is one for each fence, and it belongs to the election.
+#[derive(Debug)]
+pub struct FenceKeeper {
+    state: watch::Sender<State>,
+}
+
+/// A fence that lets nothing through yet, and its keeper.
+pub fn fence() -> (FenceKeeper, Fence) {
+    let (sender, receiver) = watch::channel(State::Waiting);
+    (FenceKeeper { state: sender }, Fence { state: receiver })
+}
+
+impl FenceKeeper {
+    /// Lets writes through before `until`. Returns `false`, and changes nothing, if the fence has shut
+    /// by now: whoever was turned away at the old deadline must not be followed by one who passes.
+    pub fn extend(&self, until: Instant) -> bool {
+        let now = Instant::now();
+        self.state.send_if_modified(|state| {
+            let open = match *state {
+                State::Waiting => true,
+                State::Until(deadline) => now < deadline,
+                State::Shut(_) => false,
+            };
+            if open {
+                *state = State::Until(until);
+            }
+            open
+        })
+    }
+
+    /// Shuts the fence for good. `reason` is told to everyone who asks, as the first given.
+    pub fn shut(&self, reason: &'static str) {
+        self.state.send_if_modified(|state| {
+            let open = !matches!(state, State::Shut(_));
+            if open {
+                *state = State::Shut(reason);
+            }
+            open
+        });
+    }
+}
+
+impl Fence {
+    /// Whether a write may be sent at this instant.
+    ///
+    /// # Errors
+    /// Why not, in a few words.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match *self.state.borrow() {
+            State::Waiting => Err(STANDBY),
+            State::Until(deadline) if Instant::now() < deadline => Ok(()),
+            State::Until(_) => Err(OVERDUE),
+            State::Shut(reason) => Err(reason),
+        }
+    }
+
+    /// Waits for the fence to open, and returns at once if it ever has.
+    pub async fn opened(&self) {
+        let opened = self.state.clone().wait_for(|state| *state != State::Waiting).await.is_ok();
+        if !opened {
+            // Its keeper is gone: it stays as it is.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until no write may be sent, and says why.
+    ///
+    /// Each time it is polled it looks at the clock itself. A process that was stopped and goes on finds
+    /// many tasks ready at once, and its timer need not be the first of them.
+    pub async fn shuts(&self) -> &'static str {
+        let waiting = self.wait();
+        tokio::pin!(waiting);
+        poll_fn(|cx| match self.check() {
+            Err(reason) => std::task::Poll::Ready(reason),
+            Ok(()) => waiting.as_mut().poll(cx),
+        })
+        .await
+    }
+
+    async fn wait(&self) -> &'static str {
+        let mut state = self.state.clone();
+        loop {
+            let deadline = match *state.borrow_and_update() {
+                State::Waiting => return STANDBY,
+                State::Shut(reason) => return reason,
+                State::Until(deadline) => deadline,
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(deadline) => return OVERDUE,
+                changed = state.changed() => if changed.is_err() {
+                    tokio::time::sleep_until(deadline).await;
+                    return OVERDUE;
+                },
+            }
+        }
+    }
+
+    /// For how long the fence has been overdue: open once, past its deadline, and not shut by its keeper,
+    /// who must be hanging.
+    pub fn overdue(&self) -> Duration {
+        match *self.state.borrow() {
+            State::Until(deadline) => Instant::now().saturating_duration_since(deadline),
+            State::Waiting | State::Shut(_) => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_passes_before_the_election_or_from_the_deadline_on() {
+        let (keeper, fence) = fence();
+        assert_eq!(fence.check(), Err(STANDBY));
+        assert!(keeper.extend(Instant::now() + 10 * S));
+        tokio::time::sleep(10 * S - Duration::from_millis(1)).await;
+        assert_eq!(fence.check(), Ok(()));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(fence.check(), Err(OVERDUE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_renewal_moves_the_deadline_for_those_who_wait_too() {
+        let (keeper, fence) = fence();
+        let start = Instant::now();
+        keeper.extend(start + 10 * S);
+        let waiting = fence.clone();
+        let shut = tokio::spawn(async move { (waiting.shuts().await, start.elapsed()) });
+        for second in 1..=5 {
+            tokio::time::sleep(2 * S).await;
+            assert!(keeper.extend(start + (2 * second + 10) * S), "renewed at {second}");
+        }
+        assert_eq!(shut.await.unwrap(), (OVERDUE, 20 * S));
+        assert_eq!(fence.overdue(), Duration::ZERO);
+        tokio::time::sleep(3 * S).await;
+        assert_eq!(fence.overdue(), 3 * S);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fence_that_has_shut_never_opens_again() {
+        let (keeper, overdue) = fence();
+        keeper.extend(Instant::now() + S);
+        tokio::time::sleep(S).await;
+        assert!(!keeper.extend(Instant::now() + 10 * S), "the answer to a renewal came too late");
+        assert_eq!(overdue.check(), Err(OVERDUE));
+
+        let (keeper, shut) = fence();
+        keeper.extend(Instant::now() + 10 * S);
+        keeper.shut("another leads");
+        keeper.shut("released");
+        assert!(!keeper.extend(Instant::now() + 10 * S));
+        assert_eq!((shut.check(), shut.shuts().await), (Err("another leads"), "another leads"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_keeper_that_is_gone_leaves_the_deadline_where_it_is() {
+        let (keeper, fence) = fence();
+        let start = Instant::now();
+        keeper.extend(start + 4 * S);
+        drop(keeper);
+        fence.opened().await;
+        assert_eq!((fence.shuts().await, start.elapsed()), (OVERDUE, 4 * S));
+    }
+}
