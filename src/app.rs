@@ -58,8 +58,10 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
                 .await
                 .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
             tracing::info!(%address, "serving metrics, health and explanations over plain HTTP");
+            let serving_metrics = http::ServingMetrics::new(&metrics);
             let router = http_router(metrics, &controllers);
-            Some(tokio::spawn(http::serve(listener, router, stop_http.clone())))
+            let limits = http::Limits::default();
+            Some(tokio::spawn(http::serve(listener, router, limits, serving_metrics, stop_http.clone())))
         }
     };
     let result = controllers.run(shutdown, shutdown_timeout).await;
