@@ -61,11 +61,36 @@ pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, n
     response
 }
 
+/// The gate of plain HTTP: it knows nobody, so it asks only how often.
+pub(super) async fn slow_down(
+    State(gate): State<Arc<(AddressLimiter, ServingMetrics)>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (limiter, metrics) = &*gate;
+    if !limiter.take(address(request.extensions().get()), Instant::now()) {
+        return too_many("address", metrics);
+    }
+    next.run(request).await
+}
+
+/// Without a peer, as in a test without a socket, all share one address.
+fn address(peer: Option<&Peer>) -> IpAddr {
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
+}
+
+fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
+    metrics.requests_limited.with_label_values(&[reason]).inc();
+    let text = "Too many requests, please try again later.\n".to_owned();
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
 impl Access {
     async fn judge(&self, request: &Parts) -> Result<(), Refusal> {
         let peer = request.extensions.get::<Peer>();
-        // Without a peer, as in a test without a socket, all share one address.
-        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address);
+        let address = address(peer);
         let certificates = peer.map_or(&[][..], |peer| &peer.certificates);
         let mut charged = false;
         let user = self.authenticate(request, certificates, address, &mut charged).await?;
@@ -168,13 +193,7 @@ impl Access {
 
     fn refuse(&self, refusal: Refusal) -> Response {
         match refusal {
-            Refusal::TooMany(reason) => {
-                self.metrics.requests_limited.with_label_values(&[reason]).inc();
-                let text = "Too many requests, please try again later.\n".to_owned();
-                let mut response = plain(StatusCode::TOO_MANY_REQUESTS, text);
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-                response
-            }
+            Refusal::TooMany(reason) => too_many(reason, &self.metrics),
             Refusal::Unauthorized => status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
             Refusal::Forbidden { user, path, reason } => {
                 let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };

@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_wedged_only_beyond_all_honest_work() {
-        let minutes = |n| Duration::from_secs(60 * n);
+        let minutes = |n: u64| Duration::from_secs(60 * n);
         assert_eq!(wedged_after(1, 100.0), minutes(10));
         assert_eq!(wedged_after(10, 20.0), Duration::from_secs(1000));
         // A tiny rate makes work slow, and a rate of nothing at all must not make it endless.

@@ -47,8 +47,8 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(30),
             connection_age: Duration::from_secs(600),
             streams: 100,
-            unauthenticated_qps: 50.0,
-            unauthenticated_burst: 200,
+            unauthenticated_qps: 100.0,
+            unauthenticated_burst: 400,
             drain: Duration::from_secs(2),
         }
     }
@@ -61,8 +61,15 @@ const ADDRESSES: usize = 4096;
 pub(super) struct AddressLimiter {
     interval: Duration,
     capacity: Duration,
+    buckets: Mutex<Buckets>,
+}
+
+#[derive(Default)]
+struct Buckets {
     /// When the bucket of an address will be full again; one that is full is forgotten.
-    full_at: Mutex<BTreeMap<IpAddr, Instant>>,
+    full_at: BTreeMap<IpAddr, Instant>,
+    /// When the full ones may be looked for again: a flood of addresses must not buy a search each.
+    next_search: Option<Instant>,
 }
 
 impl AddressLimiter {
@@ -70,20 +77,23 @@ impl AddressLimiter {
         let seconds = 1.0 / limits.unauthenticated_qps;
         let interval = Duration::try_from_secs_f64(seconds).unwrap_or_default().min(Duration::from_secs(60));
         let capacity = interval.saturating_mul(limits.unauthenticated_burst.max(1));
-        AddressLimiter { interval, capacity, full_at: Mutex::default() }
+        AddressLimiter { interval, capacity, buckets: Mutex::default() }
     }
 
     /// Takes a token of this address; `false` if it has none.
     pub(super) fn take(&self, address: IpAddr, now: Instant) -> bool {
-        let mut buckets = self.full_at.lock();
+        let Buckets { full_at, next_search } = &mut *self.buckets.lock();
         let mut client = client_of(address);
-        if buckets.len() >= ADDRESSES && !buckets.contains_key(&client) {
-            buckets.retain(|_, full_at| *full_at > now);
-            if buckets.len() >= ADDRESSES {
+        if full_at.len() >= ADDRESSES && !full_at.contains_key(&client) {
+            if next_search.is_none_or(|at| at <= now) {
+                full_at.retain(|_, full_at| *full_at > now);
+                *next_search = Some(now + Duration::from_secs(1));
+            }
+            if full_at.len() >= ADDRESSES {
                 client = Ipv6Addr::UNSPECIFIED.into();
             }
         }
-        let full_at = buckets.entry(client).or_insert(now);
+        let full_at = full_at.entry(client).or_insert(now);
         let missing = full_at.saturating_duration_since(now) + self.interval;
         if missing > self.capacity {
             return false;
@@ -140,7 +150,7 @@ mod tests {
         for n in 0..20_000_u32 {
             limiter.take(IpAddr::from(n.to_be_bytes()), now);
         }
-        assert!(limiter.full_at.lock().len() <= ADDRESSES + 1);
+        assert!(limiter.buckets.lock().full_at.len() <= ADDRESSES + 1);
         // Once they are quiet, a newcomer has a bucket of its own again.
         assert!(limiter.take("192.0.2.1".parse().unwrap(), now + Duration::from_secs(60)));
     }

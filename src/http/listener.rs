@@ -16,6 +16,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
+use axum::middleware::from_fn_with_state;
 use futures::FutureExt;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -33,9 +34,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::access::slow_down;
 use super::connections::{Connections, Overdue, Room};
 use super::counters::ServingMetrics;
-use super::limits::Limits;
+use super::limits::{AddressLimiter, Limits};
 use super::router::plain;
 use super::tls::HTTP2;
 
@@ -70,6 +72,8 @@ pub async fn serve(
     metrics: ServingMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let gate = Arc::new((AddressLimiter::new(&limits), metrics.clone()));
+    let router = router.layer(from_fn_with_state(gate, slow_down));
     Server::new("insecure", None, router, limits, metrics).run(listener, shutdown).await;
     Ok(())
 }
@@ -297,7 +301,7 @@ impl Place {
             drive(connection, finish, http2::Connection::graceful_shutdown).await
         } else {
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(header);
+            builder.header_read_timeout(None).max_buf_size(header).max_header_size(header);
             let connection = builder.serve_connection(io, service);
             drive(connection, finish, http1::Connection::graceful_shutdown).await
         };

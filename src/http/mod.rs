@@ -33,4 +33,6 @@ pub use health::Checks;
 pub use limits::Limits;
 pub use listener::serve;
 pub use router::{configz, explanations, profiling, router, verbosity};
-pub use serving::{AuthenticationOptions, AuthorizationOptions, Reviewers, SecureServer, ServingOptions};
+pub use serving::{
+    AuthenticationOptions, AuthorizationOptions, Reviewers, SecureOptions, SecureServer, ServingOptions,
+};

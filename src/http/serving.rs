@@ -48,6 +48,8 @@ pub struct ServingOptions {
     pub sni: Vec<SniPair>,
     /// `--tls-min-version`, `--tls-cipher-suites`, `--tls-curve-preferences`, `--disable-http2-serving`.
     pub tls: TlsOptions,
+    /// `--profiling`: the switches for debugging are served, such as `/debug/flags/v`.
+    pub profiling: bool,
     /// Bounds; `--http2-max-streams-per-connection` is in here.
     pub limits: Limits,
     /// How often files are looked at for a change.
@@ -64,6 +66,7 @@ impl Default for ServingOptions {
             cert_dir: None,
             sni: Vec::new(),
             tls: TlsOptions::default(),
+            profiling: true,
             limits: Limits::default(),
             reload_interval: Duration::from_secs(10),
         }
@@ -123,6 +126,17 @@ impl Default for AuthorizationOptions {
             always_allow_groups: vec!["system:masters".to_owned()],
         }
     }
+}
+
+/// Everything that the secure server is told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecureOptions {
+    /// Where and how it is served.
+    pub serving: ServingOptions,
+    /// Who somebody is.
+    pub authentication: AuthenticationOptions,
+    /// What somebody may.
+    pub authorization: AuthorizationOptions,
 }
 
 /// The API server as the reviews reach it. Each has a limit of its own, so that a flood of requests to
@@ -192,43 +206,41 @@ impl SecureServer {
     /// # Errors
     /// See [`ServingError`]; each names its flag.
     pub async fn bind(
-        serving: &ServingOptions,
-        authentication: &AuthenticationOptions,
-        authorization: &AuthorizationOptions,
+        options: &SecureOptions,
         router: Router,
         reviewers: Reviewers,
         metrics: ServingMetrics,
         clock: Clock,
     ) -> Result<Self, ServingError> {
+        let serving = &options.serving;
         let address = SocketAddr::new(serving.bind_address, serving.secure_port);
         let listener = listen(address, serving.permit_port_sharing)
             .map_err(|error| ServingError::Listen { address, error })?;
-        Self::on(listener, serving, authentication, authorization, router, reviewers, metrics, clock).await
+        Self::on(listener, options, router, reviewers, metrics, clock).await
     }
 
     /// The same on a listener of the caller's.
     ///
     /// # Errors
     /// See [`ServingError`].
-    #[allow(clippy::too_many_arguments)] // Each is a part of its own, and there is one caller.
     pub async fn on(
         listener: TcpListener,
-        serving: &ServingOptions,
-        authentication: &AuthenticationOptions,
-        authorization: &AuthorizationOptions,
+        options: &SecureOptions,
         router: Router,
         reviewers: Reviewers,
         metrics: ServingMetrics,
         clock: Clock,
     ) -> Result<Self, ServingError> {
+        // Without `..`, so that a new group of options cannot be forgotten here.
+        let SecureOptions { serving, authentication, authorization } = options;
         let Reviewers { authentication: asks_who, authorization: asks_whether } = reviewers;
-        let options = CertificateOptions {
+        let certificates = CertificateOptions {
             files: serving.tls_files.clone(),
             dir: serving.cert_dir.clone(),
             sni: serving.sni.clone(),
             address: Some(serving.bind_address),
         };
-        let certificates = Arc::new(Certificates::load(&options, clock.clone()).await?);
+        let certificates = Arc::new(Certificates::load(&certificates, clock.clone()).await?);
         let trust = Arc::new(TrustSource::new(
             authentication.client_ca_file.clone(),
             authentication.request_header.clone(),
