@@ -18,7 +18,9 @@ use crate::controllers::replicaset::sync_replica_set;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
 use crate::controllers::{Cluster, SyncError};
-use crate::http::{self, Checks};
+use crate::http::health::wedged_after;
+use crate::http::{self, Checks, Limits, Reviewers, SecureServer, ServingMetrics};
+use crate::logging::Verbosity;
 use crate::metrics::Metrics;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet};
 use crate::runtime::api::Api;
@@ -34,12 +36,18 @@ use crate::runtime::worker::{self, Next, WorkQueue};
 ///
 /// # Errors
 /// When the API server cannot be found, a port cannot be had, or a part ends by itself.
-pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(
+    config: Config,
+    verbosity: Verbosity,
+    seed: u64,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     // Without `..`, so that a new setting cannot be forgotten here.
-    let Config { client, controllers, insecure_address, shutdown_timeout, logging: _ } = config;
+    let Config { client, controllers, insecure_address, secure, shutdown_timeout, logging: _ } = config;
     let connection = client::connect(&client, &|name| std::env::var(name).ok()).await?;
     tracing::info!(host = connection.host, source = connection.source, "using this API server");
     let metrics = Metrics::new();
+    let reviewers = Reviewers::new(connection.client.clone(), &connection.host, metrics.clone());
     let parts = Parts {
         client: connection.client,
         host: connection.host,
@@ -51,23 +59,36 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
 
     let stop_http = CancellationToken::new();
     let _stop_on_return = stop_http.clone().drop_guard();
-    let server = match insecure_address {
-        None => None,
-        Some(address) => {
-            let listener = TcpListener::bind(address)
-                .await
-                .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
-            tracing::info!(%address, "serving metrics, health and explanations over plain HTTP");
-            let serving_metrics = http::ServingMetrics::new(&metrics);
-            let router = http_router(metrics, &controllers);
-            let limits = http::Limits::default();
-            Some(tokio::spawn(http::serve(listener, router, limits, serving_metrics, stop_http.clone())))
+    let counters = ServingMetrics::new(&metrics);
+    let router = http_router(metrics.clone(), &controllers);
+    let mut servers = JoinSet::new();
+    if secure.serving.secure_port != 0 {
+        let mut router = router.clone();
+        if secure.serving.profiling {
+            // Over HTTPS only: who may change what is logged must be known.
+            router = router.merge(http::profiling()).merge(http::verbosity(move |level| {
+                verbosity.set(level).map(|()| format!("the verbosity is {level} now"))
+            }));
         }
-    };
+        let server = SecureServer::bind(&secure, router, reviewers, counters.clone(), Clock::System).await?;
+        tracing::info!(address = %server.local_addr()?, "serving metrics, health and explanations over HTTPS");
+        let stop = stop_http.clone();
+        servers.spawn(async move {
+            server.run(stop).await;
+            Ok(())
+        });
+    }
+    if let Some(address) = insecure_address {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
+        tracing::info!(%address, "serving metrics, health and explanations over plain HTTP");
+        servers.spawn(http::serve(listener, router, Limits::default(), counters, stop_http.clone()));
+    }
     let result = controllers.run(shutdown, shutdown_timeout).await;
     stop_http.cancel();
-    if let Some(server) = server {
-        server.await.context("the HTTP server panicked")?.context("the HTTP server failed")?;
+    while let Some(ended) = servers.join_next().await {
+        ended.context("the HTTP server panicked")?.context("the HTTP server failed")?;
     }
     result
 }
@@ -89,13 +110,22 @@ fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
     explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
 }
 
-/// One readiness check for each cache.
+/// One readiness check for each cache, and one of life for the workers of each queue.
 fn checks(controllers: &Controllers) -> Checks {
-    controllers.caches().into_iter().fold(Checks::default(), |checks, (name, ready)| {
+    let checks = controllers.caches().into_iter().fold(Checks::default(), |checks, (name, ready)| {
         checks.ready(format!("informer-{name}"), move || {
             if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
         })
-    })
+    });
+    let config = &controllers.config;
+    let limit = wedged_after(config.deployment_workers + config.set_workers, config.qps);
+    let deployments = controllers.cluster.deployment_queue.clone();
+    let sets = controllers.cluster.set_queue.clone();
+    checks.workers("deployment-workers", limit, move || deployments.longest_running()).workers(
+        "replicaset-workers",
+        limit,
+        move || sets.longest_running(),
+    )
 }
 
 /// What the controllers are built from.

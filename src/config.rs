@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::args::{Args, ClientArgs, ControllerArgs, LoggingArgs, ServingArgs};
+use crate::http::{SecureOptions, ServingOptions};
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
 
@@ -16,6 +17,8 @@ pub struct Config {
     pub controllers: ControllerConfig,
     /// Where metrics and health are served without TLS; `None` = nowhere.
     pub insecure_address: Option<SocketAddr>,
+    /// HTTPS, and who may read what.
+    pub secure: SecureOptions,
     /// How long running syncs may take to finish.
     pub shutdown_timeout: Duration,
     /// What is logged, and how.
@@ -88,6 +91,10 @@ impl TryFrom<Args> for Config {
             },
             insecure_address: (insecure_port != 0)
                 .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
+            secure: SecureOptions {
+                serving: ServingOptions { secure_port: 0, ..ServingOptions::default() },
+                ..SecureOptions::default()
+            },
             shutdown_timeout: duration("controller-shutdown-timeout", &controller_shutdown_timeout)?,
             logging: LogOptions {
                 verbosity,
