@@ -1,5 +1,6 @@
 //! Who may read what over HTTPS: tokens, client certificates, front proxies, and whom nobody vouches for.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +9,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
-use windlass::http::{AuthenticationOptions, ServingOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use windlass::http::serving::SniPair;
+use windlass::http::{AuthenticationOptions, Limits, ServingMetrics, ServingOptions, serve};
+use windlass::metrics::Metrics;
 
 #[path = "support/serving.rs"]
 mod support;
@@ -257,6 +264,83 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_never() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(counted("reloaded"));
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_another_name_is_shown_that_names_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert_file, key_file) = (dir.path().join("other.crt"), dir.path().join("other.key"));
+    let mut options = Options::default();
+    options.serving.sni = vec![SniPair { cert_file, key_file, names: vec!["other.test".into()] }];
+    let serving = Serving::start(ApiServer::new(Err(404)), options).await;
+    let shake = async |name| {
+        let stream = TcpStream::connect(serving.address).await.unwrap();
+        serving.shake_as(stream, None, b"http/1.1", name, rustls::ALL_VERSIONS).await
+    };
+    assert!(shake("other.test").await.is_ok());
+    assert!(shake("localhost").await.is_ok());
+    assert!(shake("third.test").await.is_err());
+}
+
+#[tokio::test]
+async fn a_version_below_the_least_is_not_spoken() {
+    let mut options = Options::default();
+    options.serving.tls.min_version = "VersionTLS13".parse().unwrap();
+    let strict = Serving::start(ApiServer::new(Err(404)), options).await;
+    let lax = start(Err(404)).await;
+    let old = async |serving: &Serving| {
+        let stream = TcpStream::connect(serving.address).await.unwrap();
+        serving.shake_as(stream, None, b"http/1.1", "localhost", &[&rustls::version::TLS12]).await
+    };
+    assert!(old(&strict).await.is_err());
+    assert!(old(&lax).await.is_ok());
+}
+
+/// Plain HTTP over one route; the other side of the socket and the end of the server.
+async fn plain(route: axum::Router) -> (SocketAddr, CancellationToken, JoinHandle<std::io::Result<()>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let counters = ServingMetrics::new(&Metrics::new());
+    let serving = tokio::spawn(serve(listener, route, Limits::default(), counters, stop.clone()));
+    (address, stop, serving)
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_a_request_finish_and_waits_for_nobody_idle() {
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let told = begun.clone();
+    let slow = move || async move {
+        told.notify_one();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        "done"
+    };
+    let (address, stop, serving) = plain(axum::Router::new().route("/", axum::routing::get(slow))).await;
+    let _idle = TcpStream::connect(address).await.unwrap();
+    let asking = tokio::spawn(async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        support::ask(&mut stream, "/", &[]).await
+    });
+    begun.notified().await;
+    stop.cancel();
+    let (code, text) = asking.await.unwrap();
+    assert!(code == 200 && text.ends_with("done"), "{text}");
+    tokio::time::timeout(Duration::from_secs(30), serving).await.unwrap().unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn an_answer_that_panics_is_a_500_and_the_connection_goes_on() {
+    let panics = || async { if true { panic!("a mistake") } else { "unreachable" } };
+    let route = axum::Router::new().route("/panic", axum::routing::get(panics));
+    let (address, _stop, _serving) = plain(route.route("/", axum::routing::get(|| async { "fine" }))).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /panic HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 1024];
+    let read = stream.read(&mut answer).await.unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 500"));
+    let (code, text) = support::ask(&mut stream, "/", &[]).await;
+    assert!(code == 200 || text.contains("HTTP/1.1 200"), "{text}");
 }
 
 #[tokio::test]

@@ -48,20 +48,29 @@ pub(super) enum Overdue {
     Handshake,
     /// Close it: the header took too long.
     Header,
-    /// Close it: nothing has moved for too long.
+    /// Close it: a request is under way, and nothing has moved for too long.
+    Stalled,
+    /// Have it finish: there was no request for too long.
     Idle,
-    /// Close it after the requests under way.
+    /// Have it finish: after the requests under way.
     Age,
-    /// Close it: it was asked to finish and has not.
+    /// Close it: it was to finish and has not.
     Overstayed,
 }
 
 impl Overdue {
+    /// Whether the connection may say goodbye. HTTP/2's tells the client that a request that is on its
+    /// way was not seen, so that it can be sent again.
+    pub(super) fn is_graceful(self) -> bool {
+        matches!(self, Overdue::Idle | Overdue::Age)
+    }
+
     /// One word for metrics.
     pub(super) fn label(self) -> &'static str {
         match self {
             Overdue::Handshake => "handshake_timeout",
             Overdue::Header => "header_timeout",
+            Overdue::Stalled => "stalled",
             Overdue::Idle => "idle_timeout",
             Overdue::Age => "age",
             Overdue::Overstayed => "overstayed",
@@ -179,15 +188,15 @@ impl Connections {
             let overdue = match open.phase {
                 Phase::Handshake if quiet >= handshake_timeout => Overdue::Handshake,
                 Phase::Header if quiet >= header_timeout => Overdue::Header,
-                Phase::Idle | Phase::Busy(_) if quiet >= idle_timeout => Overdue::Idle,
+                Phase::Busy(_) if quiet >= idle_timeout => Overdue::Stalled,
+                Phase::Idle if quiet >= idle_timeout && open.finishing => Overdue::Overstayed,
+                Phase::Idle if quiet >= idle_timeout => Overdue::Idle,
                 // Else a client that reads a byte a minute would stay for as long as it likes.
                 _ if age >= connection_age + idle_timeout => Overdue::Overstayed,
-                _ if age >= connection_age && !open.finishing => {
-                    open.finishing = true;
-                    Overdue::Age
-                }
+                _ if age >= connection_age && !open.finishing => Overdue::Age,
                 _ => continue,
             };
+            open.finishing |= overdue.is_graceful();
             found.push((id, overdue));
         }
         found
@@ -263,6 +272,7 @@ mod tests {
             assert_eq!(table.overdue(now + second * S), []);
         }
         assert_eq!(table.overdue(now + 90 * S), [(id, Overdue::Idle)]);
+        assert_eq!(table.overdue(now + 91 * S), [(id, Overdue::Overstayed)]);
     }
 
     #[test]
@@ -272,7 +282,7 @@ mod tests {
         table.began(id, now);
         table.written(id, now + 60 * S);
         assert_eq!(table.overdue(now + 149 * S), []);
-        assert_eq!(table.overdue(now + 150 * S), [(id, Overdue::Idle)]);
+        assert_eq!(table.overdue(now + 150 * S), [(id, Overdue::Stalled)]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::access::slow_down;
-use super::connections::{Connections, Overdue, Room};
+use super::connections::{Connections, Room};
 use super::counters::ServingMetrics;
 use super::limits::{AddressLimiter, Limits};
 use super::router::plain;
@@ -188,10 +188,11 @@ impl Server {
             sleep(tick).await;
             let overdue = self.table.lock().connections.overdue(Instant::now());
             for (id, why) in overdue {
-                if why != Overdue::Age {
+                if !why.is_graceful() {
                     self.close(id, why.label());
                 } else if let Some(orders) = self.table.lock().orders.get(&id) {
                     orders.finish.cancel();
+                    self.metrics.connections_closed.with_label_values(&[self.name, why.label()]).inc();
                 }
             }
         }

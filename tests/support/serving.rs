@@ -198,6 +198,9 @@ impl Serving {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::new("servers");
         let serving = &mut options.serving;
+        for pair in &serving.sni {
+            write(&(pair.cert_file.clone(), pair.key_file.clone()), &authority.server("other.test"));
+        }
         let files = serving.tls_files.get_or_insert_with(|| (dir.path().join("crt"), dir.path().join("key")));
         let files = files.clone();
         if files.0.starts_with(dir.path()) {
@@ -235,11 +238,22 @@ impl Serving {
         identity: Option<&Identity>,
         protocol: &[u8],
     ) -> std::io::Result<TlsStream<TcpStream>> {
+        self.shake_as(stream, identity, protocol, "localhost", rustls::ALL_VERSIONS).await
+    }
+
+    pub async fn shake_as(
+        &self,
+        stream: TcpStream,
+        identity: Option<&Identity>,
+        protocol: &[u8],
+        name: &'static str,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots);
         let mut config = match identity {
@@ -251,7 +265,7 @@ impl Serving {
             }
         };
         config.alpn_protocols = vec![protocol.to_vec()];
-        let name = ServerName::try_from("localhost").unwrap();
+        let name = ServerName::try_from(name).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
