@@ -5,6 +5,7 @@
 //! watches end, and HTTP last. Whatever ends by itself before that is an error that names it.
 
 mod build;
+mod serving;
 mod tasks;
 mod work;
 
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -20,32 +20,38 @@ use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
 use crate::controllers::Cluster;
 use crate::controllers::coexistence::guard;
-use crate::controllers::explanations::Explained;
 use crate::controllers::resync::resync;
-use crate::http::{self, Checks};
+use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey, Pod, ReplicaSet, ReplicationController};
+use crate::model::{Deployment, Pod, ReplicaSet, ReplicationController};
 use crate::runtime::client;
 use crate::runtime::election::ElectionOptions;
 use crate::runtime::events::EventWriter;
 use crate::runtime::fence::Fence;
 use crate::runtime::informer::{Informer, Ready};
 use crate::runtime::lease::{Election, Watchdog};
+use serving::Serving;
+pub use serving::http_router;
 use tasks::{Running, by_itself, named, spawn};
 
-/// Runs the daemon until `shutdown`.
+/// Runs the daemon until `shutdown`. `verbosity` is what `/debug/flags/v` changes.
 ///
 /// # Errors
 /// When the API server cannot be found, a port cannot be had, a part ends by itself, or the lease is lost.
-pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(
+    config: Config,
+    verbosity: Verbosity,
+    seed: u64,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     // Without `..`, so that a new setting cannot be forgotten here.
     let Config {
         client,
         controllers,
         election,
-        serving: _,
+        serving: secure,
         insecure_address,
-        profiling: _,
+        settings,
         shutdown_timeout,
         logging: _,
     } = config;
@@ -54,15 +60,12 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
     tracing::info!(host = connection.host, source = connection.source, "using this API server");
     let election = match election {
         None => None,
-        Some(options) => {
-            options.validate()?;
-            Some(Candidacy { client: connect().await?.client, options })
-        }
+        Some(options) => Some(Candidacy { client: connect().await?.client, options }),
     };
     let metrics = Metrics::new();
     let parts = Parts {
-        client: connection.client,
-        host: connection.host,
+        client: connection.client.clone(),
+        host: connection.host.clone(),
         clock: Clock::System,
         seed,
         metrics: metrics.clone(),
@@ -72,64 +75,17 @@ pub async fn run(config: Config, seed: u64, shutdown: CancellationToken) -> anyh
 
     let stop_http = CancellationToken::new();
     let _stop_on_return = stop_http.clone().drop_guard();
-    let mut server = match insecure_address {
-        None => None,
-        Some(address) => {
-            let listener = TcpListener::bind(address)
-                .await
-                .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
-            tracing::info!(%address, "serving metrics, health and explanations over plain HTTP");
-            let router = http_router(metrics, &controllers);
-            Some(tokio::spawn(http::serve(listener, router, stop_http.clone())))
-        }
-    };
+    let serving = Serving { secure, insecure_address, settings, verbosity };
+    let mut servers = serving.start(&connection, metrics, &controllers, &stop_http).await?;
     let result = tokio::select! {
         result = controllers.run(shutdown, shutdown_timeout) => result,
-        ended = async {
-            match &mut server {
-                Some(server) => server.await,
-                None => std::future::pending().await,
-            }
-        } => bail!("the HTTP server ended by itself: {ended:?}"),
+        Some(ended) = servers.join_next() => bail!("an HTTP server ended by itself: {ended:?}"),
     };
     stop_http.cancel();
-    if let Some(server) = server {
-        server.await.context("the HTTP server panicked")?.context("the HTTP server failed")?;
+    while let Some(ended) = servers.join_next().await {
+        ended.context("an HTTP server panicked")?.context("an HTTP server failed")?;
     }
     result
-}
-
-/// All that the daemon serves: metrics, health, and why its Deployments are where they are.
-pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers) -> axum::Router {
-    let cluster = controllers.cluster.clone();
-    http::router(metrics, checks(controllers))
-        .merge(http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
-            explain(&cluster, &ObjectKey::new(namespace, name))
-        }))
-}
-
-/// The current explanation of a Deployment, and the earlier ones; an error says why there is none.
-fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
-    let deployment =
-        cluster.deployments.get(key).ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
-    let explained = cluster.explanations.of(&deployment.meta);
-    explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
-}
-
-/// One readiness check for each cache, which a standby passes as well, and upstream's check of a leader.
-fn checks(controllers: &Controllers) -> Checks {
-    let checks = match &controllers.election {
-        None => Checks::default(),
-        Some((_, watchdog)) => {
-            let watchdog = watchdog.clone();
-            Checks::default().live("leaderElection", move || watchdog.check())
-        }
-    };
-    controllers.caches().into_iter().fold(checks, |checks, (name, ready)| {
-        checks.ready(format!("informer-{name}"), move || {
-            if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
-        })
-    })
 }
 
 /// What the controllers are built from.

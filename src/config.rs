@@ -12,9 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 pub use controllers::{ControllerConfig, Enabled};
-
 pub use selector::parse_selector;
-pub use serving::{AuthenticationConfig, AuthorizationConfig, ServingConfig, TlsVersion};
+pub use serving::ServingConfig;
 
 use crate::args::{Args, ClientArgs, InsecureArgs, LoggingArgs};
 pub use crate::controllers::coexistence::OnConflict;
@@ -36,8 +35,8 @@ pub struct Config {
     pub serving: Option<ServingConfig>,
     /// Where metrics and health are served without TLS; `None` = nowhere.
     pub insecure_address: Option<SocketAddr>,
-    /// Whether `/debug/` is served.
-    pub profiling: bool,
+    /// The settings in force, by the names of their flags: for `/configz`. No secret is among them.
+    pub settings: serde_json::Value,
     /// How long running syncs may take to finish.
     pub shutdown_timeout: Duration,
     /// What is logged, and how.
@@ -66,6 +65,7 @@ impl TryFrom<Args> for Config {
     type Error = ConfigError;
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
+        let settings = serde_json::to_value(&args).unwrap_or_default();
         // Without `..`, so that a new flag cannot be forgotten here.
         let Args {
             generic,
@@ -97,7 +97,6 @@ impl TryFrom<Args> for Config {
             )));
         }
         let shutdown_timeout = duration("controller-shutdown-timeout", &generic.controller_shutdown_timeout)?;
-        let profiling = secure.profiling;
         let controllers = controllers::controllers(generic, controllers, scope)?;
         let election = election::election(election, controllers.scope.namespace.as_deref())?;
         let serving = serving::serving(secure, authentication, authorization)?;
@@ -108,7 +107,7 @@ impl TryFrom<Args> for Config {
             serving,
             insecure_address: (insecure_port != 0)
                 .then(|| SocketAddr::new(insecure_bind_address, insecure_port)),
-            profiling,
+            settings,
             shutdown_timeout,
             logging: LogOptions {
                 verbosity,
@@ -169,7 +168,7 @@ pub(crate) mod tests {
         assert_eq!(config.controllers, ControllerConfig::default());
         assert_eq!(config.shutdown_timeout, Duration::from_secs(10));
         assert_eq!(config.insecure_address, None);
-        assert_eq!(config.serving.unwrap().address, "0.0.0.0:10257".parse().unwrap());
+        assert_eq!(config.serving.unwrap().options, crate::http::SecureOptions::default());
         let election = config.election.unwrap();
         let seconds = [election.lease_duration, election.renew_deadline, election.retry_period];
         assert_eq!(seconds.map(|duration| duration.as_secs()), [15, 10, 2]);

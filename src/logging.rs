@@ -1,6 +1,7 @@
 //! Logs: structured, on the standard error stream, as text or as JSON.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -42,14 +43,33 @@ pub enum LogError {
     Taken(#[from] tracing::subscriber::SetGlobalDefaultError),
 }
 
+/// Changes what is logged while the program runs. Clones change the same.
+#[derive(Clone)]
+pub struct Verbosity {
+    reload: Arc<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>,
+}
+
+impl Verbosity {
+    /// Logs from now on what `-v` with this number would have logged; a filter that was set by
+    /// [`FILTER_VARIABLE`] is replaced.
+    ///
+    /// # Errors
+    /// When logging has ended. The text is for people.
+    pub fn set(&self, verbosity: u8) -> Result<(), String> {
+        let filter = EnvFilter::builder().parse(directives(verbosity)).map_err(|error| error.to_string())?;
+        (self.reload)(filter)
+    }
+}
+
 /// Logs to the standard error stream from now on. To be called once, by `main`.
 ///
 /// # Errors
 /// When the filter cannot be read, or logging was set up before.
-pub fn init(options: &LogOptions) -> Result<(), LogError> {
+pub fn init(options: &LogOptions) -> Result<Verbosity, LogError> {
     let colours = std::io::stderr().is_terminal();
-    tracing::subscriber::set_global_default(subscriber(options, std::io::stderr, colours)?)?;
-    Ok(())
+    let (subscriber, verbosity) = reloadable(options, std::io::stderr, colours)?;
+    tracing::subscriber::set_global_default(subscriber)?;
+    Ok(verbosity)
 }
 
 /// A subscriber that writes to `writer`; for tests and for programs that embed the library.
@@ -64,6 +84,21 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
+    reloadable(options, writer, colours).map(|(subscriber, _)| subscriber)
+}
+
+/// The same, with the handle that changes its verbosity.
+///
+/// # Errors
+/// When the filter cannot be read.
+pub fn reloadable<W>(
+    options: &LogOptions,
+    writer: W,
+    colours: bool,
+) -> Result<(Box<dyn Subscriber + Send + Sync>, Verbosity), LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let directives = match options.filter.as_deref().filter(|filter| !filter.trim().is_empty()) {
         Some(filter) => filter.to_owned(),
         None => directives(options.verbosity).to_owned(),
@@ -72,8 +107,19 @@ where
         EnvFilter::builder().parse(&directives).map_err(|error| LogError::Filter(directives, error))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
     Ok(match options.format {
-        Format::Text => Box::new(builder.finish()),
-        Format::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+        Format::Text => {
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            let reload = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (Box::new(builder.finish()), Verbosity { reload: Arc::new(reload) })
+        }
+        Format::Json => {
+            let builder = builder.json().flatten_event(true).with_current_span(false);
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            let reload = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (Box::new(builder.finish()), Verbosity { reload: Arc::new(reload) })
+        }
     })
 }
 
@@ -92,7 +138,6 @@ fn directives(verbosity: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::Arc;
 
     use parking_lot::Mutex;
 
@@ -150,5 +195,29 @@ mod tests {
         let options = LogOptions { filter: Some("a=b=c".into()), ..LogOptions::default() };
         let error = subscriber(&options, io::sink, false).err().unwrap().to_string();
         assert!(error.starts_with("WINDLASS_LOG=\"a=b=c\""), "{error}");
+    }
+
+    #[test]
+    fn verbosity_changes_while_the_program_runs() {
+        for format in [Format::Text, Format::Json] {
+            let memory = Memory::default();
+            let writer = memory.clone();
+            let options = LogOptions { format, ..LogOptions::default() };
+            let (subscriber, verbosity) = reloadable(&options, move || writer.clone(), false).unwrap();
+            tracing::subscriber::with_default(subscriber, || {
+                let log = |step: u8| tracing::debug!("step {step}");
+                log(1);
+                verbosity.set(4).unwrap();
+                log(2);
+                verbosity.set(0).unwrap();
+                log(3);
+            });
+            let text = String::from_utf8(memory.0.lock().clone()).unwrap();
+            assert_eq!(
+                [1, 2, 3].map(|n| text.contains(&format!("step {n}"))),
+                [false, true, false],
+                "{text}"
+            );
+        }
     }
 }

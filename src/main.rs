@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use windlass::args::{self, LoadError};
 use windlass::config::Config;
+use windlass::logging::Verbosity;
 use windlass::runtime::shutdown::{escalate, signals};
 use windlass::{app, logging};
 
@@ -27,20 +28,21 @@ fn main() -> ExitCode {
         Some(Err(error)) => return fail(&error, USAGE),
         None => {}
     }
-    if let Err(error) = logging::init(&config.logging) {
-        return fail(&error, USAGE);
-    }
+    let verbosity = match logging::init(&config.logging) {
+        Ok(verbosity) => verbosity,
+        Err(error) => return fail(&error, USAGE),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, 1),
     };
-    let code = runtime.block_on(run(config));
+    let code = runtime.block_on(run(config, verbosity));
     // A second signal must not wait for a task that hangs.
     runtime.shutdown_background();
     code
 }
 
-async fn run(config: Config) -> ExitCode {
+async fn run(config: Config, verbosity: Verbosity) -> ExitCode {
     let signals = match signals() {
         Ok(signals) => signals,
         Err(error) => return fail(&error, 1),
@@ -50,7 +52,7 @@ async fn run(config: Config) -> ExitCode {
     #[allow(clippy::disallowed_methods)]
     let seed = fastrand::Rng::new().u64(..);
     tokio::select! {
-        result = app::run(config, seed, shutdown.clone()) => match result {
+        result = app::run(config, verbosity, seed, shutdown.clone()) => match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("{error:#}"), 1),
         },

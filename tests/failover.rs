@@ -81,6 +81,7 @@ impl Field {
         let child = Command::new(env!("CARGO_BIN_EXE_windlass"))
             .args([
                 &format!("--master=http://127.0.0.1:{port}"),
+                "--secure-port=0",
                 "--leader-elect",
                 "--leader-elect-lease-duration=5s",
                 "--leader-elect-renew-deadline=3500ms",

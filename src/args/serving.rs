@@ -12,7 +12,8 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Secure serving flags")]
 pub struct SecureArgs {
-    /// Serve what helps debugging below /debug/: explanations, for those who are authorized.
+    /// Serve the switches for debugging on --secure-port, such as /debug/flags/v, which changes what is
+    /// logged.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_PROFILING", help_heading = "Debugging flags")]
@@ -107,14 +108,9 @@ pub struct AuthenticationArgs {
         env = "WINDLASS_REQUESTHEADER_USERNAME_HEADERS"
     )]
     pub requestheader_username_headers: Vec<String>,
-    /// Headers with the user's UID.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "x-remote-uid",
-        env = "WINDLASS_REQUESTHEADER_UID_HEADERS"
-    )]
+    /// Headers with the user's UID, such as x-remote-uid. None unless said, as upstream: who trusts a
+    /// header must know that the front proxy takes it from nobody else.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_REQUESTHEADER_UID_HEADERS")]
     pub requestheader_uid_headers: Vec<String>,
     /// Headers with the user's groups.
     #[arg(

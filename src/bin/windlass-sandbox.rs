@@ -73,7 +73,7 @@ fn start_controllers(
 /// Warnings go to standard error, or what `WINDLASS_LOG` asks for.
 fn log() -> Result<(), logging::LogError> {
     let filter = std::env::var(FILTER_VARIABLE).unwrap_or_else(|_| "warn".into());
-    logging::init(&LogOptions { filter: Some(filter), ..LogOptions::default() })
+    logging::init(&LogOptions { filter: Some(filter), ..LogOptions::default() }).map(drop)
 }
 
 #[allow(clippy::print_stderr)] // The last words of a program at a terminal.

@@ -153,6 +153,11 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         self.retry_no_sooner(key, Duration::ZERO)
     }
 
+    /// For how long the longest running sync has been running; nothing if none runs.
+    pub fn longest_running(&self) -> Duration {
+        self.shared.state.lock().queue.unfinished(Instant::now()).1
+    }
+
     /// Ends a key's backoff, after a success.
     pub fn forget(&self, key: &K) {
         self.change(|state, _| state.backoff.forget(key));

@@ -97,10 +97,11 @@ impl Server {
     /// Starts the daemon against this server.
     pub fn daemon(&self, log: &str, more: &[&str]) -> Process {
         let config = self.file("kubeconfig");
-        let own = ["--kubeconfig", config.to_str().unwrap()];
+        // Without --secure-port: tests run side by side, and the default is one port for all.
+        let own = ["--secure-port=0", "--kubeconfig", config.to_str().unwrap()];
         // A test may lead the daemon elsewhere.
         let leads = more.iter().any(|flag| flag.starts_with("--kubeconfig"));
-        let args = if leads { more.to_vec() } else { [&own, more].concat() };
+        let args = if leads { [&own[..1], more].concat() } else { [&own, more].concat() };
         Process::start(WINDLASS, &args, &self.file(log))
     }
 

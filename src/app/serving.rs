@@ -1,0 +1,136 @@
+//! What the daemon serves, over HTTPS for those who may and over plain HTTP on loopback.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Controllers;
+use crate::clock::Clock;
+use crate::config::ServingConfig;
+use crate::controllers::Cluster;
+use crate::controllers::explanations::Explained;
+use crate::http::health::wedged_after;
+use crate::http::{self, Checks, Limits, Reviewers, SecureServer, ServingMetrics};
+use crate::logging::Verbosity;
+use crate::metrics::Metrics;
+use crate::model::ObjectKey;
+use crate::runtime::client::{self, ClientOptions, Connection};
+
+/// What is served, and where.
+pub(super) struct Serving {
+    pub secure: Option<ServingConfig>,
+    pub insecure_address: Option<SocketAddr>,
+    pub settings: serde_json::Value,
+    pub verbosity: Verbosity,
+}
+
+/// The servers, which run until they are told to stop.
+pub(super) type Servers = JoinSet<std::io::Result<()>>;
+
+impl Serving {
+    /// Begins to serve; what cannot be served is told of before anything else happens.
+    pub async fn start(
+        self,
+        connection: &Connection,
+        metrics: Arc<Metrics>,
+        controllers: &Controllers,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Servers> {
+        let Serving { secure, insecure_address, settings, verbosity } = self;
+        let counters = ServingMetrics::new(&metrics);
+        let router = http_router(metrics.clone(), controllers)
+            .merge(http::configz("windlass.config", move || settings.clone()));
+        let mut servers = Servers::new();
+        if let Some(ServingConfig { options, authentication_kubeconfig, authorization_kubeconfig }) = secure {
+            let mut router = router.clone();
+            if options.serving.profiling {
+                // Over HTTPS only: who may change what is logged must be known.
+                router = router.merge(http::profiling()).merge(http::verbosity(move |level| {
+                    verbosity.set(level).map(|()| format!("the verbosity is {level} now"))
+                }));
+            }
+            let reviewers = |connection: &Connection| {
+                Reviewers::new(connection.client.clone(), &connection.host, metrics.clone())
+            };
+            let mut both = reviewers(connection);
+            if let Some(file) = authentication_kubeconfig {
+                both.authentication = reviewers(&connect(&file, "authentication").await?).authentication;
+            }
+            if let Some(file) = authorization_kubeconfig {
+                both.authorization = reviewers(&connect(&file, "authorization").await?).authorization;
+            }
+            let server = SecureServer::bind(&options, router, both, counters.clone(), Clock::System).await?;
+            let address = server.local_addr()?;
+            tracing::info!(%address, "serving metrics, health and explanations over HTTPS");
+            let stop = stop.clone();
+            servers.spawn(async move {
+                server.run(stop).await;
+                Ok(())
+            });
+        }
+        if let Some(address) = insecure_address {
+            let listener = TcpListener::bind(address)
+                .await
+                .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
+            tracing::info!(%address, "serving metrics, health and explanations over plain HTTP");
+            servers.spawn(http::serve(listener, router, Limits::default(), counters, stop.clone()));
+        }
+        Ok(servers)
+    }
+}
+
+async fn connect(kubeconfig: &Path, flag: &str) -> anyhow::Result<Connection> {
+    let options = ClientOptions { kubeconfig: Some(kubeconfig.to_owned()), master: None };
+    let connected = client::connect(&options, &|name| std::env::var(name).ok()).await;
+    connected.with_context(|| format!("--{flag}-kubeconfig"))
+}
+
+/// All that the daemon serves to everybody who may read: metrics, health, and why its Deployments are
+/// where they are.
+pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers) -> axum::Router {
+    let cluster = controllers.cluster.clone();
+    http::router(metrics, checks(controllers))
+        .merge(http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
+            explain(&cluster, &ObjectKey::new(namespace, name))
+        }))
+}
+
+/// The current explanation of a Deployment, and the earlier ones; an error says why there is none.
+fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
+    let deployment =
+        cluster.deployments.get(key).ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
+    let explained = cluster.explanations.of(&deployment.meta);
+    explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
+}
+
+/// One readiness check for each cache, which a standby passes as well; upstream's check of a leader; and
+/// one of life for the workers of each queue.
+fn checks(controllers: &Controllers) -> Checks {
+    let mut checks = Checks::default();
+    if let Some((_, watchdog)) = &controllers.election {
+        let watchdog = watchdog.clone();
+        checks = checks.live("leaderElection", move || watchdog.check());
+    }
+    for (name, ready) in controllers.caches() {
+        checks = checks.ready(format!("informer-{name}"), move || {
+            if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
+        });
+    }
+    let (config, cluster) = (&controllers.config, &controllers.cluster);
+    let workers = config.deployment_workers + config.set_workers + config.rc_workers;
+    let limit = wedged_after(workers, config.qps);
+    for (name, queue) in [
+        ("deployment-workers", &cluster.deployment_queue),
+        ("replicaset-workers", &cluster.set_queue),
+        ("replicationcontroller-workers", &cluster.replication_controller_queue),
+    ] {
+        let queue = queue.clone();
+        checks = checks.workers(name, limit, move || queue.longest_running());
+    }
+    checks
+}

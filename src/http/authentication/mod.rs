@@ -1,0 +1,118 @@
+//! Who asks: by client certificate, by the headers of a front proxy, by bearer token; else nobody.
+//!
+//! The order and the rules are those of a delegating server (`k8s.io/apiserver` `authenticatorfactory`):
+//! the first of the three that knows somebody decides; a credential that is shown and not good is refused
+//! with 401, and whoever shows none is `system:anonymous`.
+
+mod certificate;
+mod front_proxy;
+mod token;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+
+pub(super) use token::{Bearer, TokenReviewer, bearer_token, code};
+pub(super) use trust::TrustSource;
+pub use trust::{RequestHeaderOptions, TrustError};
+
+/// The group of everybody who showed who they are.
+pub const AUTHENTICATED: &str = "system:authenticated";
+
+/// The group of everybody else.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// Somebody, as a review wants to hear of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct User {
+    /// The name.
+    #[serde(rename(serialize = "user", deserialize = "username"))]
+    pub name: String,
+    /// What tells two users of one name apart; often empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// More about them, by key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// Whoever shows no credentials.
+    pub fn anonymous() -> Self {
+        User {
+            name: "system:anonymous".to_owned(),
+            groups: vec![UNAUTHENTICATED.to_owned()],
+            ..User::default()
+        }
+    }
+
+    /// In the group that every known user is in.
+    fn authenticated(mut self) -> Self {
+        let marks = [AUTHENTICATED, UNAUTHENTICATED];
+        if !self.groups.iter().any(|group| marks.contains(&group.as_str())) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+/// What can be said without asking the API server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    /// This is who.
+    User(User),
+    /// A certificate was shown, and this is what is wrong with it. A token may still be good.
+    Refused(String),
+    /// There is nothing to go by.
+    Nothing,
+}
+
+/// Finds out who asks, as far as certificates and headers say it.
+pub(super) struct Certified {
+    pub(super) trust: Arc<TrustSource>,
+    pub(super) clock: Clock,
+}
+
+impl Certified {
+    /// `certificates` are those that the client proved to have the key of, its own first.
+    pub(super) fn who(&self, headers: &HeaderMap, certificates: &[CertificateDer<'static>]) -> Said {
+        // No certificate, nobody: headers of a front proxy count only with the proxy's own certificate.
+        let Some((own, chain)) = certificates.split_first() else { return Said::Nothing };
+        let trust = self.trust.current();
+        let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let mut refused = None;
+        if let Some(proxy) = &trust.front_proxy {
+            match proxy.who(headers, own, chain, now) {
+                Ok(Some(user)) => return Said::User(user.authenticated()),
+                Ok(None) => {}
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        if let Some(authority) = &trust.clients {
+            match certificate::who(authority, own, chain, now) {
+                Ok(Some(user)) => return Said::User(user.authenticated()),
+                Ok(None) => {}
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        refused.map_or(Said::Nothing, Said::Refused)
+    }
+
+    /// The names of headers that a handler must not see.
+    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+        headers.remove(axum::http::header::AUTHORIZATION);
+        if let Some(proxy) = &self.trust.current().front_proxy {
+            proxy.strip(headers);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Whether somebody may read a path: the API server decides, by a SubjectAccessReview.
+//!
+//! Two answers need no review, as upstream has it: members of `system:masters` may read everything, and
+//! everybody may read the paths of `--authorization-always-allow-paths`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::authentication::{User, code};
+use super::counters::ServingMetrics;
+use super::review_cache::{Overloaded, ReviewCache};
+use crate::runtime::api::{Api, ApiError};
+use crate::runtime::request;
+
+const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// How long is remembered that there was no answer.
+const FAILED: Duration = Duration::from_secs(1);
+
+/// A path that cannot be always allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--authorization-always-allow-paths: only a trailing * is allowed in {0:?}")]
+pub struct PathError(pub String);
+
+/// Paths that everybody may read: exactly, or with a trailing `*` all that begin so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedPaths {
+    exact: BTreeSet<String>,
+    prefixes: Vec<String>,
+}
+
+impl AllowedPaths {
+    /// Reads the paths. `/healthz` does not allow `/healthz/ping`, and `/healthz*` does.
+    ///
+    /// # Errors
+    /// When a star stands anywhere but at the end.
+    pub fn new<S: AsRef<str>>(paths: &[S]) -> Result<Self, PathError> {
+        let mut allowed = AllowedPaths::default();
+        for given in paths {
+            let path = given.as_ref().strip_prefix('/').unwrap_or(given.as_ref());
+            let prefix = path.strip_suffix('*');
+            if prefix.unwrap_or(path).contains('*') {
+                return Err(PathError(given.as_ref().to_owned()));
+            }
+            match prefix {
+                Some(prefix) => allowed.prefixes.push(prefix.to_owned()),
+                None => drop(allowed.exact.insert(path.to_owned())),
+            }
+        }
+        Ok(allowed)
+    }
+
+    /// Whether everybody may read this path.
+    pub fn allow(&self, path: &str) -> bool {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        self.exact.contains(path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix.as_str()))
+    }
+}
+
+/// What somebody wants to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Question {
+    #[serde(flatten)]
+    pub(super) user: User,
+    #[serde(rename = "nonResourceAttributes")]
+    pub(super) deed: Deed,
+}
+
+/// A method on a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Deed {
+    pub(super) path: String,
+    /// The method in lower case.
+    pub(super) verb: String,
+}
+
+/// Whether they may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allowed,
+    /// With the reason, which may be empty.
+    Denied(String),
+    /// There was no answer.
+    Failed(String),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Review {
+    status: ReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReviewStatus {
+    allowed: bool,
+    reason: String,
+}
+
+/// Decides who may read what.
+pub(super) struct Authorizer {
+    api: Api,
+    allowed_paths: AllowedPaths,
+    allowed_groups: Vec<String>,
+    allowed_ttl: Duration,
+    denied_ttl: Duration,
+    cache: ReviewCache<Question, Decision>,
+    metrics: ServingMetrics,
+}
+
+/// The largest question whose answer is kept, in bytes of path and user. Upstream has the same bound.
+const LARGEST_KEPT: usize = 10_000;
+
+impl Authorizer {
+    pub(super) fn new(
+        api: Api,
+        allowed_paths: AllowedPaths,
+        allowed_groups: Vec<String>,
+        (allowed_ttl, denied_ttl): (Duration, Duration),
+        metrics: ServingMetrics,
+    ) -> Self {
+        let cache = ReviewCache::default();
+        Authorizer { api, allowed_paths, allowed_groups, allowed_ttl, denied_ttl, cache, metrics }
+    }
+
+    /// The answer if the API server need not be asked.
+    pub(super) fn at_once(&self, question: &Question) -> Option<Decision> {
+        let masters = question.user.groups.iter().any(|group| self.allowed_groups.contains(group));
+        if masters || self.allowed_paths.allow(&question.deed.path) {
+            return Some(Decision::Allowed);
+        }
+        self.cache.known(question, tokio::time::Instant::now())
+    }
+
+    /// Asks the API server.
+    pub(super) async fn review(&self, question: Question) -> Result<Decision, Overloaded> {
+        let (api, metrics) = (self.api.clone(), self.metrics.clone());
+        let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
+        let small = size(&question) <= LARGEST_KEPT;
+        let asked = question.clone();
+        let asking = || async move {
+            let decision = ask(&api, &asked, &metrics).await;
+            let keep = match &decision {
+                Decision::Allowed if small => allowed,
+                Decision::Denied(_) if small => denied,
+                Decision::Allowed | Decision::Denied(_) => Duration::ZERO,
+                Decision::Failed(_) => FAILED,
+            };
+            (decision, keep)
+        };
+        self.cache.get(question, asking).await
+    }
+}
+
+fn size(question: &Question) -> usize {
+    let Question { user: User { name, uid, groups, extra }, deed } = question;
+    let words = groups.iter().chain(extra.values().flatten()).chain(extra.keys());
+    [name, uid, &deed.path].into_iter().chain(words).map(String::len).sum()
+}
+
+async fn ask(api: &Api, question: &Question, metrics: &ServingMetrics) -> Decision {
+    let body = serde_json::json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": question,
+    });
+    let request = match request::post(PATH, &[], &body) {
+        Ok(request) => request,
+        Err(error) => return Decision::Failed(error.to_string()),
+    };
+    let answer = api.call::<Review>(request).await;
+    metrics.access_reviews.with_label_values(&[&code(&answer)]).inc();
+    match answer {
+        Ok(Review { status: ReviewStatus { allowed: true, .. } }) => Decision::Allowed,
+        Ok(Review { status }) => Decision::Denied(status.reason),
+        // An API server without reviews, such as a test bed's, allows nobody; it is not in trouble.
+        Err(error) if error.is_not_found() => Decision::Denied(
+            "the API server has no SubjectAccessReviews (authorization.k8s.io/v1), so nobody is allowed \
+             more than the paths of --authorization-always-allow-paths"
+                .to_owned(),
+        ),
+        Err(error @ ApiError::Status(_)) if error.is_forbidden() => Decision::Failed(format!(
+            "{error}. Usually a ClusterRoleBinding to the ClusterRole system:auth-delegator is missing"
+        )),
+        Err(error) => Decision::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_allowed_exactly_or_with_a_star_by_its_beginning() {
+        let allowed = AllowedPaths::new(&["/healthz", "livez", "/debug/*"]).unwrap();
+        for path in ["/healthz", "/livez", "/debug/", "/debug/x/y"] {
+            assert!(allowed.allow(path), "{path}");
+        }
+        for path in ["/healthz/", "/healthz/ping", "/Healthz", "/debug", "/metrics", "/"] {
+            assert!(!allowed.allow(path), "{path}");
+        }
+        assert!(AllowedPaths::new(&["*"]).unwrap().allow("/anything"));
+        assert!(AllowedPaths::new(&["/a*b"]).unwrap_err().to_string().contains("/a*b"));
+        assert!(AllowedPaths::new(&["/a**"]).is_err());
+    }
+
+    #[test]
+    fn a_question_is_written_as_the_spec_of_a_review() {
+        let user = User { name: "ada".into(), groups: vec!["g".into()], ..User::default() };
+        let deed = Deed { path: "/metrics".into(), verb: "get".into() };
+        assert_eq!(
+            serde_json::to_value(Question { user, deed }).unwrap(),
+            serde_json::json!({
+                "user": "ada",
+                "groups": ["g"],
+                "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+            })
+        );
+    }
+}

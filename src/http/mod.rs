@@ -1,0 +1,38 @@
+//! The daemon's own HTTP: metrics, health, explanations, and who may read them.
+//!
+//! The one guarantee: whatever a client sends or withholds, the memory and the connections that it costs
+//! are bounded, and a health probe still gets its answer. Health is about the process: a standby that
+//! leads nothing is healthy and ready. Only `/readyz` waits for the caches.
+//!
+//! Rules and waiting are apart here as well. In reading order:
+//!
+//! * [`health`], [`router`]: what is served.
+//! * [`limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
+//! * [`tls`], [`certificates`]: HTTPS.
+//! * [`authentication`], [`authorization`], `review_cache`, `access`: who may read it. The API server
+//!   decides both, by TokenReview and SubjectAccessReview.
+//! * [`serving`]: the options, and the server that puts these together.
+//! * [`counters`]: what all of this counts.
+
+mod access;
+pub mod authentication;
+pub mod authorization;
+pub mod certificates;
+mod connections;
+pub mod counters;
+pub mod health;
+pub mod limits;
+pub mod listener;
+mod review_cache;
+pub mod router;
+pub mod serving;
+pub mod tls;
+
+pub use counters::ServingMetrics;
+pub use health::Checks;
+pub use limits::Limits;
+pub use listener::serve;
+pub use router::{configz, explanations, profiling, router, verbosity};
+pub use serving::{
+    AuthenticationOptions, AuthorizationOptions, Reviewers, SecureOptions, SecureServer, ServingOptions,
+};

@@ -1,0 +1,357 @@
+//! The secure server, put together from its options.
+//!
+//! Order: certificates, then whom to trust, then the socket, so that what cannot work is told of before
+//! anything is served. An API server that is away for the moment is not such a thing: the server starts,
+//! answers health probes, and keeps asking; upstream ends instead, and is started again and again.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Access, admit};
+use super::authentication::{Certified, TokenReviewer, TrustSource};
+pub use super::authentication::{RequestHeaderOptions, TrustError};
+use super::authorization::Authorizer;
+pub use super::authorization::{AllowedPaths, PathError};
+pub use super::certificates::{CertificateError, SniPair};
+use super::certificates::{CertificateOptions, Certificates};
+use super::counters::ServingMetrics;
+use super::limits::{AddressLimiter, Limits};
+use super::listener::Server;
+use super::tls::server_config;
+pub use super::tls::{CipherSuite, Curve, TlsOptions, TlsVersion, UnknownName};
+use crate::clock::Clock;
+use crate::runtime::api::Api;
+use crate::runtime::limit::Limiter;
+
+/// Where and how HTTPS is served. The defaults are upstream's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServingOptions {
+    /// `--bind-address`.
+    pub bind_address: IpAddr,
+    /// `--secure-port`; 0 turns HTTPS off.
+    pub secure_port: u16,
+    /// `--permit-port-sharing`: other processes may listen on the same port (`SO_REUSEPORT`).
+    pub permit_port_sharing: bool,
+    /// `--tls-cert-file` and `--tls-private-key-file`; upstream refuses one without the other.
+    pub tls_files: Option<(PathBuf, PathBuf)>,
+    /// `--cert-dir`, for a self-signed certificate; `None` keeps it in memory.
+    pub cert_dir: Option<PathBuf>,
+    /// `--tls-sni-cert-key`.
+    pub sni: Vec<SniPair>,
+    /// `--tls-min-version`, `--tls-cipher-suites`, `--tls-curve-preferences`, `--disable-http2-serving`.
+    pub tls: TlsOptions,
+    /// `--profiling`: the switches for debugging are served, such as `/debug/flags/v`.
+    pub profiling: bool,
+    /// Bounds; `--http2-max-streams-per-connection` is in here.
+    pub limits: Limits,
+    /// How often files are looked at for a change.
+    pub reload_interval: Duration,
+}
+
+impl Default for ServingOptions {
+    fn default() -> Self {
+        ServingOptions {
+            bind_address: Ipv4Addr::UNSPECIFIED.into(),
+            secure_port: 10257,
+            permit_port_sharing: false,
+            tls_files: None,
+            cert_dir: None,
+            sni: Vec::new(),
+            tls: TlsOptions::default(),
+            profiling: true,
+            limits: Limits::default(),
+            reload_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Who somebody is. The defaults are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthenticationOptions {
+    /// `--authentication-skip-lookup`: the ConfigMap `kube-system/extension-apiserver-authentication` is
+    /// not read.
+    pub skip_lookup: bool,
+    /// `--authentication-tolerate-lookup-failure`: the server starts although it may not be read.
+    pub tolerate_lookup_failure: bool,
+    /// `--authentication-token-webhook-cache-ttl`.
+    pub token_cache_ttl: Duration,
+    /// `--client-ca-file`.
+    pub client_ca_file: Option<PathBuf>,
+    /// `--requestheader-…`.
+    pub request_header: RequestHeaderOptions,
+    /// How often the ConfigMap is read again.
+    pub lookup_interval: Duration,
+}
+
+impl Default for AuthenticationOptions {
+    fn default() -> Self {
+        AuthenticationOptions {
+            skip_lookup: false,
+            tolerate_lookup_failure: false,
+            token_cache_ttl: Duration::from_secs(10),
+            client_ca_file: None,
+            request_header: RequestHeaderOptions::default(),
+            lookup_interval: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What somebody may. The defaults are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationOptions {
+    /// `--authorization-webhook-cache-authorized-ttl`.
+    pub authorized_ttl: Duration,
+    /// `--authorization-webhook-cache-unauthorized-ttl`.
+    pub unauthorized_ttl: Duration,
+    /// `--authorization-always-allow-paths`.
+    pub always_allow_paths: AllowedPaths,
+    /// Groups that may everything; upstream has no flag for them.
+    pub always_allow_groups: Vec<String>,
+}
+
+impl Default for AuthorizationOptions {
+    fn default() -> Self {
+        AuthorizationOptions {
+            authorized_ttl: Duration::from_secs(10),
+            unauthorized_ttl: Duration::from_secs(10),
+            always_allow_paths: AllowedPaths::new(&["/healthz", "/readyz", "/livez"]).unwrap_or_default(),
+            always_allow_groups: vec!["system:masters".to_owned()],
+        }
+    }
+}
+
+/// Everything that the secure server is told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecureOptions {
+    /// Where and how it is served.
+    pub serving: ServingOptions,
+    /// Who somebody is.
+    pub authentication: AuthenticationOptions,
+    /// What somebody may.
+    pub authorization: AuthorizationOptions,
+}
+
+/// The API server as the reviews reach it. Each has a limit of its own, so that a flood of requests to
+/// us takes nothing from the controllers; see [`Reviewers::new`].
+#[derive(Clone, Debug)]
+pub struct Reviewers {
+    /// For TokenReviews and the ConfigMap; `--authentication-kubeconfig`.
+    pub authentication: Api,
+    /// For SubjectAccessReviews; `--authorization-kubeconfig`.
+    pub authorization: Api,
+}
+
+/// How many reviews of one kind are asked for in a second, and at once. A scraper needs one in ten
+/// seconds; each more comes from somebody who tries.
+const REVIEWS: (f64, u32) = (20.0, 40);
+
+/// How long a review may take; upstream's.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Reviewers {
+    /// Both through one client. `host` labels the metrics.
+    pub fn new(client: kube::Client, host: &str, metrics: Arc<crate::metrics::Metrics>) -> Self {
+        let api = || {
+            let limiter = Limiter::new(REVIEWS.0, REVIEWS.1);
+            Api::new(client.clone(), host, limiter, metrics.clone()).with_timeout(REVIEW_TIMEOUT)
+        };
+        Reviewers { authentication: api(), authorization: api() }
+    }
+}
+
+/// Why there is no secure server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServingError {
+    /// The port cannot be had.
+    #[error("--secure-port: cannot listen on {address}: {error}")]
+    Listen {
+        /// The address and the port.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// It is not known whose certificates to accept.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The TLS options leave nothing to speak.
+    #[error("--tls-min-version, --tls-cipher-suites or --tls-curve-preferences: {0}")]
+    Tls(#[source] rustls::Error),
+}
+
+/// A server that listens already and serves from [`SecureServer::run`] on.
+pub struct SecureServer {
+    listener: TcpListener,
+    server: Arc<Server>,
+    certificates: Arc<Certificates>,
+    trust: Arc<TrustSource>,
+    intervals: (Duration, Duration),
+    metrics: ServingMetrics,
+}
+
+impl SecureServer {
+    /// Prepares everything and listens on `--secure-port` of `--bind-address`.
+    ///
+    /// # Errors
+    /// See [`ServingError`]; each names its flag.
+    pub async fn bind(
+        options: &SecureOptions,
+        router: Router,
+        reviewers: Reviewers,
+        metrics: ServingMetrics,
+        clock: Clock,
+    ) -> Result<Self, ServingError> {
+        let serving = &options.serving;
+        let address = SocketAddr::new(serving.bind_address, serving.secure_port);
+        let listener = listen(address, serving.permit_port_sharing)
+            .map_err(|error| ServingError::Listen { address, error })?;
+        Self::on(listener, options, router, reviewers, metrics, clock).await
+    }
+
+    /// The same on a listener of the caller's.
+    ///
+    /// # Errors
+    /// See [`ServingError`].
+    pub async fn on(
+        listener: TcpListener,
+        options: &SecureOptions,
+        router: Router,
+        reviewers: Reviewers,
+        metrics: ServingMetrics,
+        clock: Clock,
+    ) -> Result<Self, ServingError> {
+        // Without `..`, so that a new group of options cannot be forgotten here.
+        let SecureOptions { serving, authentication, authorization } = options;
+        let Reviewers { authentication: asks_who, authorization: asks_whether } = reviewers;
+        let certificates = CertificateOptions {
+            files: serving.tls_files.clone(),
+            dir: serving.cert_dir.clone(),
+            sni: serving.sni.clone(),
+            address: Some(serving.bind_address),
+        };
+        let certificates = Arc::new(Certificates::load(&certificates, clock.clone()).await?);
+        let trust = Arc::new(TrustSource::new(
+            authentication.client_ca_file.clone(),
+            authentication.request_header.clone(),
+            (!authentication.skip_lookup).then(|| asks_who.clone()),
+        ));
+        look_up(&trust, authentication.tolerate_lookup_failure).await?;
+        let asking = trust.clone();
+        let tls = server_config(&serving.tls, certificates.clone(), move || asking.any())
+            .map_err(ServingError::Tls)?;
+        let ttls = (authorization.authorized_ttl, authorization.unauthorized_ttl);
+        let (paths, groups) =
+            (authorization.always_allow_paths.clone(), authorization.always_allow_groups.clone());
+        let access = Access {
+            limiter: AddressLimiter::new(&serving.limits),
+            certified: Certified { trust: trust.clone(), clock },
+            tokens: TokenReviewer::new(asks_who, authentication.token_cache_ttl, metrics.clone()),
+            authorizer: Authorizer::new(asks_whether, paths, groups, ttls, metrics.clone()),
+            metrics: metrics.clone(),
+        };
+        // Around everything, what is not found included: a stranger learns no paths.
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::new(access), admit));
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let server = Server::new("secure", Some(acceptor), router, serving.limits.clone(), metrics.clone());
+        let intervals = (serving.reload_interval, authentication.lookup_interval);
+        Ok(SecureServer { listener, server, certificates, trust, intervals, metrics })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the socket does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown`, and then for two seconds the requests under way.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let SecureServer { listener, server, certificates, trust, intervals, metrics } = self;
+        let (files, lookup) = intervals;
+        let ended = shutdown.clone();
+        tokio::join!(server.run(listener, shutdown), async {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = keep_certificates(&certificates, files, &metrics) => {}
+                () = keep_trust(&trust, lookup, &metrics) => {}
+            }
+        });
+    }
+}
+
+fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restart must not wait for connections of the last process to be forgotten.
+    socket.set_reuseaddr(true)?;
+    #[cfg(unix)]
+    socket.set_reuseport(share)?;
+    #[cfg(not(unix))]
+    let _ = share;
+    socket.bind(address)?;
+    socket.listen(1024)
+}
+
+/// The first look at whom to trust.
+async fn look_up(trust: &TrustSource, tolerate: bool) -> Result<(), TrustError> {
+    let error = match trust.reload().await {
+        Ok(_) => {
+            if !trust.any() {
+                tracing::info!("no authority of client certificates is known; bearer tokens are accepted");
+            }
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    if !matches!(error, TrustError::File { .. }) && (tolerate || error.is_transient()) {
+        tracing::warn!(%error, "client certificates are not accepted for now");
+        trust.reload_files().await?;
+        return Ok(());
+    }
+    Err(error)
+}
+
+async fn keep_certificates(certificates: &Certificates, interval: Duration, metrics: &ServingMetrics) {
+    loop {
+        tokio::time::sleep(interval).await;
+        match certificates.reload().await {
+            Ok(false) => {}
+            Ok(true) => {
+                metrics.certificate_reloads.with_label_values(&["reloaded"]).inc();
+                tracing::info!("the serving certificate was replaced");
+            }
+            Err(error) => {
+                metrics.certificate_reloads.with_label_values(&["failed"]).inc();
+                tracing::error!(%error, "the new serving certificate cannot be used; the old one stays");
+            }
+        }
+    }
+}
+
+async fn keep_trust(trust: &TrustSource, interval: Duration, metrics: &ServingMetrics) {
+    loop {
+        tokio::time::sleep(interval).await;
+        match trust.reload().await {
+            Ok(false) => {}
+            Ok(true) => {
+                metrics.trust_reloads.with_label_values(&["reloaded"]).inc();
+                tracing::info!("the authorities of client certificates were replaced");
+            }
+            Err(error) => {
+                metrics.trust_reloads.with_label_values(&["failed"]).inc();
+                tracing::warn!(%error, "the authorities of client certificates stay as they were");
+            }
+        }
+    }
+}
