@@ -175,6 +175,7 @@ impl Controllers {
         // process stand for election before that, since it could not act.
         for (name, ready) in caches {
             tokio::select! {
+                biased;
                 complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
                 error = running.ended_by_itself() => return Err(error),
                 () = shutdown.cancelled() => return Ok(()),
@@ -202,6 +203,7 @@ impl Controllers {
                 }));
             }
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => {}
                 conflict = guard(cluster.clone(), config.on_conflict) => return Err(conflict.into()),
                 error = running.ended_by_itself() => return Err(error),
@@ -215,6 +217,7 @@ impl Controllers {
         cluster.replication_controller_queue.shut_down();
         let finish = async { while workers.join_next().await.is_some() {} };
         let drained = tokio::select! {
+            biased;
             drained = tokio::time::timeout(drain, finish) => drained,
             error = running.ended_by_itself() => return Err(error),
         };

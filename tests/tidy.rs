@@ -120,11 +120,23 @@ fn the_sandbox_shares_nothing_with_what_it_tests() {
 }
 
 #[test]
-fn only_the_sandboxes_binary_uses_the_sandbox() {
-    check("only bin/windlass-sandbox.rs, tests and benches use sandbox", &[], |s| {
-        let may = s.path.starts_with("sandbox/") || s.path == "bin/windlass-sandbox.rs" || s.path == "lib.rs";
+fn only_the_sandboxes_binary_and_the_simulation_use_the_sandbox() {
+    check("only bin/windlass-sandbox.rs, sim/, tests and benches use sandbox", &[], |s| {
+        let may = s.path.starts_with("sandbox/")
+            || s.path.starts_with("sim/")
+            || s.path == "bin/windlass-sandbox.rs"
+            || s.path == "lib.rs";
         (!may && (s.code.contains("crate::sandbox") || s.code.contains("windlass::sandbox")))
             .then(|| "uses the sandbox".into())
+    });
+}
+
+#[test]
+fn only_its_binary_uses_the_simulation() {
+    check("only bin/windlass-sim.rs and tests use sim", &[], |s| {
+        let may = s.path.starts_with("sim/") || s.path == "bin/windlass-sim.rs" || s.path == "lib.rs";
+        (!may && (s.code.contains("crate::sim") || s.code.contains("windlass::sim")))
+            .then(|| "uses the simulation".into())
     });
 }
 

@@ -74,6 +74,7 @@ pub(super) async fn start(
         let work = worker::run_workers(queue, count, move |key| sync(cluster.clone(), key));
         workers.spawn(named(name, work));
         tokio::select! {
+            biased;
             () = tokio::time::sleep(config.start_interval) => {}
             () = shutdown.cancelled() => return,
         }

@@ -242,6 +242,11 @@ impl Sandbox {
         }
     }
 
+    /// One stored object, read without a request; "" is the namespace of cluster-wide kinds.
+    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.server.store.get(kind, &store::Key::new(namespace, name)).map(|object| object.value.clone())
+    }
+
     fn routes(&self, closing: CancellationToken) -> Router {
         let server = self.server.clone();
         Router::new().fallback(move |request: axum::extract::Request| {

@@ -1,0 +1,203 @@
+//! Carries out what the scenario says, as users and monkeys do: by requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::monitors::{controller, is_live, text};
+use super::scenario::Act;
+use super::server::{NAMESPACE, Server};
+
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
+const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+/// Users, monkeys, and whoever else is not a controller.
+pub struct Actors {
+    server: Arc<Server>,
+    user: kube::Client,
+    monkey: kube::Client,
+    stops: Vec<UnboundedSender<()>>,
+}
+
+impl Actors {
+    /// Actors who can stop the daemons.
+    pub fn new(server: Arc<Server>, stops: Vec<UnboundedSender<()>>) -> Self {
+        let (user, monkey) = (server.client("user"), server.client("monkey"));
+        Actors { server, user, monkey, stops }
+    }
+
+    async fn send(client: &kube::Client, method: Method, path: &str, content_type: &str, body: &Value) {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        if let Ok(request) = request.body(body.to_string().into_bytes()) {
+            // What is refused (there is no such object, or there is one already) is not done.
+            let _refused = client.request::<Value>(request).await;
+        }
+    }
+
+    async fn change(&self, name: &str, body: Value) {
+        Self::send(&self.user, Method::PATCH, &format!("{DEPLOYMENTS}/{name}"), MERGE, &body).await;
+    }
+
+    async fn image(&self, name: &str, tag: &str) {
+        let containers = json!([{"name": "app", "image": format!("app:{tag}")}]);
+        self.change(name, json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
+    }
+
+    /// The namespace in which all this happens.
+    pub async fn make_namespace(&self) {
+        let namespace = json!({"metadata": {"name": NAMESPACE}});
+        Self::send(&self.user, Method::POST, "/api/v1/namespaces", MERGE, &namespace).await;
+    }
+
+    fn pod(&self, nth: u32) -> Option<Arc<Value>> {
+        let picture = self.server.picture();
+        let live: Vec<&Arc<Value>> =
+            picture.get("pods")?.values().filter(|pod| is_live(pod) && !controller(pod).is_empty()).collect();
+        live.get(nth as usize % live.len().max(1)).map(|pod| (*pod).clone())
+    }
+
+    async fn pod_status(&self, pod: &Value, status: Value) {
+        let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
+        let body = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
+        Self::send(&self.monkey, Method::PATCH, &path, STRATEGIC, &body).await;
+    }
+
+    async fn set_ready(&self, pod: &Value, ready: bool) {
+        let status = if ready { "True" } else { "False" };
+        let now = self.server.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": now});
+        self.pod_status(pod, json!({"conditions": [condition]})).await;
+    }
+
+    /// Does one thing.
+    pub async fn act(&self, act: &Act) {
+        match act {
+            Act::Create { name, replicas, surge, unavailable, recreate } => {
+                let deployment = json!({
+                    "apiVersion": "apps/v1", "kind": "Deployment",
+                    "metadata": {"name": name},
+                    "spec": {
+                        "replicas": replicas,
+                        "revisionHistoryLimit": 2,
+                        "selector": {"matchLabels": {"app": name}},
+                        "strategy": strategy(*surge, *unavailable, *recreate),
+                        "template": {
+                            "metadata": {"labels": {"app": name}},
+                            "spec": {"terminationGracePeriodSeconds": 5,
+                                     "containers": [{"name": "app", "image": "app:0"}]},
+                        },
+                    },
+                });
+                Self::send(&self.user, Method::POST, DEPLOYMENTS, "application/json", &deployment).await;
+            }
+            Act::Image { name, tag } => self.image(name, &tag.to_string()).await,
+            Act::BrokenImage { name } => self.image(name, "broken").await,
+            Act::Scale { name, replicas } => {
+                self.change(name, json!({"spec": {"replicas": replicas}})).await;
+            }
+            Act::Strategy { name, surge, unavailable, recreate } => {
+                let strategy = strategy(*surge, *unavailable, *recreate);
+                self.change(name, json!({"spec": {"strategy": strategy}})).await;
+            }
+            Act::Pause { name, paused } => self.change(name, json!({"spec": {"paused": paused}})).await,
+            Act::RollBack { name } => {
+                let annotations = json!({"deprecated.deployment.rollback.to": "0"});
+                self.change(name, json!({"metadata": {"annotations": annotations}})).await;
+            }
+            Act::Label { name, value } => {
+                let labels = json!({"tier": value.to_string()});
+                self.change(name, json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await;
+            }
+            Act::MinReady { name, seconds } => {
+                self.change(name, json!({"spec": {"minReadySeconds": seconds}})).await;
+            }
+            Act::Delete { name, policy } => {
+                let options = json!({"propagationPolicy": policy});
+                let path = format!("{DEPLOYMENTS}/{name}");
+                Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
+            }
+            Act::Annotate { name, value } => {
+                let body = json!({"metadata": {"annotations": {"gitops": value.to_string()}}});
+                self.change(name, body.clone()).await;
+                let picture = self.server.picture();
+                for set in picture.get("replicasets").into_iter().flat_map(|sets| sets.keys()) {
+                    Self::send(&self.user, Method::PATCH, &format!("{SETS}/{set}"), MERGE, &body).await;
+                }
+            }
+            Act::DeletePod { nth, at_once } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let options = if *at_once { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
+                let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+                Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
+            }
+            Act::Ready { nth, ready } => {
+                let Some(pod) = self.pod(*nth).filter(|pod| is_running(pod)) else { return };
+                self.set_ready(&pod, *ready).await;
+            }
+            Act::Fail { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let now = self.server.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": now});
+                self.pod_status(&pod, json!({"phase": "Failed", "conditions": [unready]})).await;
+            }
+            Act::Relabel { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+                let body = json!({"metadata": {"labels": {"app": "stray"}}});
+                Self::send(&self.monkey, Method::PATCH, &path, MERGE, &body).await;
+            }
+            Act::Quota { full } => self.server.set_quota(*full),
+            Act::BreakWatches => self.server.sandbox.break_watches(),
+            Act::Compact => self.server.sandbox.compact(),
+            Act::Lag { daemon, resource, seconds } => {
+                self.server.lag(*daemon, resource, Duration::from_secs((*seconds).into()));
+            }
+            Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
+            Act::Stop { daemon } => {
+                if let Some(stop) = self.stops.get(*daemon) {
+                    // A daemon that is down already is stopped when it comes back.
+                    let _closed = stop.send(());
+                }
+            }
+        }
+    }
+
+    /// Makes the world a good one: what users and monkeys have broken, they repair.
+    pub async fn repair(&self) {
+        self.server.set_quota(false);
+        let picture = self.server.picture();
+        for name in picture.get("deployments").into_iter().flat_map(|all| all.keys()) {
+            self.change(name, json!({"spec": {"paused": false}})).await;
+            self.image(name, "last").await;
+        }
+        self.heal().await;
+    }
+
+    /// Makes running pods ready that are not: what the monkey broke after their start stays so otherwise.
+    pub async fn heal(&self) {
+        let picture = self.server.picture();
+        for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {
+            let ready = super::monitors::is_available(pod, 0, self.server.clock.now());
+            if is_live(pod) && is_running(pod) && !ready {
+                self.set_ready(pod, true).await;
+            }
+        }
+    }
+}
+
+fn is_running(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Running"
+}
+
+fn strategy(surge: u32, unavailable: u32, recreate: bool) -> Value {
+    if recreate {
+        return json!({"type": "Recreate", "rollingUpdate": null});
+    }
+    json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
+}

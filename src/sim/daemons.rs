@@ -1,0 +1,107 @@
+//! Starts the controllers, and starts them again as the kubelet would when they end or are killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::monitors::Breach;
+use super::scenario::Scenario;
+use super::server::Server;
+use crate::app::{Candidacy, Controllers, Parts};
+use crate::config::ControllerConfig;
+use crate::metrics::Metrics;
+use crate::runtime::election::ElectionOptions;
+
+/// How long running syncs may take to finish.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long a stopped daemon may take to end: the drain, the last events, and the release of the Lease.
+const LONGEST_END: Duration = Duration::from_secs(30);
+
+/// Runs the `number`-th daemon, one life after the other, for ever. It is stopped with `stops`.
+pub async fn run(
+    server: Arc<Server>,
+    scenario: Scenario,
+    number: usize,
+    mut stops: tokio::sync::mpsc::UnboundedReceiver<()>,
+) {
+    let mut rng = fastrand::Rng::with_seed(scenario.seed ^ (number as u64 + 1) << 32);
+    for life in 1u32.. {
+        let agent = format!("d{number}.{life}");
+        let shutdown = CancellationToken::new();
+        server.say(&format!("{agent} starts"));
+        let mut task =
+            tokio::spawn(controllers(&server, &scenario, &agent, rng.u64(..)).run(shutdown.clone(), DRAIN));
+        let Some(killed) = server.killed.get(number) else { return };
+        let how = tokio::select! {
+            biased;
+            () = killed.notified() => {
+                task.abort();
+                let _aborted = task.await;
+                "is killed".to_owned()
+            }
+            ended = &mut task => ended_as(&server, &agent, ended),
+            _ = stops.recv() => {
+                server.say(&format!("{agent} is asked to stop"));
+                let stopped = Instant::now();
+                shutdown.cancel();
+                let ended = tokio::select! {
+                    biased;
+                    () = killed.notified() => {
+                        task.abort();
+                        let _aborted = task.await;
+                        "is killed".to_owned()
+                    }
+                    ended = &mut task => ended_as(&server, &agent, ended),
+                };
+                if stopped.elapsed() > LONGEST_END {
+                    server.fail(Breach::new("L10", format!("{agent} took {:?} to end", stopped.elapsed())));
+                }
+                ended
+            }
+        };
+        server.say(&format!("{agent} {how}"));
+        tokio::time::sleep(Duration::from_millis(rng.u64(100..5000))).await;
+    }
+}
+
+fn ended_as(
+    server: &Server,
+    agent: &str,
+    ended: Result<anyhow::Result<()>, tokio::task::JoinError>,
+) -> String {
+    match ended {
+        Ok(Ok(())) => "has ended".into(),
+        Ok(Err(error)) => {
+            let error = format!("{error:#}");
+            if error.contains("panicked") {
+                server.fail(Breach::new("R1", format!("{agent}: {error}")));
+            }
+            format!("ends: {error}")
+        }
+        Err(error) => {
+            server.fail(Breach::new("R1", format!("{agent}: {error}")));
+            "panicked".into()
+        }
+    }
+}
+
+fn controllers(server: &Arc<Server>, scenario: &Scenario, agent: &str, seed: u64) -> Controllers {
+    let options = ElectionOptions {
+        namespace: Some("kube-system".into()),
+        identity: Some(agent.to_owned()),
+        ..ElectionOptions::default()
+    };
+    let election = scenario.election.then(|| Candidacy { client: server.client(agent), options });
+    let parts = Parts {
+        client: server.client(agent),
+        host: "simulation".into(),
+        clock: server.clock.clone(),
+        seed,
+        metrics: Metrics::new(),
+        election,
+    };
+    Controllers::new(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }, parts)
+}

@@ -1,0 +1,265 @@
+//! The invariants, judged over every committed write and every request a daemon sends.
+//!
+//! A write is judged by the state it met. Its author decided a little earlier, so that what others changed
+//! within [`Scenario::staleness`] counts in its favour: a bound that was lowered meanwhile still holds as it
+//! was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
+//! tolerance of S1, S2, S3, S6, S8, S11, S12 and S16, for the reason that no cache is newer than the network.
+
+mod fields;
+mod leadership;
+mod pods;
+mod rollout;
+mod window;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::scenario::Scenario;
+use super::server::{Call, Picture};
+use leadership::Leadership;
+use window::Window;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// Its name in the list of invariants, such as "S11".
+    pub invariant: &'static str,
+    /// What happened.
+    pub what: String,
+}
+
+impl Breach {
+    /// A breach of `invariant`.
+    pub fn new(invariant: &'static str, what: impl Into<String>) -> Self {
+        Breach { invariant, what: what.into() }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.what)
+    }
+}
+
+/// A write that has been committed.
+#[derive(Debug)]
+pub struct Commit<'a> {
+    /// When, since the beginning of the history.
+    pub at: Duration,
+    /// When, by the clock of the cluster.
+    pub now: Timestamp,
+    /// The request.
+    pub call: &'a Call,
+    /// The object before, if there was one.
+    pub before: Option<&'a Value>,
+    /// The object after, if there is one.
+    pub after: Option<&'a Value>,
+    /// Everything as it was before.
+    pub picture: &'a Picture,
+}
+
+impl Commit<'_> {
+    fn breach(&self, invariant: &'static str, what: impl fmt::Display) -> Result<(), Breach> {
+        Err(Breach::new(invariant, format!("{what}: {}", self.call)))
+    }
+
+    /// The objects of a resource before the write.
+    fn all(&self, resource: &str) -> impl Iterator<Item = &Arc<Value>> {
+        self.picture.get(resource).into_iter().flat_map(|all| all.values())
+    }
+
+    /// The objects that `owner` controls.
+    fn owned(&self, resource: &str, owner: &str) -> Vec<&Value> {
+        self.all(resource).map(|object| &**object).filter(|object| controller(object) == owner).collect()
+    }
+
+    fn by_uid(&self, resource: &str, uid: &str) -> Option<&Value> {
+        self.all(resource).map(|object| &**object).find(|object| text(object, "/metadata/uid") == uid)
+    }
+}
+
+/// What of a Deployment's specification decides the bounds.
+#[derive(Clone, Debug, PartialEq)]
+struct Terms {
+    replicas: i64,
+    surge: i64,
+    unavailable: i64,
+    recreate: bool,
+    paused: bool,
+    history: i64,
+    template: Value,
+}
+
+/// All monitors and what they remember.
+#[derive(Debug, Default)]
+pub struct Monitors {
+    /// The Deployments' terms, by UID.
+    terms: BTreeMap<String, Window<Terms>>,
+    /// The sets' sizes, by UID.
+    sizes: BTreeMap<String, Window<i64>>,
+    /// Pods that somebody else took from a set or made unavailable, by the set's UID.
+    losses: BTreeMap<String, Window<()>>,
+    /// The labels of pods, by UID: a release is judged by what its author may have seen.
+    labels: BTreeMap<String, Window<Value>>,
+    /// The highest observedGeneration, by UID.
+    observed: BTreeMap<String, i64>,
+    staleness: Duration,
+    leadership: Leadership,
+}
+
+impl Monitors {
+    /// Monitors that have seen nothing.
+    pub fn new(scenario: &Scenario) -> Self {
+        Monitors {
+            staleness: scenario.staleness(),
+            leadership: Leadership::new(scenario.election),
+            ..Monitors::default()
+        }
+    }
+
+    /// A daemon sends a request that changes something, whatever becomes of it.
+    ///
+    /// # Errors
+    /// When it may not, or not now.
+    pub fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+        fields::allowed(call)?;
+        self.leadership.sent(at, call)
+    }
+
+    /// A daemon's write of the Lease has been carried out.
+    pub fn renewed(&mut self, at: Duration, call: &Call) {
+        self.leadership.renewed(at, call);
+    }
+
+    /// A write has been committed.
+    ///
+    /// # Errors
+    /// When an invariant does not hold any more, or was broken by it.
+    pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
+        let since = commit.at.saturating_sub(self.staleness);
+        let judged = if commit.call.of_daemon() { self.judge(commit, since) } else { Ok(()) };
+        self.remember(commit);
+        judged
+    }
+
+    fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        match &*commit.call.resource {
+            "deployments" => fields::deployment(commit)?,
+            "replicasets" => {
+                fields::set(commit)?;
+                self.judge_rollout(commit, since)?;
+            }
+            "pods" => self.judge_pods(commit, since)?,
+            _ => {}
+        }
+        self.judge_status(commit)
+    }
+
+    fn remember(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, now, .. } = commit;
+        if let Some(after) = after {
+            let uid = text(after, "/metadata/uid").to_owned();
+            match &*call.resource {
+                "deployments" => self.terms.entry(uid).or_default().push(*at, Terms::of(after)),
+                "replicasets" => {
+                    self.sizes.entry(uid).or_default().push(*at, number(after, "/spec/replicas"));
+                }
+                _ => {
+                    let labels = after["metadata"]["labels"].clone();
+                    self.labels.entry(uid).or_default().push(*at, labels);
+                }
+            }
+        }
+        if call.resource == "pods"
+            && let Some(before) = before
+        {
+            let gone = |judge: &dyn Fn(&Value) -> bool| {
+                judge(before)
+                    && !after.is_some_and(|after| judge(after) && controller(after) == controller(before))
+            };
+            let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);
+            if !call.of_daemon() && (gone(&is_live) || gone(&ready)) {
+                self.losses.entry(controller(before).to_owned()).or_default().push(*at, ());
+            }
+        }
+    }
+}
+
+impl Terms {
+    fn of(deployment: &Value) -> Self {
+        let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
+        let replicas = number(deployment, "/spec/replicas");
+        let resolve = |field: &str, round_up: bool| match &rolling[field] {
+            Value::String(percent) => {
+                let percent: i64 = percent.trim_end_matches('%').parse().unwrap_or(0);
+                let parts = replicas * percent;
+                if round_up { (parts + 99) / 100 } else { parts / 100 }
+            }
+            number => number.as_i64().unwrap_or(0),
+        };
+        let (surge, unavailable) = (resolve("maxSurge", true), resolve("maxUnavailable", false));
+        Terms {
+            replicas,
+            surge,
+            unavailable: if surge == 0 && unavailable == 0 { 1 } else { unavailable.min(replicas) },
+            recreate: deployment["spec"]["strategy"]["type"] == "Recreate",
+            paused: deployment["spec"]["paused"] == true,
+            history: number(deployment, "/spec/revisionHistoryLimit"),
+            template: deployment["spec"]["template"].clone(),
+        }
+    }
+}
+
+/// The UID of the controller of an object, or "".
+pub fn controller(object: &Value) -> &str {
+    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = owners.iter().find(|owner| owner["controller"] == true);
+    found.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+}
+
+/// The text at `pointer`, or "".
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The number at `pointer`, or 0.
+pub fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whether an object has been asked to end.
+pub fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether a pod counts as one of its set.
+pub fn is_live(pod: &Value) -> bool {
+    !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+/// Whether a pod has been ready for that many seconds.
+pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|condition| {
+        let since: Option<Timestamp> =
+            condition["lastTransitionTime"].as_str().and_then(|since| since.parse().ok());
+        condition["type"] == "Ready"
+            && condition["status"] == "True"
+            && (min_ready_seconds == 0
+                || since.is_some_and(|since| now.as_second() - since.as_second() >= min_ready_seconds))
+    })
+}
+
+/// A template without the label that tells sets apart.
+pub fn bare(template: &Value) -> Value {
+    let mut bare = template.clone();
+    if let Some(labels) = bare.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove("pod-template-hash");
+    }
+    bare
+}

@@ -1,0 +1,57 @@
+//! H1 and H4: who acts has renewed within the deadline, and nobody acts again after another has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Breach;
+use crate::sim::server::Call;
+
+/// The deadline of the default options.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Leadership {
+    election: bool,
+    renewed: BTreeMap<String, Duration>,
+    released: BTreeSet<String>,
+    terms: Vec<String>,
+}
+
+impl Leadership {
+    pub(super) fn new(election: bool) -> Self {
+        Leadership { election, ..Leadership::default() }
+    }
+
+    pub(super) fn renewed(&mut self, at: Duration, call: &Call) {
+        if call.body["spec"]["holderIdentity"] == "" {
+            self.released.insert(call.agent.to_string());
+        } else {
+            self.renewed.insert(call.agent.to_string(), at);
+        }
+    }
+
+    pub(super) fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+        // A standby tells of its own end; events say nothing about workloads.
+        if !self.election || !call.is_act() {
+            return Ok(());
+        }
+        let agent = call.agent.to_string();
+        let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
+        let Some(renewed) = self.renewed.get(&agent) else {
+            return breach("H4", "acts without having been elected".into());
+        };
+        if at >= *renewed + RENEW_DEADLINE {
+            return breach("H1", format!("acts, and renewed at {renewed:?}"));
+        }
+        if self.released.contains(&agent) {
+            return breach("H4", "acts after it gave the Lease up".into());
+        }
+        if self.terms.last() != Some(&agent) {
+            if self.terms.contains(&agent) {
+                return breach("H1", format!("two leaders, {:?}", self.terms));
+            }
+            self.terms.push(agent);
+        }
+        Ok(())
+    }
+}

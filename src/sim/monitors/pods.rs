@@ -1,0 +1,145 @@
+//! S3, S11, S12, S15 to S17: what becomes of pods.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::{Breach, Commit, Monitors, bare, controller, is_deleting, is_live, number, text};
+
+fn count<'a>(pods: impl IntoIterator<Item = &'a Value>) -> i64 {
+    i64::try_from(pods.into_iter().count()).unwrap_or(i64::MAX)
+}
+
+impl Monitors {
+    pub(super) fn judge_pods(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        match (&commit.call.method, commit.before, commit.after) {
+            (&Method::POST, _, Some(pod)) => self.created(commit, pod, since),
+            (&Method::DELETE, Some(pod), _) => self.deleted(commit, pod, since),
+            (_, Some(before), Some(after)) => self.claimed(commit, before, after, since),
+            _ => Ok(()),
+        }
+    }
+
+    fn sizes_since(&self, set: &str, since: Duration) -> Vec<i64> {
+        self.sizes.get(set).map(|sizes| sizes.since(since).copied().collect()).unwrap_or_default()
+    }
+
+    fn created(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
+        let uid = controller(pod);
+        // The set may have gone meanwhile; then the garbage collector takes the pod.
+        let Some(set) = commit.by_uid("replicasets", uid) else { return Ok(()) };
+        if !text(pod, "/metadata/name").starts_with(&format!("{}-", text(set, "/metadata/name"))) {
+            return commit.breach("outgoing", "a pod that is not called after its set");
+        }
+        let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod)));
+        let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
+        if live >= wanted {
+            return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
+        }
+        let long_since = |set: &Value| {
+            let at = text(set, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
+            at.is_some_and(|at| commit.now.duration_since(at).as_secs() as u64 > self.staleness.as_secs())
+        };
+        if long_since(set) {
+            return commit.breach("S17", "a pod for a set that is being deleted");
+        }
+        self.recreated(commit, set, since)
+    }
+
+    /// S3, once the Deployment has had this strategy and template for long enough.
+    fn recreated(&self, commit: &Commit<'_>, set: &Value, since: Duration) -> Result<(), Breach> {
+        let deployment = controller(set);
+        let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
+        let mut terms = terms.since(since);
+        let Some(first) = terms.next() else { return Ok(()) };
+        let constant = terms.all(|terms| terms.template == first.template && terms.recreate);
+        let template = bare(&set["spec"]["template"]);
+        if !first.recreate || !constant || template != bare(&first.template) {
+            return Ok(());
+        }
+        // A set that has pods already was begun under other terms.
+        if !commit.owned("pods", text(set, "/metadata/uid")).is_empty() {
+            return Ok(());
+        }
+        for other in commit.owned("replicasets", deployment) {
+            let uid = text(other, "/metadata/uid");
+            let older = bare(&other["spec"]["template"]) != template;
+            let running = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+            if older && commit.owned("pods", uid).iter().any(running) {
+                return commit.breach("S3", "a new pod beside an old one that has not ended");
+            }
+        }
+        Ok(())
+    }
+
+    fn deleted(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
+        let uid = controller(pod);
+        if uid.is_empty() {
+            return commit.breach("S12", "the deletion of a pod that is nobody's");
+        }
+        if !is_live(pod) {
+            return Ok(());
+        }
+        let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod))) - 1;
+        let wanted = self.sizes_since(uid, since).into_iter().min().unwrap_or(0);
+        let lost = self.losses.get(uid).map_or(0, |losses| losses.count(since));
+        if live + lost < wanted {
+            return commit.breach("S12", format!("{live} of {wanted} pods are left, others took {lost}"));
+        }
+        Ok(())
+    }
+
+    fn claimed(
+        &self,
+        commit: &Commit<'_>,
+        before: &Value,
+        after: &Value,
+        since: Duration,
+    ) -> Result<(), Breach> {
+        let uid = text(after, "/metadata/uid");
+        let (was, is) = (controller(before), controller(after));
+        let mut rest = after.clone();
+        rest["metadata"]["ownerReferences"] = before["metadata"]["ownerReferences"].clone();
+        rest["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+        if rest != *before {
+            return commit.breach("S16", "more than the owner of a pod changed");
+        }
+        let selected = |set: &str, labels: &Value| {
+            commit.by_uid("replicasets", set).is_some_and(|set| {
+                let wanted = set["spec"]["selector"]["matchLabels"].as_object();
+                wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+            })
+        };
+        let mut seen = self.labels.get(uid).into_iter().flat_map(|labels| labels.since(since));
+        match (was, is) {
+            ("", set) if !set.is_empty() => {
+                let there = commit.by_uid("replicasets", set).is_some_and(|set| !is_deleting(set));
+                if is_deleting(before) || !there || !selected(set, &after["metadata"]["labels"]) {
+                    return commit.breach("S15", "a pod adopted that may not be");
+                }
+            }
+            (set, "") if !set.is_empty() => {
+                if seen.all(|labels| selected(set, labels)) && commit.by_uid("replicasets", set).is_some() {
+                    return commit.breach("S16", "a pod released that the selector selects");
+                }
+            }
+            (was, is) if was != is => return commit.breach("S15", format!("a pod stolen from {was}")),
+            _ => {}
+        }
+        let owners = after["metadata"]["ownerReferences"]
+            .as_array()
+            .map_or(0, |owners| owners.iter().filter(|owner| owner["controller"] == true).count());
+        if owners > 1 { commit.breach("S15", "a pod with two controllers") } else { Ok(()) }
+    }
+
+    /// Pods that can be lost without one that counts, and those that count, over a Deployment's sets.
+    pub(super) fn available(&self, commit: &Commit<'_>, set: &Value) -> (i64, i64) {
+        let min_ready = number(set, "/spec/minReadySeconds");
+        let pods = commit.owned("pods", text(set, "/metadata/uid"));
+        let live: Vec<&Value> = pods.into_iter().filter(|pod| is_live(pod)).collect();
+        let available =
+            count(live.iter().copied().filter(|pod| super::is_available(pod, min_ready, commit.now)));
+        (available, count(live) - available)
+    }
+}

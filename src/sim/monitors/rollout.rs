@@ -1,0 +1,132 @@
+//! S1, S2, S4, S6 to S8: what becomes of ReplicaSets.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::{Breach, Commit, Monitors, Terms, bare, controller, is_deleting, number, text};
+
+fn revision(set: &Value) -> i64 {
+    text(set, "/metadata/annotations/deployment.kubernetes.io~1revision").parse().unwrap_or(0)
+}
+
+impl Monitors {
+    pub(super) fn judge_rollout(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        if commit.call.subresource == "status" {
+            return Ok(());
+        }
+        let Some(set) = commit.after.or(commit.before) else { return Ok(()) };
+        let deployment = controller(commit.before.unwrap_or(set));
+        // Without its Deployment, which may have gone meanwhile, there are no bounds.
+        let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
+        let terms: Vec<&Terms> = terms.since(since).collect();
+        if commit.by_uid("deployments", deployment).is_none() {
+            return Ok(());
+        }
+        match commit.call.method {
+            Method::DELETE => self.trimmed(commit, deployment, &terms),
+            Method::POST => {
+                Self::begun(commit, set, deployment, &terms)?;
+                self.resized(commit, set, deployment, &terms, since)
+            }
+            _ => {
+                Self::numbered(commit, set, deployment)?;
+                self.resized(commit, set, deployment, &terms, since)
+            }
+        }
+    }
+
+    /// S4, S6 and S7 for a new set.
+    fn begun(commit: &Commit<'_>, set: &Value, deployment: &str, terms: &[&Terms]) -> Result<(), Breach> {
+        let template = bare(&set["spec"]["template"]);
+        let twin = |other: &&Value| bare(&other["spec"]["template"]) == template && !is_deleting(other);
+        if let Some(other) = commit.owned("replicasets", deployment).into_iter().find(twin) {
+            return commit.breach("S4", format!("there is {} already", text(other, "/metadata/name")));
+        }
+        if terms.iter().all(|terms| terms.paused) {
+            return commit.breach("S6", "a new set while the Deployment is paused");
+        }
+        Self::numbered(commit, set, deployment)
+    }
+
+    /// S7: a revision that is given is the highest.
+    fn numbered(commit: &Commit<'_>, set: &Value, deployment: &str) -> Result<(), Breach> {
+        let (given, before) = (revision(set), commit.before.map_or(0, revision));
+        let uid = text(set, "/metadata/uid");
+        let others = commit.owned("replicasets", deployment).into_iter();
+        let highest = others.filter(|set| text(set, "/metadata/uid") != uid).map(revision).max().unwrap_or(0);
+        if given != before && (given <= highest || given < before) {
+            return commit.breach("S7", format!("revision {given} after {before}, beside {highest}"));
+        }
+        Ok(())
+    }
+
+    /// S1 and S2.
+    fn resized(
+        &self,
+        commit: &Commit<'_>,
+        set: &Value,
+        deployment: &str,
+        terms: &[&Terms],
+        since: Duration,
+    ) -> Result<(), Breach> {
+        let size = number(set, "/spec/replicas");
+        let size_before = commit.before.map_or(0, |set| number(set, "/spec/replicas"));
+        let sets = commit.owned("replicasets", deployment);
+        let sum: i64 = sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>() + size - size_before;
+        let bound = terms.iter().map(|terms| terms.replicas + terms.surge).max().unwrap_or(0);
+        let adopted = commit.before.is_none_or(|before| controller(before) == deployment);
+        if size > size_before && sum > bound && adopted {
+            return commit.breach("S1", format!("{sum} pods wanted, {bound} allowed"));
+        }
+        let Some(first) = terms.first() else { return Ok(()) };
+        // A new size or strategy lets sets shrink for other reasons than a rollout.
+        let same = |terms: &&Terms| terms.replicas == first.replicas && terms.template == first.template;
+        let rolling = terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms));
+        let old = bare(&set["spec"]["template"]) != bare(&first.template);
+        if size >= size_before || !old || !rolling {
+            return Ok(());
+        }
+        let least = terms.iter().map(|terms| terms.replicas - terms.unavailable).min().unwrap_or(0);
+        let mut available = 0;
+        for other in &sets {
+            let (counting, idle) = self.available(commit, other);
+            let shrinks =
+                if text(other, "/metadata/uid") == text(set, "/metadata/uid") { size } else { i64::MAX };
+            // What is not available goes first.
+            let removed = (counting + idle - shrinks.min(counting + idle) - idle).max(0);
+            available += counting - removed;
+            let uid = text(other, "/metadata/uid");
+            available += self.losses.get(uid).map_or(0, |losses| losses.count(since));
+        }
+        if available < least {
+            return commit.breach("S2", format!("{available} available pods are left, {least} promised"));
+        }
+        Ok(())
+    }
+
+    /// S8.
+    fn trimmed(&self, commit: &Commit<'_>, deployment: &str, terms: &[&Terms]) -> Result<(), Breach> {
+        let Some(set) = commit.before else { return Ok(()) };
+        let used = ["/spec/replicas", "/status/replicas"].iter().any(|field| number(set, field) != 0);
+        if used || number(set, "/status/observedGeneration") != number(set, "/metadata/generation") {
+            return commit.breach("S8", "a set that is not at rest is deleted");
+        }
+        let template = bare(&set["spec"]["template"]);
+        if terms.iter().all(|terms| bare(&terms.template) == template) {
+            return commit.breach("S8", "the current set is deleted");
+        }
+        let old = commit.owned("replicasets", deployment);
+        let old = old
+            .iter()
+            .filter(|set| terms.iter().all(|t| bare(&t.template) != bare(&set["spec"]["template"])));
+        let limit = terms.iter().map(|terms| terms.history).min().unwrap_or(0);
+        let rest = i64::try_from(old.count()).unwrap_or(i64::MAX) - 1;
+        // With several templates within the window it cannot be said which of them were old.
+        if terms.len() == 1 && rest < limit {
+            return commit.breach("S8", format!("{rest} old sets are left of {limit}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! The values that something had lately.
+
+use std::time::Duration;
+
+/// Values with the instants from which they held.
+#[derive(Clone, Debug)]
+pub(super) struct Window<T>(Vec<(Duration, T)>);
+
+impl<T> Default for Window<T> {
+    fn default() -> Self {
+        Window(Vec::new())
+    }
+}
+
+impl<T: PartialEq> Window<T> {
+    /// It is `value` from now on. (An event, as `()`, is noted every time.)
+    pub(super) fn push(&mut self, at: Duration, value: T) {
+        if size_of::<T>() == 0 || self.0.last().is_none_or(|(_, last)| *last != value) {
+            self.0.push((at, value));
+        }
+    }
+
+    /// The values since `since`, the one that held then included.
+    pub(super) fn since(&self, since: Duration) -> impl Iterator<Item = &T> {
+        let after = self.0.partition_point(|(at, _)| *at <= since);
+        self.0.iter().skip(after.saturating_sub(1)).map(|(_, value)| value)
+    }
+
+    /// How often something was noted after `since`.
+    pub(super) fn count(&self, since: Duration) -> i64 {
+        let count = self.0.iter().filter(|(at, _)| *at >= since).count();
+        i64::try_from(count).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_begins_with_the_value_that_held_at_its_beginning() {
+        let mut window = Window::default();
+        let at = Duration::from_secs;
+        for (second, value) in [(1, 'a'), (5, 'b'), (6, 'b'), (9, 'c')] {
+            window.push(at(second), value);
+        }
+        assert_eq!(window.since(at(7)).collect::<String>(), "bc");
+        assert_eq!(window.since(at(5)).collect::<String>(), "bc");
+        assert_eq!(window.since(at(4)).collect::<String>(), "abc");
+        assert_eq!(window.since(at(10)).collect::<String>(), "c");
+    }
+}

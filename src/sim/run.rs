@@ -1,0 +1,146 @@
+//! One history from its beginning to its verdict.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::actors::Actors;
+use super::monitors::{Breach, text};
+use super::scenario::Scenario;
+use super::server::{Picture, Server};
+use super::{daemons, rest};
+use crate::clock::Clock;
+use crate::sandbox::{Options, Sandbox, garbage, kubelet};
+
+/// How a history ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was found, if anything.
+    pub failure: Option<Breach>,
+    /// A fingerprint of the whole log.
+    pub digest: u64,
+    /// The log, or its end.
+    pub lines: Vec<String>,
+    /// The state of things in the end, a line each.
+    pub state: Vec<String>,
+    /// Requests of everybody.
+    pub requests: u64,
+    /// The daemons' writes about workloads.
+    pub writes: u64,
+    /// Virtual time.
+    pub lasted: Duration,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { failure, lines, state, .. } = self;
+        lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        state.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        match failure {
+            Some(failure) => writeln!(f, "{failure}"),
+            None => writeln!(f, "as it should be"),
+        }
+    }
+}
+
+/// Runs a scenario on a runtime of its own. `record` keeps the whole log.
+///
+/// # Errors
+/// When there is no runtime to be had.
+pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(history(scenario, record)))
+}
+
+async fn history(scenario: &Scenario, record: bool) -> Outcome {
+    let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
+    let time = clock.clone();
+    let now = Arc::new(move || time.now());
+    let mut options = Options::new(now.clone());
+    options.seed = scenario.seed;
+    options.streaming_lists = scenario.streaming_lists;
+    let sandbox = Sandbox::new(options);
+    let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
+    let end = CancellationToken::new();
+    let mut tasks = Vec::new();
+    let never_ready = regex_lite::Regex::new(":broken$").ok();
+    let kubelet = kubelet::Options {
+        never_ready,
+        ready_delay: scenario.readiness,
+        shutdown_delay: scenario.shutdown,
+        events: false,
+        ..kubelet::Options::new(now)
+    };
+    let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
+    tasks.push(AbortOnDropHandle::new(tokio::spawn(simulator)));
+    let collector = garbage::run(server.client("garbage"), end.clone());
+    tasks.push(AbortOnDropHandle::new(tokio::spawn(collector)));
+    let mut stops = Vec::new();
+    for number in 0..scenario.daemons {
+        let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
+        stops.push(stop);
+        let daemon = daemons::run(server.clone(), scenario.clone(), number, stopped);
+        tasks.push(AbortOnDropHandle::new(tokio::spawn(daemon)));
+    }
+    let actors = Actors::new(server.clone(), stops);
+    actors.make_namespace().await;
+    // Lists are complete, and somebody has been elected, more often than not.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if let Err(breach) = play(scenario, &server, &actors).await {
+        server.fail(breach);
+    }
+    end.cancel();
+    drop(tasks);
+    Outcome {
+        failure: server.failure(),
+        digest: server.digest(),
+        lines: server.lines(),
+        state: state(&server.picture()),
+        requests: server.requests(),
+        writes: server.acts(),
+        lasted: server.start.elapsed(),
+    }
+}
+
+async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    let begin = server.start.elapsed();
+    for (at, act) in &scenario.acts {
+        let wait = (begin + *at).saturating_sub(server.start.elapsed());
+        tokio::time::sleep(wait).await;
+        if server.failure().is_some() {
+            return Ok(());
+        }
+        server.say(&format!("{act:?}"));
+        actors.act(act).await;
+    }
+    tokio::time::sleep(scenario.tail()).await;
+    server.say("the faults end");
+    server.set_faulty(false);
+    actors.repair().await;
+    rest::comes_to_rest(server, actors).await
+}
+
+/// What there is, a line per object.
+fn state(picture: &Picture) -> Vec<String> {
+    let objects = picture.iter().flat_map(|(resource, all)| all.iter().map(move |(n, o)| (resource, n, o)));
+    let line = |(resource, name, object): (&String, &String, &Arc<Value>)| {
+        let metadata = &object["metadata"];
+        let deleting = if metadata["deletionTimestamp"].is_string() { " deleting" } else { "" };
+        let template = object["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
+        let size = object["spec"]["replicas"].as_i64();
+        let owner = super::monitors::controller(object);
+        let phase = text(object, "/status/phase");
+        let status = if resource == "pods" { Value::Null } else { object["status"].clone() };
+        format!(
+            "{resource}/{name} uid={} owner={owner}{deleting} rv={} size={size:?} image={template:?} {phase} {status}",
+            text(object, "/metadata/uid"),
+            text(object, "/metadata/resourceVersion"),
+        )
+    };
+    objects.map(line).collect()
+}

@@ -1,0 +1,254 @@
+//! What a seed stands for: a value, so that a part of it can be left out and the rest run again.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Names of the Deployments that users make.
+const NAMES: [&str; 2] = ["web", "api"];
+
+/// A daemon's call is given up after 30 s, and what it asked for may arrive until then and later.
+const LATEST: u64 = 45;
+
+/// One misbehaviour of the network or the API server, towards the daemons only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This part of the requests, in percent, never arrives.
+    LostRequests(u8),
+    /// This part is carried out, and the answer lost.
+    LostReplies(u8),
+    /// This part is carried out up to [`Fault::longest`] seconds late.
+    LateRequests(u8),
+    /// This part is answered late.
+    LateReplies(u8),
+    /// This part is refused with a 500 or a 503.
+    Refusals(u8),
+    /// This part of the writes is refused with a conflict that is none.
+    Conflicts(u8),
+}
+
+impl Fault {
+    /// How much older than the state at its commit the knowledge behind a write may be because of this
+    /// fault, in seconds.
+    fn longest(self) -> u64 {
+        match self {
+            Fault::LateRequests(_) | Fault::LateReplies(_) => LATEST,
+            _ => 0,
+        }
+    }
+}
+
+/// Something that somebody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields say it: whose, and what.
+pub enum Act {
+    /// A user creates a Deployment, unless there is one of this name.
+    Create { name: &'static str, replicas: u32, surge: u32, unavailable: u32, recreate: bool },
+    /// A user changes the image.
+    Image { name: &'static str, tag: u32 },
+    /// A user changes it to one that never starts.
+    BrokenImage { name: &'static str },
+    /// A user, or a horizontal scaler, resizes.
+    Scale { name: &'static str, replicas: u32 },
+    /// A user changes the strategy.
+    Strategy { name: &'static str, surge: u32, unavailable: u32, recreate: bool },
+    /// A user pauses or resumes.
+    Pause { name: &'static str, paused: bool },
+    /// A user asks for the last revision, by the annotation.
+    RollBack { name: &'static str },
+    /// A user puts a label on the template.
+    Label { name: &'static str, value: u32 },
+    /// A user changes minReadySeconds.
+    MinReady { name: &'static str, seconds: u32 },
+    /// A user deletes it.
+    Delete { name: &'static str, policy: &'static str },
+    /// A GitOps tool writes an annotation on the Deployment and its sets.
+    Annotate { name: &'static str, value: u32 },
+    /// The pod monkey deletes the n-th pod.
+    DeletePod { nth: u32, at_once: bool },
+    /// It makes a running pod unready, or ready again.
+    Ready { nth: u32, ready: bool },
+    /// It lets a pod fail.
+    Fail { nth: u32 },
+    /// It takes a pod's label away from its selector.
+    Relabel { nth: u32 },
+    /// A quota refuses new pods from now on, or does not any more.
+    Quota { full: bool },
+    /// All watches break.
+    BreakWatches,
+    /// The API server forgets its history.
+    Compact,
+    /// The watch of a resource shows nothing new to a daemon for a while.
+    Lag { daemon: usize, resource: &'static str, seconds: u32 },
+    /// A daemon is killed right after that many more writes.
+    Crash { daemon: usize, writes: u32 },
+    /// A daemon is asked to stop.
+    Stop { daemon: usize },
+}
+
+impl Act {
+    fn longest(&self) -> u64 {
+        match self {
+            Act::Lag { seconds, .. } => u64::from(*seconds),
+            _ => 0,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Seeds everything that is left to chance.
+    pub seed: u64,
+    /// How many daemons run.
+    pub daemons: usize,
+    /// Whether they agree who acts.
+    pub election: bool,
+    /// Whether the API server sends lists as streams.
+    pub streaming_lists: bool,
+    /// From a pod's binding to its readiness.
+    pub readiness: Duration,
+    /// From a pod's deletion to its end.
+    pub shutdown: Duration,
+    /// What the network does.
+    pub faults: Vec<Fault>,
+    /// Who does what when, in order.
+    pub acts: Vec<(Duration, Act)>,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let daemons = if rng.u8(..3) == 0 { 2 } else { 1 };
+        let all = [
+            Fault::LostRequests(rng.u8(1..15)),
+            Fault::LostReplies(rng.u8(1..15)),
+            Fault::LateRequests(rng.u8(1..8)),
+            Fault::LateReplies(rng.u8(1..8)),
+            Fault::Refusals(rng.u8(1..15)),
+            Fault::Conflicts(rng.u8(1..15)),
+        ];
+        let likely = rng.u8(..3);
+        let faults = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
+        let mut scenario = Scenario {
+            seed,
+            daemons,
+            election: daemons > 1 || rng.u8(..4) == 0,
+            streaming_lists: rng.bool(),
+            readiness: Duration::from_millis(rng.u64(100..3000)),
+            shutdown: Duration::from_millis(rng.u64(50..2000)),
+            faults,
+            acts: Vec::new(),
+        };
+        scenario.fill(&mut rng);
+        scenario
+    }
+
+    fn fill(&mut self, rng: &mut fastrand::Rng) {
+        let mut at = Duration::ZERO;
+        // Some seeds hurry and some take their time: a rollout is interrupted, or ends.
+        let pause = rng.choice([400, 2000, 8000]).unwrap_or(2000);
+        let lags = rng.u8(..3) == 0;
+        let crashes = rng.bool();
+        self.acts.push((at, create(NAMES[0], rng)));
+        for _ in 0..rng.u32(5..30) {
+            at += Duration::from_millis(rng.u64(10..pause));
+            let act = any(rng, self.daemons);
+            let allowed = match act {
+                Act::Lag { .. } => lags,
+                Act::Crash { .. } | Act::Stop { .. } => crashes,
+                _ => true,
+            };
+            if allowed {
+                self.acts.push((at, act));
+            }
+        }
+    }
+
+    /// How long after the last act the faults go on.
+    pub fn tail(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    /// How old the knowledge behind a write may be when it is committed: what its author cannot know is
+    /// no breach. A few seconds for the calls of one sync, and what the faults add.
+    pub fn staleness(&self) -> Duration {
+        let faults = self.faults.iter().map(|fault| fault.longest()).max().unwrap_or(0);
+        let lags: u64 = self.acts.iter().map(|(_, act)| act.longest()).sum();
+        // A sync makes several calls one after the other, each of which may be late.
+        Duration::from_secs(3 + 3 * faults + lags)
+    }
+}
+
+fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
+    let (replicas, surge) = (rng.u32(1..7), rng.u32(..3));
+    let unavailable = if surge == 0 { rng.u32(1..3) } else { rng.u32(..3) };
+    Act::Create { name, replicas, surge, unavailable, recreate: rng.u8(..6) == 0 }
+}
+
+fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
+    let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
+    let nth = rng.u32(..12);
+    match rng.u8(..42) {
+        0..3 => create(name, rng),
+        3..9 => Act::Image { name, tag: rng.u32(1..5) },
+        9 => Act::BrokenImage { name },
+        10..15 => Act::Scale { name, replicas: rng.u32(..8) },
+        15..17 => {
+            let (surge, recreate) = (rng.u32(..3), rng.u8(..3) == 0);
+            let unavailable = if surge == 0 { rng.u32(1..3) } else { rng.u32(..3) };
+            Act::Strategy { name, surge, unavailable, recreate }
+        }
+        17..19 => Act::Pause { name, paused: rng.bool() },
+        19 => Act::RollBack { name },
+        20 => Act::Label { name, value: rng.u32(..3) },
+        21 => Act::MinReady { name, seconds: rng.u32(..5) },
+        22..24 => {
+            let policy = rng.choice(["Background", "Foreground", "Orphan"]).unwrap_or("Background");
+            Act::Delete { name, policy }
+        }
+        24..26 => Act::Annotate { name, value: rng.u32(..) },
+        26..28 => Act::DeletePod { nth, at_once: rng.bool() },
+        28..30 => Act::Ready { nth, ready: rng.u8(..3) == 0 },
+        30 => Act::Fail { nth },
+        31 => Act::Relabel { nth },
+        32 => Act::Quota { full: rng.bool() },
+        33 => Act::BreakWatches,
+        34 => Act::Compact,
+        35..38 => {
+            let resource = rng.choice(["pods", "replicasets", "deployments"]).unwrap_or("pods");
+            Act::Lag { daemon: rng.usize(..daemons), resource, seconds: rng.u32(1..20) }
+        }
+        38..41 => Act::Crash { daemon: rng.usize(..daemons), writes: rng.u32(..6) },
+        _ => Act::Stop { daemon: rng.usize(..daemons) },
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, faults, acts } = self;
+        writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
+        writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
+        acts.iter().try_for_each(|(at, act)| writeln!(f, "  {:>8.3} {act:?}", at.as_secs_f64()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_scenario_and_another_seed_another() {
+        assert_eq!(Scenario::new(7), Scenario::new(7));
+        assert_ne!(Scenario::new(7).acts, Scenario::new(8).acts);
+    }
+
+    #[test]
+    fn acts_are_in_order_and_begin_with_a_deployment() {
+        for seed in 0..100 {
+            let acts = Scenario::new(seed).acts;
+            assert!(acts.is_sorted_by_key(|(at, _)| *at), "{seed}");
+            assert!(matches!(acts[0].1, Act::Create { .. }), "{seed}");
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! The API server as each party sees it: every request of everybody passes through here, is logged, may
+//! be lost or late, is carried out at one instant, and is judged by the state it met.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _};
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::monitors::{Breach, Commit, Monitors};
+use super::scenario::{Fault, Scenario};
+use crate::clock::Clock;
+use crate::sandbox::Sandbox;
+
+/// The one namespace in which things happen.
+pub const NAMESPACE: &str = "shop";
+
+/// How many lines of the log a failure shows.
+const TAIL: usize = 60;
+
+/// A request, taken apart.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who sent it: `d0.1` is the first daemon in its second life.
+    pub agent: Arc<str>,
+    /// How.
+    pub method: Method,
+    /// Where to.
+    pub path: String,
+    /// The resource in the plural, such as "pods"; "" for paths without one.
+    pub resource: String,
+    /// The name in the path, or that of the object to be created.
+    pub name: String,
+    /// Such as "status", or "".
+    pub subresource: String,
+    /// The namespace, or "".
+    pub namespace: String,
+    /// Whether it is a watch.
+    pub watch: bool,
+    /// The body, if it is JSON.
+    pub body: Value,
+}
+
+impl Call {
+    fn new(agent: Arc<str>, parts: &http::request::Parts, body: &[u8]) -> Self {
+        let path = parts.uri.path().to_owned();
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut segments = path.split('/').skip(1);
+        let skipped = if segments.next() == Some("api") { 1 } else { 2 };
+        let mut rest: Vec<&str> = segments.skip(skipped).collect();
+        let mut namespace = String::new();
+        if rest.first() == Some(&"namespaces") && rest.len() > 2 {
+            namespace = rest.get(1).copied().unwrap_or_default().to_owned();
+            rest.drain(..2);
+        }
+        let at = |n: usize| rest.get(n).copied().unwrap_or_default().to_owned();
+        let (resource, mut name, subresource) = (at(0), at(1), at(2));
+        if name.is_empty() {
+            name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+        let method = parts.method.clone();
+        Call { agent, method, path, resource, name, subresource, namespace, watch, body }
+    }
+
+    /// Whether it would change something.
+    pub fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// Whether a daemon sent it.
+    pub fn of_daemon(&self) -> bool {
+        self.agent.starts_with('d')
+    }
+
+    /// Whether it would change what the controllers are about: neither an event nor the Lease.
+    pub fn is_act(&self) -> bool {
+        self.is_write() && !matches!(&*self.resource, "events" | "leases")
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call { agent, method, resource, name, subresource, watch, .. } = self;
+        let method = if *watch { "WATCH" } else { method.as_str() };
+        write!(f, "{agent:<8} {method} {resource}/{name}")?;
+        if !subresource.is_empty() {
+            write!(f, "/{subresource}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+enum Fate {
+    Proceed,
+    LoseRequest,
+    LoseReply,
+    Delay(Duration),
+    DelayReply(Duration),
+    Refuse(u16, &'static str, String),
+    /// From beyond the grave: its sender has been killed.
+    Hang,
+}
+
+/// The objects of [`NAMESPACE`] by resource and name, as stored.
+pub type Picture = BTreeMap<String, BTreeMap<String, Arc<Value>>>;
+
+#[derive(Debug, Default)]
+struct State {
+    picture: Picture,
+    monitors: Monitors,
+    failure: Option<Breach>,
+    digest: DefaultHasher,
+    lines: VecDeque<String>,
+    /// Requests so far, by their kind: chance is drawn per request and not from one stream, so that
+    /// leaving out one act changes as little as possible.
+    counts: BTreeMap<String, u64>,
+    faulty: bool,
+    quota: bool,
+    /// Until when a daemon's watch of a resource shows nothing, by daemon and resource.
+    lags: BTreeMap<(usize, String), Instant>,
+    /// How many writes a daemon has left to live.
+    fuses: BTreeMap<usize, u32>,
+    dead: BTreeSet<Arc<str>>,
+    requests: u64,
+    acts: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Server {
+    /// Where everything is stored.
+    pub sandbox: Sandbox,
+    /// The time.
+    pub clock: Clock,
+    /// The beginning of the history.
+    pub start: Instant,
+    /// Told when a daemon's fuse has burnt down.
+    pub killed: Vec<Notify>,
+    router: axum::Router,
+    scenario: Scenario,
+    record: bool,
+    state: Mutex<State>,
+}
+
+impl Server {
+    /// An API server in front of `sandbox`. `record` keeps every line of the log, not the last few.
+    pub fn new(sandbox: Sandbox, clock: Clock, scenario: Scenario, record: bool) -> Self {
+        let monitors = Monitors::new(&scenario);
+        let state = State { monitors, faulty: true, ..State::default() };
+        Server {
+            router: sandbox.router(),
+            sandbox,
+            clock,
+            start: Instant::now(),
+            killed: (0..scenario.daemons).map(|_| Notify::new()).collect(),
+            scenario,
+            record,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The client of a party.
+    pub fn client(self: &Arc<Self>, agent: &str) -> kube::Client {
+        let (server, agent) = (self.clone(), Arc::<str>::from(agent));
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (server, agent) = (server.clone(), agent.clone());
+            async move { Ok::<_, Infallible>(server.answer(agent, request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        agent: Arc<str>,
+        request: Request<kube::client::Body>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let Ok(body) = body.collect().await else { return lost() };
+        let body = body.to_bytes();
+        let call = Call::new(agent, &parts, &body);
+        let fate = self.arrives(&call, &body);
+        match fate {
+            Fate::Proceed => self.perform(&call, parts, body),
+            Fate::LoseRequest => lost(),
+            Fate::LoseReply => {
+                self.perform(&call, parts, body);
+                lost()
+            }
+            Fate::Delay(time) => {
+                // A task of its own: what is late happens even if its sender has given up.
+                let task = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    self.perform(&call, parts, body)
+                });
+                task.await.unwrap_or_else(|_| lost())
+            }
+            Fate::DelayReply(time) => {
+                let reply = self.perform(&call, parts, body);
+                tokio::time::sleep(time).await;
+                reply
+            }
+            Fate::Refuse(code, reason, message) => {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                                    "reason": reason, "message": message, "code": code});
+                let mut response = Response::new(Body::from(status.to_string()));
+                *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+                response.headers_mut().insert(http::header::CONTENT_TYPE, JSON);
+                response
+            }
+            Fate::Hang => std::future::pending().await,
+        }
+    }
+
+    /// Logs a request and decides what becomes of it.
+    fn arrives(&self, call: &Call, body: &Bytes) -> Fate {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if state.dead.contains(&call.agent) {
+            return Fate::Hang;
+        }
+        let fate = self.fate(state, call);
+        state.requests += 1;
+        let verdict = if fate == Fate::Proceed { String::new() } else { format!(" {fate:?}") };
+        let shown = if call.is_write() { String::from_utf8_lossy(body) } else { "".into() };
+        self.line(state, &format!("{call}{verdict} {shown}"));
+        if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
+            state.acts += 1;
+        }
+        if call.of_daemon() && call.is_write() {
+            let breach = state.monitors.sent(self.start.elapsed(), call);
+            self.note(state, breach);
+        }
+        fate
+    }
+
+    fn fate(&self, state: &mut State, call: &Call) -> Fate {
+        if state.quota
+            && call.resource == "pods"
+            && call.method == Method::POST
+            && call.subresource.is_empty()
+        {
+            let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
+            return Fate::Refuse(403, "Forbidden", message);
+        }
+        if !call.of_daemon() || !state.faulty {
+            return Fate::Proceed;
+        }
+        if call.is_act()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some(fuse) = state.fuses.get_mut(&daemon)
+        {
+            if *fuse == 0 {
+                state.fuses.remove(&daemon);
+                self.kill(state, &call.agent);
+                return Fate::LoseReply;
+            }
+            *fuse -= 1;
+        }
+        let Call { method, resource, name, subresource, .. } = call;
+        let what = format!("{} {method} {resource} {name} {subresource}", call.agent);
+        let count = state.counts.entry(what.clone()).or_default();
+        *count += 1;
+        let mut hasher = DefaultHasher::new();
+        (self.scenario.seed, &what, *count).hash(&mut hasher);
+        let mut rng = fastrand::Rng::with_seed(hasher.finish());
+        for fault in &self.scenario.faults {
+            let late = Duration::from_millis(*rng.choice(&[300, 3000, 20_000, 40_000]).unwrap_or(&300));
+            let dice = rng.u8(..100);
+            match *fault {
+                Fault::LostRequests(part) if dice < part => return Fate::LoseRequest,
+                Fault::LostReplies(part) if dice < part && !call.watch => return Fate::LoseReply,
+                Fault::LateRequests(part) if dice < part => return Fate::Delay(late),
+                Fault::LateReplies(part) if dice < part => return Fate::DelayReply(late),
+                Fault::Refusals(part) if dice < part => {
+                    let code = if rng.bool() { 500 } else { 503 };
+                    return Fate::Refuse(code, "InternalError", "etcdserver: request timed out".into());
+                }
+                Fault::Conflicts(part) if dice < part && call.method == Method::PATCH => {
+                    return Fate::Refuse(409, "Conflict", "the object has been modified".into());
+                }
+                _ => {}
+            }
+        }
+        Fate::Proceed
+    }
+
+    fn kill(&self, state: &mut State, agent: &Arc<str>) {
+        state.dead.insert(agent.clone());
+        if let Some(killed) = daemon_of(agent).and_then(|daemon| self.killed.get(daemon)) {
+            killed.notify_one();
+        }
+    }
+
+    /// Carries a request out, at one instant, and judges what it did.
+    fn perform(self: &Arc<Self>, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
+        let watched =
+            call.namespace == NAMESPACE && matches!(&*call.resource, "deployments" | "replicasets" | "pods");
+        let lease = call.resource == "leases";
+        let request = Request::from_parts(parts, Body::from(body));
+        let response = self.router.clone().oneshot(request).now_or_never();
+        let Some(Ok(response)) = response else {
+            let mut state = self.state.lock();
+            let what = format!("the API server waited over {call}");
+            self.note(&mut state, Err(Breach::new("the simulation", what)));
+            return lost();
+        };
+        let code = response.status();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if call.is_write() {
+            self.line(state, &format!("{call} -> {code}"));
+        }
+        if code.is_success() && call.is_write() && lease && call.of_daemon() {
+            state.monitors.renewed(self.start.elapsed(), call);
+        }
+        if code.is_success() && call.is_write() && watched {
+            let after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
+            let before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
+            if before != after {
+                let commit = Commit {
+                    at: self.start.elapsed(),
+                    now: self.clock.now(),
+                    call,
+                    before: before.as_deref(),
+                    after: after.as_deref(),
+                    picture: &state.picture,
+                };
+                let breach = state.monitors.committed(&commit);
+                let all = state.picture.entry(call.resource.clone()).or_default();
+                match after {
+                    Some(after) => all.insert(call.name.clone(), after),
+                    None => all.remove(&call.name),
+                };
+                self.note(state, breach);
+            }
+        }
+        match daemon_of(&call.agent) {
+            Some(daemon) if call.watch => self.lagging(daemon, call.resource.clone(), response),
+            _ => response,
+        }
+    }
+
+    /// A watch that shows nothing while its lag lasts: a prefix of the history all the same.
+    fn lagging(
+        self: &Arc<Self>,
+        daemon: usize,
+        resource: String,
+        response: Response<Body>,
+    ) -> Response<Body> {
+        let (parts, body) = response.into_parts();
+        let (server, key) = (self.clone(), (daemon, resource));
+        let stream = body.into_data_stream().then(move |chunk| {
+            let until = server.state.lock().lags.get(&key).copied();
+            async move {
+                if let Some(until) = until {
+                    tokio::time::sleep_until(until).await;
+                }
+                chunk
+            }
+        });
+        Response::from_parts(parts, Body::from_stream(stream))
+    }
+
+    fn line(&self, state: &mut State, text: &str) {
+        let line = format!("{:>9.3} {text}", self.start.elapsed().as_secs_f64());
+        line.hash(&mut state.digest);
+        if !self.record && state.lines.len() == TAIL {
+            state.lines.pop_front();
+        }
+        state.lines.push_back(line);
+    }
+
+    fn note(&self, state: &mut State, breach: Result<(), Breach>) {
+        if let Err(breach) = breach
+            && state.failure.is_none()
+        {
+            self.line(state, &format!("BREACH {breach}"));
+            state.failure = Some(breach);
+        }
+    }
+
+    /// Writes a line of its own into the log.
+    pub fn say(&self, text: &str) {
+        self.line(&mut self.state.lock(), text);
+    }
+
+    /// Notes a failure that no request shows.
+    pub fn fail(&self, breach: Breach) {
+        self.note(&mut self.state.lock(), Err(breach));
+    }
+
+    /// The first failure so far.
+    pub fn failure(&self) -> Option<Breach> {
+        self.state.lock().failure.clone()
+    }
+
+    /// The log, or its end.
+    pub fn lines(&self) -> Vec<String> {
+        self.state.lock().lines.iter().cloned().collect()
+    }
+
+    /// A fingerprint of the whole log.
+    pub fn digest(&self) -> u64 {
+        self.state.lock().digest.finish()
+    }
+
+    /// Requests of everybody so far.
+    pub fn requests(&self) -> u64 {
+        self.state.lock().requests
+    }
+
+    /// The daemons' writes so far that were about workloads.
+    pub fn acts(&self) -> u64 {
+        self.state.lock().acts
+    }
+
+    /// The objects as stored.
+    pub fn picture(&self) -> Picture {
+        self.state.lock().picture.clone()
+    }
+
+    /// Whether a quota refuses new pods.
+    pub fn set_quota(&self, full: bool) {
+        self.state.lock().quota = full;
+    }
+
+    /// Whether there are faults.
+    pub fn set_faulty(&self, faulty: bool) {
+        let mut state = self.state.lock();
+        state.faulty = faulty;
+        if !faulty {
+            state.lags.clear();
+            state.fuses.clear();
+        }
+    }
+
+    /// Lets a daemon's watch of a resource show nothing for a while.
+    pub fn lag(&self, daemon: usize, resource: &str, time: Duration) {
+        self.state.lock().lags.insert((daemon, resource.to_owned()), Instant::now() + time);
+    }
+
+    /// Kills a daemon after so many more writes.
+    pub fn light_fuse(&self, daemon: usize, writes: u32) {
+        self.state.lock().fuses.insert(daemon, writes);
+    }
+}
+
+const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
+
+/// `d0.1` is an incarnation of daemon 0.
+fn daemon_of(agent: &str) -> Option<usize> {
+    agent.strip_prefix('d')?.split('.').next()?.parse().ok()
+}
+
+fn kind(resource: &str) -> &'static str {
+    match resource {
+        "deployments" => "Deployment",
+        "replicasets" => "ReplicaSet",
+        _ => "Pod",
+    }
+}
+
+/// A success that breaks off, as in the sandbox: the client cannot take it for a refusal.
+fn lost() -> Response<Body> {
+    let broken = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the connection was lost");
+    Response::new(Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(broken) })))
+}
