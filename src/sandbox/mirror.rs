@@ -3,13 +3,46 @@
 //! an object that vanished while the connection was down would otherwise never be reported as gone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream::BoxStream};
 use kube::{
     Api, Resource,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{WatchStreamExt as _, utils::Backoff, watcher},
 };
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::resources::backoff;
+
+/// A watcher's waits grow until it has been sound for so long, as with kube's own default.
+const SOUND: Duration = Duration::from_secs(120);
+
+/// The sandbox's waits. kube's default draws them by chance, from a source that nobody can seed, and reads
+/// the machine's clock, so that a history would not repeat.
+#[derive(Debug, Default)]
+struct Steady {
+    failures: u32,
+    last: Option<Instant>,
+}
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        if self.last.is_some_and(|last| last.elapsed() > SOUND) {
+            self.failures = 0;
+        }
+        self.last = Some(Instant::now());
+        self.failures = self.failures.saturating_add(1);
+        Some(backoff(self.failures))
+    }
+}
+
+impl Backoff for Steady {
+    /// A watch that works for a moment is not sound yet.
+    fn reset(&mut self) {}
+}
 
 /// What happened to the objects of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +129,7 @@ pub fn follow<K>(api: Api<K>, config: watcher::Config) -> BoxStream<'static, Cha
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let events = watcher(api, config).default_backoff();
+    let events = watcher(api, config).backoff(Steady::default());
     changes(events, Mirror::default()).boxed()
 }
 
