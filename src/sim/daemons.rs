@@ -11,7 +11,6 @@ use super::scenario::Scenario;
 use super::server::Server;
 use crate::app::{Candidacy, Controllers, Parts};
 use crate::config::ControllerConfig;
-use crate::metrics::Metrics;
 use crate::runtime::election::ElectionOptions;
 
 /// How long running syncs may take to finish.
@@ -95,12 +94,13 @@ fn controllers(server: &Arc<Server>, scenario: &Scenario, agent: &str, seed: u64
         ..ElectionOptions::default()
     };
     let election = scenario.election.then(|| Candidacy { client: server.client(agent), options });
+    let metrics = server.metrics();
     let parts = Parts {
         client: server.client(agent),
         host: "simulation".into(),
         clock: server.clock.clone(),
         seed,
-        metrics: Metrics::new(),
+        metrics,
         election,
     };
     Controllers::new(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }, parts)

@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::actors::Actors;
 use super::monitors::{Breach, text};
 use super::scenario::Scenario;
-use super::server::{Picture, Server};
+use super::server::{NAMESPACE, Picture, Server};
 use super::{daemons, rest};
 use crate::clock::Clock;
 use crate::sandbox::{Options, Sandbox, garbage, kubelet};
@@ -53,6 +53,7 @@ impl fmt::Display for Outcome {
 /// # Errors
 /// When there is no runtime to be had.
 pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
+    crate::planted::plant(scenario.bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     Ok(runtime.block_on(history(scenario, record)))
 }
@@ -91,9 +92,14 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     actors.make_namespace().await;
     // Lists are complete, and somebody has been elected, more often than not.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    if server.sandbox.object("Namespace", "", NAMESPACE).is_none() {
+        // Nothing could happen, and nothing would break.
+        server.fail(Breach::new("the simulation", "there is no namespace"));
+    }
     if let Err(breach) = play(scenario, &server, &actors).await {
         server.fail(breach);
     }
+    server.look_for_panics();
     end.cancel();
     drop(tasks);
     Outcome {

@@ -109,6 +109,8 @@ pub struct Scenario {
     pub readiness: Duration,
     /// From a pod's deletion to its end.
     pub shutdown: Duration,
+    /// The planted bug, or "".
+    pub bug: &'static str,
     /// What the network does.
     pub faults: Vec<Fault>,
     /// Who does what when, in order.
@@ -133,10 +135,12 @@ impl Scenario {
         let mut scenario = Scenario {
             seed,
             daemons,
-            election: daemons > 1 || rng.u8(..4) == 0,
+            // Two that know nothing of each other are two leaders.
+            election: rng.u8(..4) < if daemons > 1 { 3 } else { 1 },
             streaming_lists: rng.bool(),
             readiness: Duration::from_millis(rng.u64(100..3000)),
             shutdown: Duration::from_millis(rng.u64(50..2000)),
+            bug: "",
             faults,
             acts: Vec::new(),
         };
@@ -226,9 +230,13 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, faults, acts } = self;
+        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, bug, faults, acts } =
+            self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
+        if !bug.is_empty() {
+            writeln!(f, "  planted: {bug}")?;
+        }
         acts.iter().try_for_each(|(at, act)| writeln!(f, "  {:>8.3} {act:?}", at.as_secs_f64()))
     }
 }

@@ -22,6 +22,7 @@ use tower::ServiceExt as _;
 use super::monitors::{Breach, Commit, Monitors};
 use super::scenario::{Fault, Scenario};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::sandbox::Sandbox;
 
 /// The one namespace in which things happen.
@@ -141,7 +142,6 @@ struct State {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub struct Server {
     /// Where everything is stored.
     pub sandbox: Sandbox,
@@ -155,6 +155,7 @@ pub struct Server {
     scenario: Scenario,
     record: bool,
     state: Mutex<State>,
+    metrics: Mutex<Vec<Arc<Metrics>>>,
 }
 
 impl Server {
@@ -171,6 +172,7 @@ impl Server {
             scenario,
             record,
             state: Mutex::new(state),
+            metrics: Mutex::default(),
         }
     }
 
@@ -432,6 +434,20 @@ impl Server {
     /// The objects as stored.
     pub fn picture(&self) -> Picture {
         self.state.lock().picture.clone()
+    }
+
+    /// New metrics for a daemon, to be looked at in the end.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        let metrics = Metrics::new();
+        self.metrics.lock().push(metrics.clone());
+        metrics
+    }
+
+    /// A worker survives a sync that panics, and only counts it; here that is a failure (R1).
+    pub fn look_for_panics(&self) {
+        if self.metrics.lock().iter().any(|metrics| metrics.render().contains("reason=\"panic\"")) {
+            self.fail(Breach::new("R1", "a sync panicked"));
+        }
     }
 
     /// Whether a quota refuses new pods.

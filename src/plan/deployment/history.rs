@@ -11,14 +11,16 @@ use crate::model::{Deployment, ReplicaSet};
 pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
     let Some(limit) = deployment.revision_history_limit else { return Vec::new() };
     let mut old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|set| !set.meta.is_deleting()).collect();
+    let limit = limit - i32::from(planted!("history keeps one less"));
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     old.sort_by_key(|set| (revision_of(set).unwrap_or(0), set.meta.created, set.meta.key.clone()));
     old.into_iter()
         .take(surplus)
         .filter(|set| {
-            set.replicas == 0
-                && set.status.replicas == 0
-                && set.status.observed_generation >= set.meta.generation
+            planted!("history deletes sets that are not at rest")
+                || set.replicas == 0
+                    && set.status.replicas == 0
+                    && set.status.observed_generation >= set.meta.generation
         })
         .map(|set| Write::Delete(set.clone()))
         .collect()

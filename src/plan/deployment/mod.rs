@@ -178,7 +178,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let writes = vec![rollback::plan(deployment, &sets, revision)];
         return Plan { writes, course: Course::Handover, ..Plan::default() };
     }
-    if deployment.paused || scale::is_due(deployment, &sets) {
+    if (deployment.paused && !planted!("a paused Deployment rolls out")) || scale::is_due(deployment, &sets) {
         let mut writes = scale::plan(deployment, &sets, &observed.running_pods);
         if deployment.paused && writes.is_empty() {
             writes = history::plan(deployment, &sets);

@@ -31,6 +31,9 @@ pub fn plan(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>
 
 /// Whether a pod of an old set runs, or may yet come.
 pub(super) fn old_pods_may_run(sets: &Sets, running: &BTreeMap<Uid, usize>) -> bool {
+    if planted!("Recreate does not wait") {
+        return false;
+    }
     sets.old.iter().any(|set| {
         // Until the ReplicaSet controller has acted on the size 0, it may still be creating a pod that
         // no cache shows yet (S3).

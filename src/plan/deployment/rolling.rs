@@ -35,8 +35,8 @@ impl Budget {
         let replicas = i64::from(deployment.replicas);
         let missing = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
         Budget {
-            most: replicas + i64::from(surge),
-            least: replicas - i64::from(unavailable),
+            most: replicas + i64::from(surge) + i64::from(planted!("surge is one too large")),
+            least: replicas - i64::from(unavailable) - i64::from(planted!("one more may be unavailable")),
             wanted: sets.wanted(),
             available: sets.available(),
             missing: sets.new.as_ref().map_or(0, missing),

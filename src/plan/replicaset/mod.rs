@@ -96,7 +96,10 @@ pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str)
         return Vec::new();
     }
     let ours: BTreeSet<&str> = members.owned().map(|pod| &*pod.meta.key.name).collect();
+    let skipped =
+        if planted!("pod names depend on what the cache shows") { members.active.len() * 9 } else { 0 };
     names::names(&set.meta.key.name, &set.meta.uid)
+        .skip(skipped)
         .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
         .take(missing + SPARE_NAMES)
         .collect()
@@ -109,7 +112,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
     let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
-    if set.meta.is_deleting() || defective {
+    if (set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")) || defective {
         return plan;
     }
 
@@ -118,7 +121,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     plan.writes.extend(adopted.iter().cloned().map(Write::Adopt));
     let (have, wanted) = (members.active.len() + adopted.len(), wanted(set));
     if have < wanted {
-        let missing = (wanted - have).min(BURST);
+        let missing = (wanted - have).min(BURST) + usize::from(planted!("one pod too many is created"));
         match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
             None => plan.writes.push(create(missing)),
             Some(storm) => {
@@ -131,7 +134,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         }
     } else if have > wanted {
         let all: Vec<&Arc<Pod>> = members.active.iter().chain(adopted).collect();
-        let surplus = (have - wanted).min(BURST);
+        let surplus = (have - wanted).min(BURST) + usize::from(planted!("one pod too many is deleted"));
         plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
     plan

@@ -119,10 +119,11 @@ impl Monitors {
                     return commit.breach("S15", "a pod adopted that may not be");
                 }
             }
-            (set, "") if !set.is_empty() => {
-                if seen.all(|labels| selected(set, labels)) && commit.by_uid("replicasets", set).is_some() {
-                    return commit.breach("S16", "a pod released that the selector selects");
-                }
+            (set, "")
+                if commit.by_uid("replicasets", set).is_some()
+                    && seen.all(|labels| selected(set, labels)) =>
+            {
+                return commit.breach("S16", "a pod released that the selector selects");
             }
             (was, is) if was != is => return commit.breach("S15", format!("a pod stolen from {was}")),
             _ => {}
