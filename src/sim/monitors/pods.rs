@@ -125,7 +125,9 @@ impl Monitors {
             {
                 return commit.breach("S16", "a pod released that the selector selects");
             }
-            (was, is) if was != is => return commit.breach("S15", format!("a pod stolen from {was}")),
+            (was, is) if was != is && !was.is_empty() && !is.is_empty() => {
+                return commit.breach("S15", format!("a pod stolen from {was}"));
+            }
             _ => {}
         }
         let owners = after["metadata"]["ownerReferences"]
