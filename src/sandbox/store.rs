@@ -78,7 +78,8 @@ struct Shelf {
     /// The oldest revision that a list or watch may start from.
     floor: u64,
     /// Tells watchers that there is something to read; the value itself is not used.
-    bell: tokio::sync::watch::Sender<u64>,
+    /// Not a `tokio::sync::watch`, which wakes its receivers in an order drawn by chance.
+    bell: tokio::sync::broadcast::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Store {
             log: VecDeque::new(),
             lost: 0,
             floor: 1,
-            bell: tokio::sync::watch::Sender::new(0),
+            bell: tokio::sync::broadcast::Sender::new(1),
         };
         let shelves = KINDS.iter().map(|row| (row.kind, shelf())).collect();
         Store { state: RwLock::new(State { revision: 1, shelves }), history: history.max(1) }
@@ -231,7 +232,7 @@ impl Store {
     }
 
     /// A receiver that is notified after each change of the kind.
-    pub(crate) fn subscribe(&self, kind: &str) -> Option<tokio::sync::watch::Receiver<u64>> {
+    pub(crate) fn subscribe(&self, kind: &str) -> Option<tokio::sync::broadcast::Receiver<u64>> {
         Some(self.state.read().shelves.get(kind)?.bell.subscribe())
     }
 
@@ -268,7 +269,8 @@ impl Shelf {
                 self.floor = self.floor.max(lost.revision);
             }
         }
-        self.bell.send_replace(revision);
+        // An error says that nobody watches.
+        let _listeners = self.bell.send(revision);
         departed
     }
 }

@@ -116,7 +116,7 @@ struct Watcher {
     server: Arc<Server>,
     selection: Selection,
     renderer: Renderer,
-    changed: tokio::sync::watch::Receiver<u64>,
+    changed: tokio::sync::broadcast::Receiver<u64>,
     /// The connection's server is going down.
     closing: CancellationToken,
     /// A test breaks all watches.
@@ -172,7 +172,7 @@ impl Watcher {
                 return None;
             }
             // Marked before reading, so that a change between the two rings again.
-            self.changed.borrow_and_update();
+            self.changed = self.changed.resubscribe();
             self.collect();
             if !self.pending.is_empty() {
                 continue;
@@ -187,7 +187,7 @@ impl Watcher {
                 biased;
                 () = self.closing.cancelled() => return None,
                 () = self.broken.cancelled() => return None,
-                changed = self.changed.changed() => changed.ok()?,
+                changed = self.changed.recv() => if changed == Err(tokio::sync::broadcast::error::RecvError::Closed) { return None },
                 () = sleep_until(self.deadline) => return None,
                 _ = bookmark => self.push_bookmark(false),
             }
