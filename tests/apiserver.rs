@@ -163,6 +163,7 @@ fn the_program_needs_exactly_the_rights_that_ship() {
         let client = server.client().await;
         let objects = rights::manifest();
         rights::create(&client, &objects).await;
+        rights::wait_until_allowed(&client, DAEMON.name, &one_of_each_binding()).await;
         let end = CancellationToken::new();
         run_the_rest_of_the_cluster(&server, &end).await;
 
@@ -206,6 +207,19 @@ fn the_program_needs_exactly_the_rights_that_ship() {
         let by_other_roles: Vec<_> = used.difference(&granted).collect();
         assert!(never_used.is_empty() && by_other_roles.is_empty(), "{never_used:?} {by_other_roles:?}");
     });
+}
+
+/// Something that each binding of `deploy/rbac.yaml` allows.
+fn one_of_each_binding() -> [Value; 4] {
+    let kube_system = "kube-system";
+    [
+        json!({"verb": "create", "resource": "pods"}),
+        json!({"verb": "create", "group": "authentication.k8s.io", "resource": "tokenreviews"}),
+        json!({"verb": "update", "group": "coordination.k8s.io", "resource": "leases", "name": "windlass",
+               "namespace": kube_system}),
+        json!({"verb": "get", "resource": "configmaps", "name": "extension-apiserver-authentication",
+               "namespace": kube_system}),
+    ]
 }
 
 /// Everything that the daemon does to workloads, each in a namespace of its own.

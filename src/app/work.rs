@@ -14,6 +14,7 @@ use crate::model::{ObjectKey, ReplicaSet, ReplicationController};
 use crate::runtime::worker::{self, Next, WorkQueue};
 
 type Syncing = futures::future::BoxFuture<'static, Result<Next, SyncError>>;
+type SyncFn = fn(Arc<Cluster>, ObjectKey) -> Syncing;
 
 /// Starts the controllers that are not switched off, with `--controller-start-interval` between them.
 pub(super) async fn start(
@@ -23,7 +24,7 @@ pub(super) async fn start(
     shutdown: &CancellationToken,
 ) {
     let Enabled { deployment, replicaset, replicationcontroller } = config.enabled;
-    let all: [(&'static str, bool, &WorkQueue<ObjectKey>, usize, fn(Arc<Cluster>, ObjectKey) -> Syncing); 3] = [
+    let all: [(&'static str, bool, &WorkQueue<ObjectKey>, usize, SyncFn); 3] = [
         (
             "deployment-controller",
             deployment,

@@ -8,13 +8,14 @@ use std::time::Duration;
 use http::Request;
 use kube::Client;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// A right in one line: `patch deployments.apps/status`.
 pub type Rights = BTreeSet<String>;
 
-fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
+/// One such line.
+pub fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
     let dot = if group.is_empty() { "" } else { "." };
     let slash = if subresource.is_empty() { "" } else { "/" };
     format!("{verb} {resource}{dot}{group}{slash}{subresource}")
@@ -84,6 +85,29 @@ pub async fn create(client: &Client, objects: &[Value]) {
                 }
                 Err(error) => panic!("{path}: {error}"),
             }
+        }
+    }
+}
+
+/// Waits until the server's authorizer, which learns of roles and bindings by watches, lets a user do these
+/// things; each is the `resourceAttributes` of a SubjectAccessReview.
+pub async fn wait_until_allowed(client: &Client, user: &str, attributes: &[Value]) {
+    let end = Instant::now() + Duration::from_secs(30);
+    for wanted in attributes {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": wanted},
+        });
+        loop {
+            let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+                .header("content-type", "application/json")
+                .body(review.to_string().into_bytes());
+            let answer: Value = client.request(request.unwrap()).await.unwrap();
+            if answer["status"]["allowed"] == true {
+                break;
+            }
+            assert!(Instant::now() < end, "{user} may not {wanted}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
