@@ -29,7 +29,7 @@ pub struct Observed<'a> {
     /// Its pods, and those that it might adopt.
     pub members: Members,
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
-    /// an orphan be adopted (S15).
+    /// an orphan be adopted (S15); if there are orphans and it did not, nothing is done at all (S17).
     pub may_adopt: bool,
     /// Active pods of the other sets of the same Deployment, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
@@ -84,7 +84,13 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         return plan;
     }
 
-    let adopted: &[Arc<Pod>] = if *may_adopt { &members.orphans } else { &[] };
+    // The server was asked because of an orphan, and says that the set is gone or going, which the cache
+    // will show soon. `kubectl delete rs --cascade=orphan` looks like this from a cache of sets that lags
+    // behind the one of pods: every pod that has just lost its owner would be made once more.
+    if !may_adopt && !members.orphans.is_empty() {
+        return plan;
+    }
+    let adopted = &members.orphans;
     plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
     plan.writes.extend(adopted.iter().cloned().map(Write::Adopt));
     let (have, wanted) = (members.active.len() + adopted.len(), wanted(set));
