@@ -10,7 +10,7 @@ use crate::plan::claim::{Claim, claim};
 pub struct Members {
     /// Ours, selected, and counting towards the size.
     pub active: Vec<Arc<Pod>>,
-    /// Ours, on their way out, and still running (KEP-3973).
+    /// Ours, selected, on their way out, and still running (KEP-3973).
     pub terminating: usize,
     /// Ours, and ended for good; they stay until somebody collects them.
     pub ended: Vec<Arc<Pod>>,
@@ -30,14 +30,13 @@ impl Members {
         for pod in owned {
             if pod.is_terminal() {
                 members.ended.push(pod);
-            } else if pod.is_terminating() {
-                members.terminating += 1;
-            } else {
-                match claim(&set.meta, &set.selector, &pod.meta) {
-                    Claim::Keep => members.active.push(pod),
-                    Claim::Release => members.strays.push(pod),
-                    Claim::Adopt | Claim::Ignore => {}
-                }
+                continue;
+            }
+            match claim(&set.meta, &set.selector, &pod.meta) {
+                Claim::Keep if pod.is_terminating() => members.terminating += 1,
+                Claim::Keep => members.active.push(pod),
+                Claim::Release if !pod.is_terminating() => members.strays.push(pod),
+                Claim::Release | Claim::Adopt | Claim::Ignore => {}
             }
         }
         let adoptable =
