@@ -19,7 +19,7 @@ use crate::runtime::worker::Next;
 /// When a write or a read fails; the key is then retried with backoff.
 pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -> Result<Next, SyncError> {
     let Some(owner) = O::store(cluster).get(key) else {
-        cluster.refused.remove(O::RESOURCE, key);
+        needs_no_room::<O>(cluster, key);
         return Ok(Next::Settled);
     };
     let result = sync(cluster, &*owner).await;
@@ -80,22 +80,22 @@ async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Obs
     })
 }
 
-/// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try.
+/// A set whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
+/// lets the next one try.
 fn make_room<O: PodOwner>(cluster: &Cluster, owner: &O, plan: &Plan, error: Option<&SyncError>) {
-    if !plan.writes.iter().any(|write| matches!(write, Write::Create(_))) {
-        return;
-    }
+    let creates = plan.writes.iter().any(|write| matches!(write, Write::Create(_)));
     let key = &owner.meta().key;
     match error {
-        Some(error) if error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
-        Some(_) => {}
-        None => {
-            cluster.refused.remove(O::RESOURCE, key);
-            let conditions = &owner.as_set().status.conditions;
-            if conditions.iter().any(|condition| &*condition.kind == status::REPLICA_FAILURE) {
-                cluster.wake_refused(&key.namespace);
-            }
-        }
+        Some(error) if creates && error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
+        // It will be tried again.
+        Some(_) if creates => {}
+        _ => needs_no_room::<O>(cluster, key),
+    }
+}
+
+fn needs_no_room<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) {
+    if cluster.refused.remove(O::RESOURCE, key) {
+        cluster.wake_refused(&key.namespace);
     }
 }
 
