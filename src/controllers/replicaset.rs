@@ -54,13 +54,17 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
             written = cluster.write_set_status(owner, &change).await;
         }
     }
-    if let Some(error) = executed.error {
-        return Err(error);
-    }
-    written?;
     let look_again: Option<Duration> =
         [settled.look_again, plan.look_again, later].into_iter().flatten().min();
-    Ok(look_again.map_or(Next::Settled, Next::After))
+    let Some(error) = executed.error.or(written.err()) else {
+        return Ok(look_again.map_or(Next::Settled, Next::After));
+    };
+    // What is due is due while a quota refuses pods, too: the backoff of that may be a minute. The price
+    // is one more doomed call.
+    if let Some(wait) = look_again {
+        O::queue(cluster).add_after(meta.key.clone(), wait);
+    }
+    Err(error)
 }
 
 async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Observed<'a>, SyncError> {
