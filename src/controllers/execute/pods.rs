@@ -71,7 +71,12 @@ impl Cluster {
             let key = ObjectKey::new(meta.key.namespace.clone(), name.as_str());
             self.pods.get(&key).is_none()
         };
-        let names = Mutex::new(names(&meta.key.name, &meta.uid).filter(is_free));
+        // Names that an earlier request may still reach come first, wherever they stand in the sequence: a
+        // name before them may have fallen free since, and under that one there would be a pod too many.
+        let late = self.unresolved.late(&meta.uid, Instant::now());
+        let is_late = |name: &String| late.contains(name);
+        let others = names(&meta.key.name, &meta.uid).filter(|name| !is_late(name));
+        let names = Mutex::new(late.iter().cloned().chain(others).filter(is_free));
         let next_name = || names.lock().next();
         let failed = AtomicBool::new(false);
         for batch in batches(count) {
