@@ -70,9 +70,18 @@ impl Cluster {
 
     /// Starts a daemon's controllers; they end when the handle's token is cancelled or dropped.
     pub fn start_controllers(&self, seed: u64) -> Daemon {
+        self.start_controllers_through(seed, |server| server)
+    }
+
+    /// Starts a daemon's controllers behind a network.
+    pub fn start_controllers_through(
+        &self,
+        seed: u64,
+        network: impl FnOnce(axum::Router) -> axum::Router,
+    ) -> Daemon {
         let parts = Parts {
             // A user agent of their own, so that the log tells their requests from others'.
-            client: Client::new(tag(self.sandbox.router()), "default"),
+            client: Client::new(network(tag(self.sandbox.router())), "default"),
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,

@@ -5,5 +5,7 @@ pub mod build;
 pub mod cluster;
 pub mod history;
 pub mod mishap;
+pub mod network;
+pub mod set;
 pub mod situation;
 pub mod world;
