@@ -36,7 +36,7 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
     }
     let observed = observe(cluster, owner).await?;
     let plan = planner::plan(&observed);
-    let executed = cluster.execute_set(owner, &plan).await;
+    let executed = cluster.execute_set(owner, &observed.members, &plan).await;
     make_room(cluster, owner, &plan, executed.error.as_ref());
     let mut settled = status::settle(&observed, executed.outcome.as_ref());
 

@@ -16,7 +16,7 @@ use crate::model::{ObjectKey, Uid};
 
 /// How long a creation or deletion may still arrive after the pod was looked up: twice the minute after
 /// which an API server gives up a request.
-const LATEST: Duration = Duration::from_secs(120);
+pub const LATEST: Duration = Duration::from_secs(120);
 
 /// The unresolved writes of all owners, by the UID of the ReplicaSet or Deployment.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! The writes for one set: its pods, and its status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 use super::super::cluster::Cluster;
 use super::super::error::SyncError;
 use super::super::pod_owner::PodOwner;
+use super::super::unresolved::LATEST;
 use super::{Executed, FIELD_MANAGER, Written, path, raw};
 use crate::model::{ObjectKey, Pod, Record};
 use crate::plan::Note;
@@ -18,7 +20,7 @@ use crate::plan::replicaset::batch::batches;
 use crate::plan::replicaset::body::pod_body;
 use crate::plan::replicaset::names::names;
 use crate::plan::replicaset::status::Failure;
-use crate::plan::replicaset::{Plan, Write};
+use crate::plan::replicaset::{Members, Plan, Write};
 use crate::runtime::request::{self, PatchType};
 
 /// How many creations or deletions of one batch are under way at once. The client's rate limit holds
@@ -29,8 +31,14 @@ const AT_ONCE: usize = 32;
 const NAMES_TRIED: usize = 3;
 
 impl Cluster {
-    /// Carries out the plan for a set, in order, up to the first write that fails.
-    pub async fn execute_set<O: PodOwner>(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
+    /// Carries out the plan for a set, in order, up to the first write that fails. `members` are the pods
+    /// that the plan was made from.
+    pub async fn execute_set<O: PodOwner>(
+        &self,
+        owner: &O,
+        members: &Members,
+        plan: &Plan,
+    ) -> Executed<Option<Failure>> {
         for note in &plan.notes {
             self.tell(O::SPEAKER, owner, note.clone());
         }
@@ -38,7 +46,7 @@ impl Cluster {
             let done = match write {
                 Write::Adopt(pod) => self.adopt(owner, &**pod).await,
                 Write::Release(pod) => self.release(owner, &**pod).await,
-                Write::Create(count) => self.create_pods(owner, *count).await,
+                Write::Create(count) => self.create_pods(owner, members, *count).await,
                 Write::Delete(pods) => self.delete_pods(owner, pods).await,
             };
             if let Err(error) = done {
@@ -65,21 +73,36 @@ impl Cluster {
 
     /// Creates pods in slow-start batches. After a failure nothing further is sent, not even of the same
     /// batch: what is refused once will be refused again, and a batch may be of 256.
-    async fn create_pods<O: PodOwner>(&self, owner: &O, count: usize) -> Result<(), SyncError> {
+    async fn create_pods<O: PodOwner>(
+        &self,
+        owner: &O,
+        members: &Members,
+        count: usize,
+    ) -> Result<(), SyncError> {
         let meta = owner.meta();
-        let is_free = |name: &String| {
-            let key = ObjectKey::new(meta.key.namespace.clone(), name.as_str());
-            self.pods.get(&key).is_none()
+        let under = |name: &str| self.pods.get(&ObjectKey::new(meta.key.namespace.clone(), name));
+        let known: BTreeSet<&str> = members.all().map(|pod| &*pod.meta.key.name).collect();
+        // A pod of ours that the plan did not know has been made since, by an earlier request or another
+        // daemon: it is one of those that are missing. Passed over, there would be a pod too many; asked
+        // for, it is found to be there.
+        let is_free = |name: &str| match under(name) {
+            None => true,
+            Some(pod) => pod.meta.is_controlled_by(&meta.uid) && !known.contains(name),
         };
         // Names that an earlier request may still reach come first, wherever they stand in the sequence: a
         // name before them may have fallen free since, and under that one there would be a pod too many.
         let late = self.unresolved.late(&meta.uid, Instant::now());
-        let is_late = |name: &String| late.contains(name);
-        let others = names(&meta.key.name, &meta.uid).filter(|name| !is_late(name));
-        let names = Mutex::new(late.iter().cloned().chain(others).filter(is_free));
+        // One whose pod is going, or is no longer ours, is kept free for what may still come.
+        let counts = |pod: &Pod| pod.is_active() && pod.meta.is_controlled_by(&meta.uid);
+        let reserved = late.iter().filter_map(|name| under(name)).filter(|pod| !counts(pod)).count();
+        if reserved > 0 {
+            O::queue(self).add_after(meta.key.clone(), LATEST);
+        }
+        let others = names(&meta.key.name, &meta.uid).filter(|name| !late.contains(name));
+        let names = Mutex::new(late.iter().cloned().chain(others).filter(|name| is_free(name)));
         let next_name = || names.lock().next();
         let failed = AtomicBool::new(false);
-        for batch in batches(count) {
+        for batch in batches(count.saturating_sub(reserved)) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
                 .take_while(|_| std::future::ready(!failed.load(Relaxed)))
                 .map(|_| self.create_pod(owner, &next_name).inspect_err(|_| failed.store(true, Relaxed)))

@@ -11,13 +11,15 @@ pub struct Members {
     /// Ours, selected, and counting towards the size.
     pub active: Vec<Arc<Pod>>,
     /// Ours, selected, on their way out, and still running (KEP-3973).
-    pub terminating: usize,
+    pub terminating: Vec<Arc<Pod>>,
     /// Ours, and ended for good; they stay until somebody collects them.
     pub ended: Vec<Arc<Pod>>,
     /// Ours, and selected no longer.
     pub strays: Vec<Arc<Pod>>,
     /// Nobody's, and selected.
     pub orphans: Vec<Arc<Pod>>,
+    /// Ours, and nothing is to be done about them: on their way out and selected no longer.
+    pub leaving: Vec<Arc<Pod>>,
 }
 
 impl Members {
@@ -33,15 +35,21 @@ impl Members {
                 continue;
             }
             match claim(&set.meta, &set.selector, &pod.meta) {
-                Claim::Keep if pod.is_terminating() => members.terminating += 1,
+                Claim::Keep if pod.is_terminating() => members.terminating.push(pod),
                 Claim::Keep => members.active.push(pod),
                 Claim::Release if !pod.is_terminating() => members.strays.push(pod),
-                Claim::Release | Claim::Adopt | Claim::Ignore => {}
+                Claim::Release | Claim::Adopt | Claim::Ignore => members.leaving.push(pod),
             }
         }
         let adoptable =
             |pod: &Arc<Pod>| !pod.is_terminal() && claim(&set.meta, &set.selector, &pod.meta) == Claim::Adopt;
         members.orphans = orphans.into_iter().filter(adoptable).collect();
         members
+    }
+
+    /// All of them, whatever they are to the set.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let Members { active, terminating, ended, strays, orphans, leaving } = self;
+        [active, terminating, ended, strays, orphans, leaving].into_iter().flatten()
     }
 }

@@ -75,7 +75,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         fully_labeled: size(fully_labeled),
         ready: size(ready),
         available: size(available),
-        terminating: Some(size(members.terminating)),
+        terminating: Some(size(members.terminating.len())),
         observed_generation: set.meta.generation.max(set.status.observed_generation),
         conditions,
     };
