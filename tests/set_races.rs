@@ -298,6 +298,70 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_missing() {
+    // Two creations get no answer. While the first of them is tried again, the second arrives.
+    let creations = AtomicUsize::new(0);
+    let cluster = with(move |request| {
+        if !asks(request, "create", "Pod") {
+            return Verdict::Proceed;
+        }
+        match creations.fetch_add(1, Ordering::SeqCst) {
+            5 | 6 => Verdict::Delay(45 * S),
+            7 => Verdict::Delay(20 * S),
+            _ => Verdict::Proceed,
+        }
+    })
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    create_set(&cluster, "web", 7).await;
+    for _ in 0..900 {
+        assert!(live(&cluster, "web").len() <= 7, "S11: {:?}", cluster.writes());
+        tokio::time::sleep(S / 10).await;
+    }
+    has(&cluster, "web", 7).await;
+    assert_eq!(count(&cluster, "delete Pod"), 0, "{:?}", cluster.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_that_goes() {
+    // The creation is late, is tried again with success, and that pod is stopped before the late one
+    // would meet it.
+    let creations = AtomicUsize::new(0);
+    let cluster = with(move |request| {
+        match asks(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
+            true => Verdict::Delay(60 * S),
+            false => Verdict::Proceed,
+        }
+    })
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    create_set(&cluster, "web", 1).await;
+    has(&cluster, "web", 1).await;
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    let pod = name_of(&live(&cluster, "web")[0]);
+    patch(&cluster, PODS, &pod, held).await;
+    delete(&cluster, PODS, &pod, Value::Null).await;
+    tokio::time::sleep(10 * S).await;
+    patch(&cluster, PODS, &pod, json!({"metadata": {"finalizers": null}})).await;
+    for _ in 0..600 {
+        assert!(live(&cluster, "web").len() <= 1, "S11: {:?}", cluster.writes());
+        tokio::time::sleep(S / 10).await;
+    }
+    has(&cluster, "web", 1).await;
+    assert_eq!(count(&cluster, "delete Pod"), 0);
+    // One that does not go at all is waited for no longer than anything can be on its way.
+    patch(
+        &cluster,
+        PODS,
+        &name_of(&live(&cluster, "web")[0]),
+        json!({"metadata": {"finalizers": ["example.com/held"]}}),
+    )
+    .await;
+    delete(&cluster, PODS, &name_of(&live(&cluster, "web")[0]), Value::Null).await;
+    cluster.eventually(130, "another is made", |c| live(c, "web").len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_ends_the_batch_that_it_comes_in() {
     // A quota of eighty: the eightieth pod is in a batch of sixty-four.
     let taken = AtomicUsize::new(0);
