@@ -15,7 +15,7 @@
 //! | `TestUpdateSelectorControllerRef`, `TestUpdateLabelsRemoveControllerRef`, `TestPatchExtraPodsThenDelete`, `TestDoNotPatchPodWithOtherControlRef` | [`pods_are_let_go_and_taken_before_others_are_made_or_deleted`] |
 //! | `TestDoNotAdoptOrCreateIfBeingDeleted`, `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`a_set_on_its_way_out_does_nothing_about_its_pods`] |
 //! | `TestDeletionTimestamp` | [`a_pod_on_its_way_out_counts_as_gone`]; what is waited for: `set_races.rs` |
-//! | `TestPodControllerLookup`, `TestUpdatePods`, `TestWatchControllers`, `TestWatchPods`, `TestRelatedPodsLookup`, `TestPatchPodFails`, `TestRSSyncExpectations`, `TestDeleteControllerAndExpectations`, `TestExpectationsOnRecreate`, `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure`, `TestOverlappingRSs` | `set_races.rs` |
+//! | `TestPodControllerLookup`, `TestUpdatePods`, `TestWatchControllers`, `TestWatchPods`, `TestRelatedPodsLookup`, `TestPatchPodFails`, `TestRSSyncExpectations`, `TestDeleteControllerAndExpectations`, `TestExpectationsOnRecreate`, `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure`, `TestOverlappingRSs`, `TestSyncReplicaSetDormancy` | `set_races.rs` |
 //! | `TestKeyFunc`, `TestGetPodKeys` | none: keys are values of a type here, not strings to be split |
 //!
 //! Where Windlass gives another answer, on purpose:
@@ -23,6 +23,8 @@
 //!   criterion; upstream decides by UID at once, and is no order therefore.
 //! - `getPodsToDelete` leaves the order alone when all pods go; here the least worthy always goes first,
 //!   so that a deletion cut short has taken the right ones.
+//! - Pods that fail as soon as they are made are replaced one by one, after a growing wait
+//!   ([`pods_that_fail_as_soon_as_they_are_made_are_few_and_the_first_that_lives_ends_it`]).
 //! - A message of `ReplicaFailure` under the same reason is brought up to date; upstream keeps the first.
 
 mod support;
@@ -352,4 +354,55 @@ fn a_pod_on_its_way_out_counts_as_gone() {
 fn a_template_that_the_selector_does_not_match_makes_no_pods() {
     let labels: Value = json!({"app": "api"});
     check("", set(2).selecting(labels), &[], &[]);
+}
+
+/// Plays an hour and ten minutes of a set of `size` whose pods fail a second after they were made, until
+/// the nodes are well again; then they are ready after a second. Returns how many were made within five
+/// minutes, within the hour, and when all of them were ready.
+fn storm(size: i32, well_from: i64) -> (usize, usize, i64) {
+    let mut made: Vec<i64> = Vec::new();
+    let (mut in_five_minutes, mut in_an_hour) = (0, 0);
+    let mut now = 0;
+    while now < 4200 {
+        let pods: Vec<PodBuilder> = made
+            .iter()
+            .enumerate()
+            .map(|(nth, &at)| match pod(&format!("p{nth}")).on("n").created(now - at) {
+                young if now <= at => young,
+                young if at < well_from => young.phase("Failed"),
+                young => young.ready(now - at - 1).created(now - at),
+            })
+            .collect();
+        let plan = set(size).plan(&pods);
+        for write in &plan.writes {
+            let Write::Create(count) = write else { panic!("{write:?}") };
+            made.extend(std::iter::repeat_n(now, *count));
+        }
+        assert!(plan.writes.is_empty() || plan.look_again.is_none());
+        let ready = made.iter().filter(|&&at| at >= well_from && now > at).count();
+        if ready == size as usize {
+            return (in_five_minutes, in_an_hour, now);
+        }
+        if now <= 300 {
+            in_five_minutes = made.len();
+        }
+        if now <= 3600 {
+            in_an_hour = made.len();
+        }
+        // Nothing changes while it waits, but the pod that was sent ahead.
+        now += plan.look_again.map_or(1, |wait| (wait.as_secs() as i64).clamp(1, 5));
+    }
+    panic!("{} pods were made and the set is not full: {made:?}", made.len());
+}
+
+#[test]
+fn pods_that_fail_as_soon_as_they_are_made_are_few_and_the_first_that_lives_ends_it() {
+    assert_eq!(storm(10, 0).2, 1, "a healthy set waits for nothing");
+    let (in_five_minutes, in_an_hour, full) = storm(10, 3600);
+    assert!((10..=17).contains(&in_five_minutes), "{in_five_minutes}");
+    assert!((20..=29).contains(&in_an_hour), "{in_an_hour}");
+    assert!(full <= 3600 + 310, "{full}");
+    // A short trouble costs a short wait.
+    let (_, _, full) = storm(10, 20);
+    assert!(full <= 45, "{full}");
 }

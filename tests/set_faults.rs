@@ -10,7 +10,7 @@
 //! - A daemon that was started again, or a second one, does not know which creations of the first are
 //!   still on their way. It asks for the same names, unless a pod with an earlier name went in between;
 //!   then there is a pod too many for a moment. Nothing that an API server keeps could tell it.
-//! - A creation or deletion is on its way while the size is changed the other way.
+//! - A creation or deletion is on its way, or the cache lags, while the size is changed the other way.
 
 mod support;
 
@@ -30,8 +30,9 @@ const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
 
-/// Longer than anything is on its way.
-const FLIGHT: Duration = Duration::from_secs(70);
+/// So long a size may still be acted on: the longest lag of the cache that shows it, and the longest
+/// flight of what was sent for it then.
+const FLIGHT: Duration = Duration::from_secs(180 + 70);
 
 /// What happens in a history.
 #[derive(Clone, Copy, Debug)]

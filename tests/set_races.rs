@@ -1,5 +1,20 @@
 //! Races between the ReplicaSet controller and everybody else: the real app against the sandbox, in
-//! virtual time. `replicaset_tables.rs` lists which of upstream's tests these answer.
+//! virtual time.
+//!
+//! | upstream | here |
+//! |---|---|
+//! | `TestPatchPodFails` | [`an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead`] |
+//! | `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time`] |
+//! | `TestExpectationsOnRecreate`, `TestDeleteControllerAndExpectations` | [`a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_waited_for`] |
+//! | `TestUpdatePods`, `TestUpdateLabelsRemoveControllerRef`, `TestWatchPods` | [`a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_label`] |
+//! | `TestDoNotPatchPodWithOtherControlRef`, `TestPodControllerLookup` | [`another_controllers_pod_is_neither_taken_nor_counted`] |
+//! | `TestOverlappingRSs` | [`sets_that_select_the_same_pods_leave_each_other_alone`] |
+//! | `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure` | [`a_status_that_cannot_be_written_is_written_later`] |
+//! | `TestRSSyncExpectations`, `TestSyncReplicaSetDormancy`, `TestDeletionTimestamp`, `TestWatchControllers` | [`nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up`] |
+//! | `TestSlowStartBatch` | [`a_refusal_ends_the_batch_that_it_comes_in`] |
+//!
+//! The others are about what upstream cannot do: names that keep a late creation from being one too many,
+//! and a line of refused sets.
 
 mod support;
 
