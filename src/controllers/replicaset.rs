@@ -9,6 +9,7 @@ use super::cluster::Cluster;
 use super::error::SyncError;
 use super::patch;
 use super::pod_owner::PodOwner;
+use super::unresolved::LATEST;
 use crate::model::{ObjectKey, Pod, ReplicaSet, Resource};
 use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, status};
 use crate::runtime::worker::Next;
@@ -19,7 +20,7 @@ use crate::runtime::worker::Next;
 /// When a write or a read fails; the key is then retried with backoff.
 pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -> Result<Next, SyncError> {
     let Some(owner) = O::store(cluster).get(key) else {
-        cluster.refused.remove(O::RESOURCE, key);
+        needs_no_room::<O>(cluster, key);
         return Ok(Next::Settled);
     };
     let result = sync(cluster, &*owner).await;
@@ -55,13 +56,18 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
             written = cluster.write_set_status(owner, &change).await;
         }
     }
-    if let Some(error) = executed.error {
-        return Err(error);
-    }
-    written?;
+    let reserved = (observed.reserved > 0).then_some(LATEST);
     let look_again: Option<Duration> =
-        [settled.look_again, plan.look_again, later].into_iter().flatten().min();
-    Ok(look_again.map_or(Next::Settled, Next::After))
+        [settled.look_again, plan.look_again, later, reserved].into_iter().flatten().min();
+    let Some(error) = executed.error.or(written.err()) else {
+        return Ok(look_again.map_or(Next::Settled, Next::After));
+    };
+    // What is due is due while a quota refuses pods, too: the backoff of that may be a minute. The price
+    // is one more doomed call.
+    if let Some(wait) = look_again {
+        O::queue(cluster).add_after(meta.key.clone(), wait);
+    }
+    Err(error)
 }
 
 async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Observed<'a>, SyncError> {
@@ -69,10 +75,14 @@ async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Obs
     let owned = cluster.pods.owned_by(&set.meta.uid);
     let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
     let members = Members::of(set, owned, orphans);
-    let free_names = planner::free_names(set, &members, |name| {
-        let key = ObjectKey::new(set.meta.key.namespace.clone(), name);
-        cluster.pods.get(&key).is_some_and(|pod| !pod.meta.is_controlled_by(&set.meta.uid))
-    });
+    let is_ours = |pod: &Pod| pod.meta.is_controlled_by(&set.meta.uid);
+    let under = |name: &str| cluster.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
+    let late = cluster.unresolved.late(&set.meta.uid, Instant::now());
+    let reserved =
+        late.iter().filter_map(|name| under(name)).filter(|pod| !(pod.is_active() && is_ours(pod)));
+    let reserved = reserved.count();
+    let is_foreign = |name: &str| under(name).is_some_and(|pod| !is_ours(&pod));
+    let free_names = planner::free_names(set, &members, &late, is_foreign);
     let may_adopt = !members.orphans.is_empty() && cluster.may_adopt(owner).await?;
     let siblings = if planner::is_too_large(set, &members) { siblings(cluster, set) } else { Vec::new() };
     Ok(Observed {
@@ -81,27 +91,28 @@ async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Obs
         may_adopt,
         siblings,
         free_names,
+        reserved,
         failed_pod_backoff: cluster.failed_pod_backoff,
         now: cluster.clock.now(),
     })
 }
 
-/// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try.
+/// A set whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
+/// lets the next one try.
 fn make_room<O: PodOwner>(cluster: &Cluster, owner: &O, plan: &Plan, error: Option<&SyncError>) {
-    if !plan.writes.iter().any(|write| matches!(write, Write::Create { .. })) {
-        return;
-    }
+    let creates = plan.writes.iter().any(|write| matches!(write, Write::Create { .. }));
     let key = &owner.meta().key;
     match error {
-        Some(error) if error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
-        Some(_) => {}
-        None => {
-            cluster.refused.remove(O::RESOURCE, key);
-            let conditions = &owner.as_set().status.conditions;
-            if conditions.iter().any(|condition| &*condition.kind == status::REPLICA_FAILURE) {
-                cluster.wake_refused(&key.namespace);
-            }
-        }
+        Some(error) if creates && error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
+        // It will be tried again.
+        Some(_) if creates => {}
+        _ => needs_no_room::<O>(cluster, key),
+    }
+}
+
+fn needs_no_room<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) {
+    if cluster.refused.remove(O::RESOURCE, key) {
+        cluster.wake_refused(&key.namespace);
     }
 }
 

@@ -1,8 +1,9 @@
 //! The writes for one set: its pods, and its status.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use futures::StreamExt;
+use futures::{StreamExt, TryFutureExt};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -57,7 +58,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Creates pods in slow-start batches. After a batch with a failure no further one is sent.
+    /// Creates pods in slow-start batches. After a failure nothing further is sent, not even of the same
+    /// batch: what is refused once will be refused again, and a batch may be of 256.
     async fn create_pods<O: PodOwner>(
         &self,
         owner: &O,
@@ -66,9 +68,11 @@ impl Cluster {
     ) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
         let next_name = || names.lock().next();
+        let failed = AtomicBool::new(false);
         for batch in batches(count) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
-                .map(|_| self.create_pod(owner, &next_name))
+                .take_while(|_| std::future::ready(!failed.load(Relaxed)))
+                .map(|_| self.create_pod(owner, &next_name).inspect_err(|_| failed.store(true, Relaxed)))
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;

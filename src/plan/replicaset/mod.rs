@@ -30,12 +30,15 @@ pub struct Observed<'a> {
     /// Its pods, and those that it might adopt.
     pub members: Members,
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
-    /// an orphan be adopted (S15).
+    /// an orphan be adopted (S15); if there are orphans and it did not, nothing is done at all (S17).
     pub may_adopt: bool,
     /// Active pods of the other sets of the same Deployment, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
     /// Names for new pods, by [`free_names`]; empty when none are missing.
     pub free_names: Vec<String>,
+    /// How many pods may still be made by requests of before, under names that are taken for the moment:
+    /// so many places are left to them.
+    pub reserved: usize,
     /// Whether pods that fail as fast as they are made are replaced one by one, after a wait. Upstream
     /// replaces them all at once.
     pub failed_pod_backoff: bool,
@@ -86,17 +89,26 @@ pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
 const SPARE_NAMES: usize = 8;
 
 /// The names for the pods that a set lacks, and some to spare: the first of the set's own sequence that
-/// none of the `members` has and no other pod, as `is_foreign` tells.
+/// none of the `members` has and no other pod, as `is_foreign` tells. `late` ones come first, wherever
+/// they stand in the sequence: a request of before may still reach them, while a name before them may have
+/// fallen free since, and under that one there would be a pod too many.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
 /// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
-pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn free_names(
+    set: &ReplicaSet,
+    members: &Members,
+    late: &BTreeSet<String>,
+    is_foreign: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let missing = wanted(set).saturating_sub(members.active.len()).min(BURST);
     if missing == 0 {
         return Vec::new();
     }
-    let ours: BTreeSet<&str> = members.owned().map(|pod| &*pod.meta.key.name).collect();
-    names::names(&set.meta.key.name, &set.meta.uid)
+    let ours: BTreeSet<&str> = members.all().map(|pod| &*pod.meta.key.name).collect();
+    let others = names::names(&set.meta.key.name, &set.meta.uid).filter(|name| !late.contains(name));
+    let names = late.iter().cloned().chain(others);
+    names
         .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
         .take(missing + SPARE_NAMES)
         .collect()
@@ -104,7 +116,8 @@ pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str)
 
 /// Decides.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { set, members, may_adopt, siblings, free_names, failed_pod_backoff, now } = observed;
+    let Observed { set, members, may_adopt, siblings, free_names, reserved, failed_pod_backoff, now } =
+        observed;
     let create = |count| Write::Create { count, names: free_names.clone() };
     let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
@@ -113,13 +126,20 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         return plan;
     }
 
-    let adopted: &[Arc<Pod>] = if *may_adopt { &members.orphans } else { &[] };
+    // The server was asked because of an orphan, and says that the set is gone or going, which the cache
+    // will show soon. `kubectl delete rs --cascade=orphan` looks like this from a cache of sets that lags
+    // behind the one of pods: every pod that has just lost its owner would be made once more.
+    if !may_adopt && !members.orphans.is_empty() {
+        return plan;
+    }
+    let adopted = &members.orphans;
     plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
     plan.writes.extend(adopted.iter().cloned().map(Write::Adopt));
     let (have, wanted) = (members.active.len() + adopted.len(), wanted(set));
     if have < wanted {
-        let missing = (wanted - have).min(BURST);
+        let missing = (wanted - have).saturating_sub(*reserved).min(BURST);
         match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
+            _ if missing == 0 => {}
             None => plan.writes.push(create(missing)),
             Some(storm) => {
                 plan.look_again = storm.wait(*now);

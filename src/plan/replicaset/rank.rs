@@ -88,10 +88,15 @@ fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> Delet
     }
 }
 
-/// The logarithm of an age in nanoseconds; -1 for what is younger than now.
+/// The logarithm of an age in nanoseconds; -1 for what is younger than now, -2 for what has no time: it
+/// goes first, as upstream has it.
 fn magnitude(since: Timestamp, now: Timestamp) -> i32 {
     let age = now.duration_since(since).as_nanos();
-    if age <= 0 { -1 } else { age.ilog2() as i32 }
+    match age {
+        _ if since == Timestamp::UNIX_EPOCH => -2,
+        ..=0 => -1,
+        _ => age.ilog2() as i32,
+    }
 }
 
 #[cfg(test)]

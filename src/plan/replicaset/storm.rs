@@ -61,7 +61,10 @@ impl Storm {
             .collect();
         failed.sort_unstable_by(|a, b| (b.meta.created, &b.meta.uid).cmp(&(a.meta.created, &a.meta.uid)));
         let newest = failed.first()?;
-        if now.duration_since(newest.meta.created) > APART {
+        let age = now.duration_since(newest.meta.created);
+        // Times are the API server's. Where its clock is ahead of ours by more than any wait, nothing can
+        // be told from them, and a set must not stand still for as long as the clocks differ.
+        if age > APART || age < -LONGEST {
             return None;
         }
         let (mut rounds, mut failures, mut before) = (1u32, 0, newest.meta.created);
@@ -202,6 +205,12 @@ mod tests {
     fn old_failures_are_forgotten() {
         check(&failed(&[0, 5]), 606, None);
         check(&failed(&[0, 5, 900]), 901, Some(905));
+    }
+
+    #[test]
+    fn a_clock_that_is_far_behind_the_servers_does_not_stop_a_set() {
+        check(&failed(&[300]), 0, Some(305));
+        check(&failed(&[3600]), 0, None);
     }
 
     #[test]
