@@ -2,8 +2,9 @@
 //!
 //! A pod's name is kept until its outcome is known. The next sync asks for the pod under that name
 //! before it decides anything: if it is there, the decision waits for the cache to show it; if not,
-//! the name is the first that is free ([`crate::plan::replicaset::names`]), so that a request which is
-//! still on its way meets a taken name and not an empty place.
+//! the name is the first that is asked for again, so that a request which is still on its way meets a
+//! taken name and not an empty place. The order of the names ([`crate::plan::replicaset::names`]) alone
+//! is not enough for that: another name may have become free meanwhile, and stand before it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::model::{ObjectKey, Uid};
 
-/// How long a deletion may still arrive after the pod was seen alive: twice the minute after which an
-/// API server gives up a request.
+/// How long a request may still arrive after its pod was looked up: twice the minute after which an API
+/// server gives it up.
 const LATEST: Duration = Duration::from_secs(120);
 
 /// The unresolved writes of all owners, by the UID of the ReplicaSet or Deployment.
@@ -26,6 +27,9 @@ pub struct Unresolved(Mutex<BTreeMap<Uid, Writes>>);
 pub struct Writes {
     /// Names of pods that may have been created; of a Deployment, sets that may have been written.
     pub creates: Vec<String>,
+    /// Names of pods that were not there when they were last looked up, and that a creation may still
+    /// make, with the time of the look.
+    pub asked: Vec<(String, Instant)>,
     /// Pods that may have been deleted.
     pub deletes: Vec<(ObjectKey, Uid)>,
     /// Pods that were there when they were last looked up, and that a deletion may still reach, with
@@ -37,6 +41,26 @@ impl Unresolved {
     /// Remembers an object that may have been created or changed.
     pub fn created(&self, set: &Uid, name: String) {
         self.0.lock().entry(set.clone()).or_default().creates.push(name);
+    }
+
+    /// Remembers a pod that is not there although its creation may still be on its way.
+    pub fn asked(&self, set: &Uid, name: String, now: Instant) {
+        let mut all = self.0.lock();
+        let asked = &mut all.entry(set.clone()).or_default().asked;
+        asked.retain(|(other, _)| *other != name);
+        asked.push((name, now));
+    }
+
+    /// The names under which a creation may still make a pod. New pods of the set take these first.
+    pub fn asked_for(&self, set: &Uid, now: Instant) -> Vec<String> {
+        let mut all = self.0.lock();
+        let Some(writes) = all.get_mut(set) else { return Vec::new() };
+        writes.asked.retain(|(_, seen)| now.saturating_duration_since(*seen) < LATEST);
+        let names = writes.asked.iter().map(|(name, _)| name.clone()).collect();
+        if writes == &Writes::default() {
+            all.remove(set);
+        }
+        names
     }
 
     /// Remembers a pod that may have been deleted.
@@ -83,6 +107,19 @@ impl Unresolved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_was_not_there_is_kept_for_as_long_as_a_request_may_be_on_its_way() {
+        let (unresolved, set, start) = (Unresolved::default(), Uid::new("u"), Instant::now());
+        unresolved.asked(&set, "web-1".into(), start);
+        unresolved.asked(&set, "web-2".into(), start);
+        unresolved.asked(&set, "web-1".into(), start + LATEST / 2);
+        assert_eq!(unresolved.take(&set), Default::default());
+        assert_eq!(unresolved.asked_for(&set, start + LATEST / 2), ["web-2", "web-1"]);
+        assert_eq!(unresolved.asked_for(&set, start + LATEST), ["web-1"]);
+        assert_eq!(unresolved.asked_for(&set, start + 2 * LATEST), [""; 0]);
+        assert!(unresolved.is_empty());
+    }
 
     #[test]
     fn a_name_is_kept_until_it_is_looked_up() {

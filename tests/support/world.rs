@@ -264,7 +264,7 @@ impl World {
         let members = pod_planner::Members::of(&set, owned, Vec::new());
         let observed = pod_planner::Observed {
             set: &set,
-            free_names: pod_planner::free_names(&set, &members, |_| false),
+            free_names: pod_planner::free_names(&set, &members, &[], |_| false),
             members,
             may_adopt: false,
             siblings: Vec::new(),

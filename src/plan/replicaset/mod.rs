@@ -30,7 +30,7 @@ pub struct Observed<'a> {
     /// Its pods, and those that it might adopt.
     pub members: Members,
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
-    /// an orphan be adopted (S15).
+    /// an orphan be adopted (S15). Asked only where there are orphans.
     pub may_adopt: bool,
     /// Active pods of the other sets of the same Deployment, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
@@ -85,18 +85,25 @@ pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
 /// How many names are chosen beyond those that are needed.
 const SPARE_NAMES: usize = 8;
 
-/// The names for the pods that a set lacks, and some to spare: the first of the set's own sequence that
-/// none of the `members` has and no other pod, as `is_foreign` tells.
+/// The names for the pods that a set lacks, and some to spare: those that were `asked` for and may yet be
+/// made by a request on its way, then the first of the set's own sequence. None of them is that of one of
+/// the `members`, or of another pod, as `is_foreign` tells.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
 /// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
-pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn free_names(
+    set: &ReplicaSet,
+    members: &Members,
+    asked: &[String],
+    is_foreign: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let missing = wanted(set).saturating_sub(members.active.len()).min(BURST);
     if missing == 0 {
         return Vec::new();
     }
     let ours: BTreeSet<&str> = members.owned().map(|pod| &*pod.meta.key.name).collect();
-    names::names(&set.meta.key.name, &set.meta.uid)
+    let fresh = names::names(&set.meta.key.name, &set.meta.uid).filter(|name| !asked.contains(name));
+    (asked.iter().cloned().chain(fresh))
         .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
         .take(missing + SPARE_NAMES)
         .collect()
@@ -109,14 +116,16 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
     let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
-    if set.meta.is_deleting() || defective {
+    // What the fresh read refused an orphan is gone, or on its way out: the cache has yet to show it (S17).
+    let outlived = !members.orphans.is_empty() && !may_adopt;
+    if set.meta.is_deleting() || defective || outlived {
         return plan;
     }
 
-    let adopted: &[Arc<Pod>] = if *may_adopt { &members.orphans } else { &[] };
+    let orphans = &members.orphans;
     plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
-    plan.writes.extend(adopted.iter().cloned().map(Write::Adopt));
-    let (have, wanted) = (members.active.len() + adopted.len(), wanted(set));
+    plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
+    let (have, wanted) = (members.active.len() + orphans.len(), wanted(set));
     if have < wanted {
         let missing = (wanted - have).min(BURST);
         match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
@@ -130,9 +139,67 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
             }
         }
     } else if have > wanted {
-        let all: Vec<&Arc<Pod>> = members.active.iter().chain(adopted).collect();
+        let all: Vec<&Arc<Pod>> = members.active.iter().chain(orphans).collect();
         let surplus = (have - wanted).min(BURST);
         plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    fn set(replicas: i32) -> ReplicaSet {
+        let json = format!(
+            r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"}},
+                "spec":{{"replicas":{replicas},"selector":{{"matchLabels":{{"a":"b"}}}},
+                         "template":{{"metadata":{{"labels":{{"a":"b"}}}}}}}}}}"#
+        );
+        ReplicaSet::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    fn pod(name: &str, more: &str) -> Arc<Pod> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"1",
+                "creationTimestamp":"2026-01-01T00:00:00Z"{more}}}}}"#
+        );
+        Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
+        let free_names = free_names(set, &members, &[], |_| false);
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        Observed {
+            set,
+            members,
+            may_adopt: false,
+            siblings: Vec::new(),
+            free_names,
+            failed_pod_backoff: true,
+            now,
+        }
+    }
+
+    #[test]
+    fn a_set_that_a_fresh_read_found_gone_gets_no_pods() {
+        let set = set(3);
+        let orphan = pod("orphan", r#","labels":{"a":"b"}"#);
+        let observed = observed(&set, Members::of(&set, Vec::new(), vec![orphan]));
+        assert_eq!(plan(&observed).writes, []);
+        let adopting = plan(&Observed { may_adopt: true, ..observed });
+        assert!(matches!(&adopting.writes[..], [Write::Adopt(_), Write::Create { count: 2, .. }]));
+    }
+
+    #[test]
+    fn a_name_that_a_request_may_still_bring_to_life_is_asked_for_before_any_other() {
+        let set = set(2);
+        let first = free_names(&set, &Members::default(), &[], |_| false);
+        let asked = [first[5].clone(), first[3].clone()];
+        let names = |foreign: &str| free_names(&set, &Members::default(), &asked, |name| name == foreign);
+        assert_eq!(names("")[..4], [&first[5], &first[3], &first[0], &first[1]].map(String::clone));
+        assert_eq!(names("").iter().collect::<BTreeSet<_>>().len(), 2 + SPARE_NAMES);
+        assert_eq!(names(&first[5])[..2], [&first[3], &first[0]].map(String::clone));
+    }
 }
