@@ -168,6 +168,9 @@ mod tests {
         Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
     }
 
+    const OURS: &str =
+        r#","ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
+
     fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
         let free_names = free_names(set, &members, &[], |_| false);
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
@@ -201,5 +204,17 @@ mod tests {
         assert_eq!(names("")[..4], [&first[5], &first[3], &first[0], &first[1]].map(String::clone));
         assert_eq!(names("").iter().collect::<BTreeSet<_>>().len(), 2 + SPARE_NAMES);
         assert_eq!(names(&first[5])[..2], [&first[3], &first[0]].map(String::clone));
+    }
+
+    #[test]
+    fn a_pod_on_its_way_out_that_is_no_longer_selected_is_not_told_as_ours() {
+        let set = set(0);
+        let deleting = r#","deletionTimestamp":"2026-01-01T00:30:00Z""#;
+        let owned = vec![
+            pod("a", &format!(r#"{OURS}{deleting},"labels":{{"a":"b"}}"#)),
+            pod("b", &format!(r#"{OURS}{deleting},"labels":{{"a":"other"}}"#)),
+        ];
+        let observed = observed(&set, Members::of(&set, owned, Vec::new()));
+        assert_eq!(status::settle(&observed, None).status.terminating, Some(1));
     }
 }
