@@ -200,6 +200,22 @@ async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
+    let cluster = namespace_of_six().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "first", 6).await;
+    cluster.eventually(10, "the first has its pods", |c| is_available(c, "first", 6)).await;
+    for name in ["second", "third"] {
+        create(&cluster, name, 1).await;
+    }
+    tokio::time::sleep(300 * S).await;
+    scale(&cluster, "second", 0).await;
+    tokio::time::sleep(2 * S).await;
+    scale(&cluster, "first", 5).await;
+    cluster.eventually(4, "there is room for its pod", |c| is_available(c, "third", 1)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free() {
     let count = AtomicUsize::new(0);
     // The fourth request arrives when its client has given up.

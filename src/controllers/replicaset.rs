@@ -98,14 +98,13 @@ fn observe<'a>(cluster: &Cluster, set: &'a ReplicaSet, may_adopt: bool) -> Obser
     }
 }
 
-/// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try.
+/// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try. So
+/// does one that wants no more pods: the turn that it was given must not end with it.
 fn make_room<O: PodOwner>(cluster: &Cluster, owner: &O, plan: &Plan, error: Option<&SyncError>) {
-    if !plan.writes.iter().any(|write| matches!(write, Write::Create { .. })) {
-        return;
-    }
+    let creates = plan.writes.iter().any(|write| matches!(write, Write::Create { .. }));
     let key = &owner.meta().key;
     match error {
-        Some(error) if error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
+        Some(error) if creates && error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
         Some(_) => {}
         None => {
             cluster.refused.remove(O::RESOURCE, key);
