@@ -98,8 +98,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes exactly the object that was seen. One that is gone already, or has given its name to
-    /// another, counts as deleted.
+    /// Deletes exactly the object that was seen. One that is gone already counts as deleted; one that
+    /// has given its name to another is a conflict.
     async fn delete<T: Record>(
         &self,
         owner: &impl Record,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Write};
-use crate::model::{Condition, ReplicaSetStatus, condition};
+use crate::model::{Condition, Pod, ReplicaSetStatus, condition};
+use crate::plan::claim::{Claim, claim};
 
 /// The one condition type of a ReplicaSet.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -70,12 +71,13 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
 
+    let selected = |pod: &&Arc<Pod>| claim(&set.meta, &set.selector, &pod.meta) == Claim::Keep;
     let status = ReplicaSetStatus {
         replicas: size(members.active.len()),
         fully_labeled: size(fully_labeled),
         ready: size(ready),
         available: size(available),
-        terminating: Some(size(members.terminating.len())),
+        terminating: Some(size(members.terminating.iter().filter(selected).count())),
         observed_generation: set.meta.generation.max(set.status.observed_generation),
         conditions,
     };
