@@ -77,6 +77,12 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
         None => written.map(|()| settled.look_again),
     };
     keep_explanation(cluster, &observed, plan, &result);
+    // A deadline is due while steps are refused, too: the backoff of that may be a minute.
+    if result.is_err()
+        && let Some(wait) = settled.look_again
+    {
+        cluster.deployment_queue.add_after(deployment.meta.key.clone(), wait);
+    }
     result.map(|look_again| look_again.map_or(Next::Settled, Next::After))
 }
 

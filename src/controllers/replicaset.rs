@@ -55,6 +55,9 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
     make_room(cluster, owner, &plan, executed.error.as_ref());
     let mut settled = status::settle(&observed, executed.outcome.as_ref());
     settled.status = O::reportable(settled.status);
+    if executed.error.is_some() && executed.outcome.is_none() {
+        status::keep_failure(&owner.as_set().status.conditions, &mut settled.status.conditions);
+    }
 
     let (before, meta) = (&owner.as_set().status, owner.meta());
     cluster.words.keep(&meta.uid, &before.conditions, &mut settled.status.conditions, Instant::now());
@@ -252,6 +255,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_set_that_is_resized_while_its_pods_are_made_gets_no_more_by_the_old_size() {
         assert_eq!(created_when_resized_meanwhile(201, false, 1).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_version_of_a_pod_that_went_at_once_does_not_end_the_wait_for_its_end() {
+        let mut cluster = cluster(200, |_| {});
+        let pods = Arc::new(Store::<Pod>::default());
+        pods.begin_list(false);
+        let pod = r#"{"metadata":{"name":"web-x","namespace":"shop","uid":"p","resourceVersion":"50","labels":
+            {"a":"b"},"ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]}}"#;
+        pods.put(Pod::decode(pod, &mut Interner::default()).unwrap());
+        pods.end_list(60);
+        (cluster.caches, cluster.pods) = (Caches::default().with(pods.clone()), pods);
+        cluster.sets.put(set_at(1, 0));
+        let _ends = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        assert!(cluster.behind(&set_at(1, 0), &cluster.set_waiters).is_some());
     }
 
     #[tokio::test(start_paused = true)]

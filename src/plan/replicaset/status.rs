@@ -84,6 +84,14 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
     Settled { status, look_again: next.map(|at| until(at, *now)) }
 }
 
+/// Leaves the failure of an earlier sync in the status, where this one ended by an error that says nothing
+/// of it: a lost reply is no success, after which alone the condition goes.
+pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
+    if let Some(failure) = condition::find(before, REPLICA_FAILURE) {
+        condition::set(after, failure.clone());
+    }
+}
+
 /// Whether somebody waits for this change of the status: a generation that was acted on, a condition, or
 /// a set that has reached its size. Other changes of numbers may wait, so that a set of a thousand pods
 /// that start within a minute reports some sixty times and not a thousand.
@@ -119,6 +127,16 @@ mod tests {
             observed_generation: 2,
             conditions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn an_error_that_says_nothing_of_it_leaves_an_earlier_failure_in_the_status() {
+        let failed = Condition::new(REPLICA_FAILURE, "True", "FailedCreate", "m", Timestamp::UNIX_EPOCH);
+        let mut after = Vec::new();
+        keep_failure(&[], &mut after);
+        assert_eq!(after, []);
+        keep_failure(std::slice::from_ref(&failed), &mut after);
+        assert_eq!(after, [failed]);
     }
 
     #[test]
