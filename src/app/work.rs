@@ -62,6 +62,7 @@ pub(super) async fn start(
             },
         ),
     ];
+    let mut is_first = true;
     for (name, enabled, queue, count, sync) in all {
         if !enabled {
             tracing::info!(controller = name, "switched off by --controllers");
@@ -69,14 +70,16 @@ pub(super) async fn start(
             queue.shut_down();
             continue;
         }
+        let (syncing, queue) = (cluster.clone(), queue.clone());
+        let work = worker::run_workers(queue, count, move |key| sync(syncing.clone(), key));
+        if !std::mem::take(&mut is_first) {
+            tokio::select! {
+                () = tokio::time::sleep(config.start_interval) => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
         cluster.metrics.running_controllers.with_label_values(&[name, "windlass"]).set(1);
         tracing::info!(controller = name, workers = count, "started");
-        let (cluster, queue) = (cluster.clone(), queue.clone());
-        let work = worker::run_workers(queue, count, move |key| sync(cluster.clone(), key));
         workers.spawn(named(name, work));
-        tokio::select! {
-            () = tokio::time::sleep(config.start_interval) => {}
-            () = shutdown.cancelled() => return,
-        }
     }
 }

@@ -210,6 +210,7 @@ mod tests {
             recorder,
             metrics,
             failed_pod_backoff: true,
+            draining: Default::default(),
         }
     }
 

@@ -58,10 +58,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the cache still shows the set as it was when it was decided about. Hundreds of pods take
-    /// their time; those that are left when the set is changed are a matter for the next sync, for which
-    /// the change has put the key into the queue.
-    fn is_unchanged<O: PodOwner>(&self, owner: &O) -> bool {
+    /// Whether to go on: the cache still shows the set as it was when it was decided about, and the daemon
+    /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
+    /// are a matter for the next sync, for which a change has put the key into the queue.
+    fn goes_on<O: PodOwner>(&self, owner: &O) -> bool {
+        if self.draining.is_cancelled() {
+            return false;
+        }
         let Meta { key, uid, generation, .. } = owner.meta();
         O::store(self)
             .get(key)
@@ -77,7 +80,7 @@ impl Cluster {
         names: &[String],
     ) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
-        let next_name = || names.lock().next().filter(|_| self.is_unchanged(owner));
+        let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
         let failed = AtomicBool::new(false);
         for batch in batches(count) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
@@ -165,7 +168,7 @@ impl Cluster {
     async fn delete_pods<O: PodOwner>(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
         let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
             .map(|pod| async move {
-                if self.is_unchanged(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+                if self.goes_on(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
             })
             .buffer_unordered(AT_ONCE)
             .collect()
