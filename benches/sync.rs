@@ -304,6 +304,7 @@ async fn with_controllers(template: &Arc<Template>, size: usize, others: bool) -
         clock: Clock::virtual_from("2026-01-01T01:00:00Z".parse().unwrap()),
         seed: 1,
         metrics: metrics.clone(),
+        election: None,
     };
     let controllers = Controllers::new(ControllerConfig::default(), parts);
     let (caches, stop) = (controllers.caches(), CancellationToken::new());
