@@ -48,12 +48,12 @@ fn on_a_real_server(test: impl AsyncFnOnce(&Path)) {
             runtime.unwrap().block_on(test(&folder));
         }
         // Not by `println!`, which cargo shows of failed tests only.
-        None => writeln!(
-            std::io::stderr(),
-            "skipped: no real API server; to run these scenarios there, set {ASSETS} to a folder with etcd \
-             and kube-apiserver"
-        )
-        .unwrap(),
+        None => {
+            let mut stderr = std::io::stderr();
+            let folder = "a folder with etcd and kube-apiserver";
+            writeln!(stderr, "skipped: no real API server; to run this there, set {ASSETS} to {folder}")
+                .unwrap();
+        }
     }
 }
 

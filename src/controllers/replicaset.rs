@@ -243,8 +243,7 @@ mod tests {
             cluster.unresolved.created(&set().meta.uid, "web-x".into());
         }
         let _ends = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
-        let count = *creations.lock();
-        count
+        *creations.lock()
     }
 
     #[tokio::test(start_paused = true)]
