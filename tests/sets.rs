@@ -292,3 +292,21 @@ async fn a_name_that_a_foreign_pod_has_is_passed_over() {
     cluster.eventually(10, "three others are there", |c| is_available(c, "web", 3)).await;
     assert!(pods(&cluster, "web").iter().all(|pod| !names.contains(&pod["metadata"]["name"])));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
+    let slow = |request: &RequestInfo| {
+        if is_pod_creation(request) { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+    };
+    let cluster = Cluster::with(hook(slow), |options| options).await;
+    let daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 100).await;
+    tokio::time::sleep(S).await;
+    // Half a minute's work; `stop` fails if it is not over within ten seconds.
+    daemon.stop().await;
+    let made = creations(&cluster);
+    let _next = cluster.start_controllers(2);
+    cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 100)).await;
+    assert!(made < 10, "{made}");
+    assert_eq!(cluster.pods_created(), 100);
+}
