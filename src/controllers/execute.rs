@@ -1,5 +1,5 @@
 //! Every write to workloads that Windlass makes; nothing else sends one. Here what a Deployment needs;
-//! [`pods`] has what a set needs.
+//! `pods` has what a set needs.
 //!
 //! A write names us as the field manager, carries what it was computed from, and when it has succeeded,
 //! what the caches must show before its owner is decided about again.
