@@ -365,9 +365,11 @@ async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
     assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
     assert!(!daemon.task.is_finished(), "by default it goes on");
 
-    let (_cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
+    let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
+    let told = |event: &Value| event["reason"] == "ConflictingController";
+    assert!(cluster.objects("Event").iter().any(told), "it ends, and leaves word why");
 }
 
 #[tokio::test(start_paused = true)]

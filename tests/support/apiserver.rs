@@ -6,7 +6,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -32,17 +32,10 @@ pub struct ApiServer {
     dir: TempDir,
 }
 
-/// A child that does not outlive its owner.
+/// A child and what it has logged.
 struct Process {
-    child: Child,
+    child: super::process::Process,
     log: PathBuf,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // It may have ended by itself.
-        let _ = self.child.wait();
-    }
 }
 
 impl Process {
@@ -58,11 +51,11 @@ impl Process {
             .stderr(output)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        Process { child, log }
+        Process { child: super::process::Process(child), log }
     }
 
     fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
+        self.child.0.try_wait().unwrap().is_some()
     }
 
     /// The last words, for whoever has to find out why it did not come up.
