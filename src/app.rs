@@ -193,9 +193,12 @@ impl Controllers {
             running.election = Some(spawn(election.run(stop_election.clone())));
         }
 
-        let mut workers = JoinSet::new();
+        let (mut workers, mut conflict) = (JoinSet::new(), None);
         if running.elected(&cluster, &shutdown).await? {
-            work::start(&cluster, &config, &mut workers, &shutdown).await;
+            tokio::select! {
+                () = work::start(&cluster, &config, &mut workers, &shutdown) => {}
+                error = running.ended_by_itself() => return Err(error),
+            }
             if let Some(period) = config.resync_period {
                 let (cluster, stop) = (cluster.clone(), stop.clone());
                 running.watches.spawn(named("the resync", async move {
@@ -205,13 +208,15 @@ impl Controllers {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => {}
-                conflict = guard(cluster.clone(), config.on_conflict) => return Err(conflict.into()),
+                // In order, so that the event that tells of it is written, and another takes over at once.
+                found = guard(cluster.clone(), config.on_conflict) => conflict = Some(found),
                 error = running.ended_by_itself() => return Err(error),
                 Some(ended) = workers.join_next() => return Err(by_itself(ended)),
             }
         }
 
         tracing::info!("shutting down: no new sync starts");
+        cluster.draining.cancel();
         cluster.deployment_queue.shut_down();
         cluster.set_queue.shut_down();
         cluster.replication_controller_queue.shut_down();
@@ -251,6 +256,6 @@ impl Controllers {
         if !flushed {
             tracing::warn!("the last events were not written in time");
         }
-        Ok(())
+        conflict.map_or(Ok(()), |conflict| Err(conflict.into()))
     }
 }

@@ -5,13 +5,14 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::build::deployment;
 use support::cluster::tag;
 use support::election::Rig;
+use support::process;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
@@ -26,20 +27,13 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
 /// A daemon in a process of its own, which does not outlive its test.
 struct Process {
-    child: Child,
+    child: process::Process,
     log: PathBuf,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // It may have ended by itself.
-        let _ = self.child.wait();
-    }
 }
 
 impl Process {
     fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        let done = Command::new("kill").args([signal, &self.child.0.id().to_string()]).status().unwrap();
         assert!(done.success());
     }
 
@@ -50,7 +44,7 @@ impl Process {
     async fn exit_code(&mut self) -> Option<i32> {
         let end = Instant::now() + 30 * S;
         while Instant::now() < end {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
                 return status.code();
             }
             sleep(Duration::from_millis(10)).await;
@@ -93,7 +87,7 @@ impl Field {
             .stderr(output)
             .spawn()
             .unwrap();
-        Process { child, log: log.to_owned() }
+        Process { child: process::Process(child), log: log.to_owned() }
     }
 
     /// Two daemons, of which the first leads and has rolled `web` out.
@@ -150,7 +144,7 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_ends() {
     field.rig.cluster.set_image("web", "v2").await;
     let half = |rig: &Rig| rig.cluster.deployment("web")["status"]["updatedReplicas"] == 1;
     field.rig.until(30, "half way", half).await;
-    a.child.kill().unwrap();
+    a.child.0.kill().unwrap();
     let killed = field.rig.start.elapsed();
     let took_over = field.acts("b").await - killed;
     assert!(took_over <= LEASE_DURATION + RETRY_PERIOD + S / 2, "{took_over:?}");

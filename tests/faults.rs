@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use support::build::{DeploymentBuilder, deployment};
-use support::cluster::{Cluster, Faults, USER_AGENT};
+use support::cluster::{Cluster, Faults, USER_AGENT, condition};
 use windlass::sandbox::{Hook, RequestInfo, Verdict};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
@@ -287,6 +287,35 @@ fn lagging(request: &RequestInfo, kind: &str, lag: &AtomicBool) -> bool {
 
 fn count(cluster: &Cluster, write: &str) -> usize {
     cluster.writes().iter().filter(|w| w.starts_with(write)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
+    let refuses = Arc::new(AtomicBool::new(false));
+    let refused = refuses.clone();
+    let cluster = with(hook(move |request| {
+        let resizes = is_write(request)
+            && (request.verb, request.kind, request.subresource) == ("patch", "ReplicaSet", "");
+        if resizes && refused.load(Ordering::SeqCst) {
+            Verdict::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
+        } else {
+            Verdict::Proceed
+        }
+    }))
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(3).deadline(100)).await;
+    settles(&cluster, "web", 3).await;
+    refuses.store(true, Ordering::SeqCst);
+    cluster.set_image("web", "v2").await;
+    // The new set's pods come up; to shrink the old one is refused, with a backoff of a minute by now.
+    tokio::time::sleep(98 * S).await;
+    assert_ne!(condition(&cluster.deployment("web"), "Progressing"), "ProgressDeadlineExceeded");
+    cluster
+        .eventually(6, "the deadline is noticed", |c| {
+            condition(&c.deployment("web"), "Progressing") == "ProgressDeadlineExceeded"
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

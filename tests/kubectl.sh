@@ -307,6 +307,13 @@ says "describe shows the selector" 'Selector: +app=old' k describe rc old
 check "scale" k scale rc/old --replicas=3
 equals "three are wanted" 3 path '{.spec.replicas}' rc/old
 equals "scaling is a new generation" 2 path '{.metadata.generation}' rc/old
+eventually "three are ready" 30 path_is 3 '{.status.readyReplicas}' rc/old
+equals "it has made three pods" 3 count pods -l app=old
+equals "and owns them" "$(printf 'ReplicationController/old\n%.0s' 1 2 3)" path \
+  '{range .items[*]}{.metadata.ownerReferences[0].kind}/{.metadata.ownerReferences[0].name}{"\n"}{end}' pods -l app=old
+eventually "describe shows who made them" 20 bash -c \
+  'timeout 30 kubectl describe rc old | grep -Eq "SuccessfulCreate .* replication-controller +Created pod: old-[a-z0-9]{5}$"'
+equals "its status has no terminatingReplicas" "" path '{.status.terminatingReplicas}' rc/old
 refuse "scale with a wrong precondition" 'Expected replicas to be 9, was 3' \
   k scale rc/old --current-replicas=9 --replicas=2
 check "set image" k set image rc/old main=nginx:1.27
@@ -327,8 +334,12 @@ check "expose" k expose rc old --port=80
 equals "the service selects its pods" old path '{.spec.selector.app}' svc/old
 check "delete" k delete rc old --timeout=30s
 check "it is gone" absent rc old
+eventually "and so are its pods" 30 count_is 0 pods -l app=old
+eventually "the other has two ready" 30 path_is 2 '{.status.readyReplicas}' rc/new
 check "delete --cascade=orphan" k delete rc new --cascade=orphan --timeout=30s
 check "that is gone too" absent rc new
+equals "its pods stay" 2 count pods -l app=new
+equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=new
 
 echo "# namespaces"
 check "create namespace" k create namespace ark

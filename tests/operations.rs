@@ -14,9 +14,11 @@ use clap::CommandFactory;
 use serde_json::{Value, json};
 use support::build::deployment;
 use support::cluster::{Cluster, condition, unlimited};
+use support::rights::{self, Rights};
 use windlass::args::Args;
 use windlass::config::{ControllerConfig, Enabled, OnConflict, Scope, parse_selector};
 use windlass::metrics::Metrics;
+use windlass::runtime::election::ElectionOptions;
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -363,9 +365,11 @@ async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
     assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
     assert!(!daemon.task.is_finished(), "by default it goes on");
 
-    let (_cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
+    let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
+    let told = |event: &Value| event["reason"] == "ConflictingController";
+    assert!(cluster.objects("Event").iter().any(told), "it ends, and leaves word why");
 }
 
 #[tokio::test(start_paused = true)]
@@ -443,4 +447,39 @@ fn the_help_is_grouped_as_upstreams() {
     {
         assert!(help.contains(&format!("{group} flags:")), "{group} is missing in\n{help}");
     }
+}
+
+/// The real API server of `tests/apiserver.rs` says more, where there is one.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_of_the_api_server_without_a_right_that_ships() {
+    const AGENT: &str = "with-rights";
+    let election = ElectionOptions { namespace: Some("shop".into()), ..ElectionOptions::default() };
+    let (manifest, lease) = (rights::manifest(), json!([election.name]));
+    let names: Vec<&Value> = manifest
+        .iter()
+        .filter_map(|object| object["rules"].as_array())
+        .flatten()
+        .map(|rule| &rule["resourceNames"])
+        .filter(|names| !names.is_null())
+        .collect();
+    assert_eq!(names, [&lease], "the Lease has the default name, and nothing else is limited to a name");
+
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start(1, AGENT, Some(election));
+    cluster.create(deployment("web").replicas(3).history(0)).await;
+    cluster.rolled_out("web").await;
+    cluster.set_image("web", "v2").await;
+    cluster.rolled_out("web").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let used: Rights = cluster
+        .log
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|request| request.user_agent == AGENT)
+        .map(|it| rights::right(it.verb, it.group, &(it.kind.to_lowercase() + "s"), it.subresource))
+        .collect();
+    assert!(used.contains("delete replicasets.apps") && used.len() > 12, "{used:?}");
+    let granted = rights::granted(&manifest);
+    assert_eq!(used.difference(&granted).collect::<Vec<_>>(), [""; 0]);
 }

@@ -347,6 +347,7 @@ fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for
             may_adopt: true,
             siblings: Vec::new(),
             free_names: Vec::new(),
+            reserved: 0,
             failed_pod_backoff: true,
             now: NOW.parse::<Timestamp>().unwrap(),
         };

@@ -153,8 +153,8 @@ async fn upstreams_way_with_failing_pods_can_be_chosen() {
     node.abort();
 }
 
-#[tokio::test(start_paused = true)]
-async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
+/// A cluster whose quota is six pods.
+async fn namespace_of_six() -> Cluster {
     let sandbox = Arc::new(parking_lot::Mutex::new(None::<windlass::sandbox::Sandbox>));
     let quota = sandbox.clone();
     let cluster = Cluster::with(
@@ -171,6 +171,12 @@ async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
     )
     .await;
     *sandbox.lock() = Some(cluster.sandbox.clone());
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
+    let cluster = namespace_of_six().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "first", 6).await;
     cluster.eventually(10, "the first has its pods", |c| is_available(c, "first", 6)).await;
@@ -190,6 +196,51 @@ async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
     }
     let tries = creations(&cluster) - doomed;
     assert!(tries <= 4 + 4, "{tries} tries for four pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
+    let cluster = namespace_of_six().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "first", 6).await;
+    cluster.eventually(10, "the first has its pods", |c| is_available(c, "first", 6)).await;
+    for name in ["second", "third"] {
+        create(&cluster, name, 1).await;
+    }
+    tokio::time::sleep(300 * S).await;
+    scale(&cluster, "second", 0).await;
+    tokio::time::sleep(2 * S).await;
+    scale(&cluster, "first", 5).await;
+    cluster.eventually(4, "there is room for its pod", |c| is_available(c, "third", 1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free() {
+    let count = AtomicUsize::new(0);
+    // The fourth request arrives when its client has given up.
+    let cluster = Cluster::with(
+        hook(move |request| {
+            let is_fourth = is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) == 3;
+            if is_fourth { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+        }),
+        |options| options,
+    )
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 3).await;
+    cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
+    // The name that stands before the one asked for becomes free while that request is on its way.
+    let first = cluster.log.lock().unwrap().iter().find(|r| is_pod_creation(r)).unwrap().body.to_vec();
+    let first: Value = serde_json::from_slice(&first).unwrap();
+    let name = first["metadata"]["name"].as_str().unwrap();
+    let pod = format!("{PODS}/{name}");
+    cluster.call(Method::PATCH, &pod, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    cluster.call(Method::DELETE, &pod, &json!({})).await;
+    tokio::time::sleep(10 * S).await;
+    cluster.call(Method::PATCH, &pod, &json!({"metadata": {"finalizers": null}})).await;
+    tokio::time::sleep(60 * S).await;
+    cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
+    assert_eq!(cluster.pods_created(), 4, "three, and one for the one that went");
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,4 +291,22 @@ async fn a_name_that_a_foreign_pod_has_is_passed_over() {
     let _daemon = cluster.start_controllers(1);
     cluster.eventually(10, "three others are there", |c| is_available(c, "web", 3)).await;
     assert!(pods(&cluster, "web").iter().all(|pod| !names.contains(&pod["metadata"]["name"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
+    let slow = |request: &RequestInfo| {
+        if is_pod_creation(request) { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+    };
+    let cluster = Cluster::with(hook(slow), |options| options).await;
+    let daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 100).await;
+    tokio::time::sleep(S).await;
+    // Half a minute's work; `stop` fails if it is not over within ten seconds.
+    daemon.stop().await;
+    let made = creations(&cluster);
+    let _next = cluster.start_controllers(2);
+    cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 100)).await;
+    assert!(made < 10, "{made}");
+    assert_eq!(cluster.pods_created(), 100);
 }

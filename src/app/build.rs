@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Candidacy, Controllers, Parts};
 use crate::config::{ControllerConfig, Enabled};
 use crate::controllers::Cluster;
@@ -99,6 +101,7 @@ impl Controllers {
             recorder,
             metrics,
             failed_pod_backoff: config.failed_pod_backoff,
+            draining: CancellationToken::new(),
         });
 
         wire(&cluster, &mut deployments, Cluster::deployment_changed);

@@ -15,6 +15,17 @@ use crate::runtime::worker::{self, Next, WorkQueue};
 
 type Syncing = futures::future::BoxFuture<'static, Result<Next, SyncError>>;
 
+/// A controller, as it is started.
+struct Controller<'c> {
+    name: &'static str,
+    enabled: bool,
+    queue: &'c WorkQueue<ObjectKey>,
+    workers: usize,
+    /// Whether an object is ours to act on.
+    in_scope: fn(&Cluster, &ObjectKey) -> bool,
+    sync: fn(Arc<Cluster>, ObjectKey) -> Syncing,
+}
+
 /// Starts the controllers that are not switched off, with `--controller-start-interval` between them.
 pub(super) async fn start(
     cluster: &Arc<Cluster>,
@@ -23,60 +34,61 @@ pub(super) async fn start(
     shutdown: &CancellationToken,
 ) {
     let Enabled { deployment, replicaset, replicationcontroller } = config.enabled;
-    let all: [(&'static str, bool, &WorkQueue<ObjectKey>, usize, fn(Arc<Cluster>, ObjectKey) -> Syncing); 3] = [
-        (
-            "deployment-controller",
-            deployment,
-            &cluster.deployment_queue,
-            config.deployment_workers,
-            |cluster, key| {
-                Box::pin(async move {
-                    if !cluster.has_deployment_in_scope(&key) {
-                        return Ok(Next::Settled);
-                    }
-                    sync_deployment(&cluster, &key).await
-                })
+    let all = [
+        Controller {
+            name: "deployment-controller",
+            enabled: deployment,
+            queue: &cluster.deployment_queue,
+            workers: config.deployment_workers,
+            in_scope: Cluster::has_deployment_in_scope,
+            sync: |cluster, key| Box::pin(async move { sync_deployment(&cluster, &key).await }),
+        },
+        Controller {
+            name: "replicaset-controller",
+            enabled: replicaset,
+            queue: &cluster.set_queue,
+            workers: config.set_workers,
+            in_scope: Cluster::has_set_in_scope,
+            sync: |cluster, key| {
+                Box::pin(async move { sync_replica_set::<ReplicaSet>(&cluster, &key).await })
             },
-        ),
-        ("replicaset-controller", replicaset, &cluster.set_queue, config.set_workers, |cluster, key| {
-            Box::pin(async move {
-                if !cluster.has_set_in_scope(&key) {
-                    return Ok(Next::Settled);
-                }
-                sync_replica_set::<ReplicaSet>(&cluster, &key).await
-            })
-        }),
-        (
-            "replicationcontroller-controller",
-            replicationcontroller,
-            &cluster.replication_controller_queue,
-            config.rc_workers,
-            |cluster, key| {
-                Box::pin(async move {
-                    if !cluster.has_replication_controller_in_scope(&key) {
-                        return Ok(Next::Settled);
-                    }
-                    sync_replica_set::<ReplicationController>(&cluster, &key).await
-                })
+        },
+        Controller {
+            name: "replicationcontroller-controller",
+            enabled: replicationcontroller,
+            queue: &cluster.replication_controller_queue,
+            workers: config.rc_workers,
+            in_scope: Cluster::has_replication_controller_in_scope,
+            sync: |cluster, key| {
+                Box::pin(async move { sync_replica_set::<ReplicationController>(&cluster, &key).await })
             },
-        ),
+        },
     ];
-    for (name, enabled, queue, count, sync) in all {
+    let mut is_first = true;
+    for Controller { name, enabled, queue, workers: count, in_scope, sync } in all {
         if !enabled {
             tracing::info!(controller = name, "switched off by --controllers");
             // It takes no keys, which would lie there for ever.
             queue.shut_down();
             continue;
         }
+        let (syncing, queue) = (cluster.clone(), queue.clone());
+        let work = worker::run_workers(queue, count, move |key| -> Syncing {
+            if in_scope(&syncing, &key) {
+                sync(syncing.clone(), key)
+            } else {
+                Box::pin(std::future::ready(Ok(Next::Settled)))
+            }
+        });
+        if !std::mem::take(&mut is_first) {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(config.start_interval) => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
         cluster.metrics.running_controllers.with_label_values(&[name, "windlass"]).set(1);
         tracing::info!(controller = name, workers = count, "started");
-        let (cluster, queue) = (cluster.clone(), queue.clone());
-        let work = worker::run_workers(queue, count, move |key| sync(cluster.clone(), key));
         workers.spawn(named(name, work));
-        tokio::select! {
-            biased;
-            () = tokio::time::sleep(config.start_interval) => {}
-            () = shutdown.cancelled() => return,
-        }
     }
 }

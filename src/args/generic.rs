@@ -89,7 +89,7 @@ pub struct ElectionArgs {
         env = "WINDLASS_LEADER_ELECT_RESOURCE_NAME"
     )]
     pub leader_elect_resource_name: String,
-    /// Namespace of the lease. Without it: the pod's own, or --namespace, or kube-system.
+    /// Namespace of the lease. Without it: --namespace, or the pod's own, or kube-system.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_LEADER_ELECT_RESOURCE_NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 }

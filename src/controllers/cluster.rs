@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::coexistence::Coexistence;
 use super::explanations::Explanations;
@@ -77,6 +78,8 @@ pub struct Cluster {
     pub metrics: Arc<Metrics>,
     /// Whether pods that fail as fast as they are made are replaced one by one, after a wait.
     pub failed_pod_backoff: bool,
+    /// Cancelled when the daemon is to end: running syncs begin no further pod.
+    pub draining: CancellationToken,
 }
 
 /// Which controller speaks: the `source.component` of its events.

@@ -28,6 +28,12 @@ pub async fn sync_deployment(cluster: &Cluster, key: &ObjectKey) -> Result<Next,
 
 async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncError> {
     cluster.resolve_sets(deployment).await?;
+    // The answers took their time: what is decided on is what the cache shows now.
+    let now = cluster.deployments.get(&deployment.meta.key);
+    let Some(deployment) = now.filter(|now| now.meta.uid == deployment.meta.uid) else {
+        return Ok(Next::Settled);
+    };
+    let deployment = &*deployment;
     if let Some(wait) = cluster.behind(deployment, &cluster.deployment_waiters) {
         let Resource { group, plural, .. } = Deployment::RESOURCE;
         cluster.metrics.deployment_stale_skips.with_label_values(&[group, plural]).inc();
@@ -71,6 +77,12 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
         None => written.map(|()| settled.look_again),
     };
     keep_explanation(cluster, &observed, plan, &result);
+    // A deadline is due while steps are refused, too: the backoff of that may be a minute.
+    if result.is_err()
+        && let Some(wait) = settled.look_again
+    {
+        cluster.deployment_queue.add_after(deployment.meta.key.clone(), wait);
+    }
     result.map(|look_again| look_again.map_or(Next::Settled, Next::After))
 }
 

@@ -1,5 +1,5 @@
 //! Every write to workloads that Windlass makes; nothing else sends one. Here what a Deployment needs;
-//! [`pods`] has what a set needs.
+//! `pods` has what a set needs.
 //!
 //! A write names us as the field manager, carries what it was computed from, and when it has succeeded,
 //! what the caches must show before its owner is decided about again.
@@ -44,11 +44,19 @@ struct Written {
 #[serde(rename_all = "camelCase")]
 struct WrittenMeta {
     resource_version: Option<String>,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
 }
 
 impl Written {
     fn resource_version(&self) -> Option<u64> {
         self.metadata.as_ref()?.resource_version.as_ref()?.parse().ok()
+    }
+
+    /// The version of a deletion that has begun. An object that went at once comes back as it was, from
+    /// older servers with the version that it had: that says nothing of when it went.
+    fn deletion_version(&self) -> Option<u64> {
+        self.metadata.as_ref()?.deletion_timestamp.as_ref()?;
+        self.resource_version()
     }
 }
 
@@ -98,8 +106,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes exactly the object that was seen. One that is gone already, or has given its name to
-    /// another, counts as deleted.
+    /// Deletes exactly the object that was seen. One that is gone already counts as deleted; one that
+    /// has given its name to another is a conflict.
     async fn delete<T: Record>(
         &self,
         owner: &impl Record,
@@ -111,7 +119,7 @@ impl Cluster {
         let request =
             request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
         let version = match self.api.call::<Written>(request).await {
-            Ok(written) => written.resource_version(),
+            Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
         };

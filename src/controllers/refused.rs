@@ -1,8 +1,12 @@
 //! Sets whose pods were refused, most often by a quota, and that try again as soon as there may be room.
 //!
 //! Their backoff grows to a minute. When a pod of the namespace ends, there may be room for another at
-//! once, so the set that has waited longest tries, and if it succeeds, the next. All of them at once would
-//! be one doomed call each for every pod that ends.
+//! once, so the set that has waited longest is called, and if it succeeds, the next. All of them at once
+//! would be one doomed call each for every pod that ends.
+//!
+//! A call is never lost: a set that was called and needs no pod after all hands it on, and one that was
+//! called while nobody else waited is called again, because its try may be under way and come to the
+//! server too early.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,41 +15,51 @@ use parking_lot::Mutex;
 
 use crate::model::{ObjectKey, Resource};
 
-type Waiting = VecDeque<(Resource, ObjectKey)>;
+type Set = (Resource, ObjectKey);
 
-/// The refused sets by namespace, longest waiting first.
+/// The refused sets by namespace.
 #[derive(Debug, Default)]
-pub struct Refused(Mutex<BTreeMap<Arc<str>, Waiting>>);
+pub struct Refused(Mutex<BTreeMap<Arc<str>, Line>>);
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Longest waiting first.
+    waiting: VecDeque<Set>,
+    /// Those that have been called and have not said yet what became of it; longest ago first.
+    called: VecDeque<Set>,
+}
 
 impl Refused {
     /// Notes that a set's pods were refused: behind all others that wait.
     pub fn add(&self, kind: Resource, key: &ObjectKey) {
         let mut all = self.0.lock();
-        let waiting = all.entry(key.namespace.clone()).or_default();
+        let Line { waiting, called } = all.entry(key.namespace.clone()).or_default();
+        called.retain(|(resource, other)| (*resource, other) != (kind, key));
         if !waiting.iter().any(|(resource, other)| (*resource, other) == (kind, key)) {
             waiting.push_back((kind, key.clone()));
         }
     }
 
-    /// The set that tries next, now that there may be room. It waits no longer, unless it is refused again.
+    /// The set that tries next, now that there may be room.
     pub fn next(&self, namespace: &str) -> Option<(Resource, ObjectKey)> {
         let mut all = self.0.lock();
-        let waiting = all.get_mut(namespace)?;
-        let next = waiting.pop_front();
-        if waiting.is_empty() {
-            all.remove(namespace);
-        }
-        next
+        let Line { waiting, called } = all.get_mut(namespace)?;
+        let next = waiting.pop_front().or_else(|| called.pop_front())?;
+        called.push_back(next.clone());
+        Some(next)
     }
 
-    /// Forgets a set; returns whether it had been waiting.
+    /// Forgets a set that needs no room any more; returns whether it had been waiting or was called.
     pub fn remove(&self, kind: Resource, key: &ObjectKey) -> bool {
         let mut all = self.0.lock();
-        let Some(waiting) = all.get_mut(&key.namespace) else { return false };
-        let before = waiting.len();
-        waiting.retain(|(resource, other)| (*resource, other) != (kind, key));
-        let was_there = waiting.len() < before;
-        if waiting.is_empty() {
+        let Some(line) = all.get_mut(&key.namespace) else { return false };
+        let Line { waiting, called } = line;
+        let before = waiting.len() + called.len();
+        for sets in [&mut *waiting, &mut *called] {
+            sets.retain(|(resource, other)| (*resource, other) != (kind, key));
+        }
+        let was_there = waiting.len() + called.len() < before;
+        if waiting.is_empty() && called.is_empty() {
             all.remove(&key.namespace);
         }
         was_there
@@ -57,21 +71,39 @@ mod tests {
     use super::*;
     use crate::model::{Record, ReplicaSet};
 
+    const KIND: Resource = ReplicaSet::RESOURCE;
+
     #[test]
     fn who_has_waited_longest_tries_first_and_each_namespace_has_a_line_of_its_own() {
         let refused = Refused::default();
-        let kind = ReplicaSet::RESOURCE;
         let (a, b, c) =
             (ObjectKey::new("shop", "a"), ObjectKey::new("shop", "b"), ObjectKey::new("other", "c"));
         for key in [&a, &b, &a, &c] {
-            refused.add(kind, key);
+            refused.add(KIND, key);
         }
-        assert_eq!(refused.next("shop"), Some((kind, a.clone())));
-        refused.add(kind, &a);
-        assert_eq!(refused.next("shop"), Some((kind, b)));
-        assert!(refused.remove(kind, &a) && !refused.remove(kind, &a));
+        assert_eq!(refused.next("shop"), Some((KIND, a.clone())));
+        refused.add(KIND, &a);
+        assert_eq!(refused.next("shop"), Some((KIND, b.clone())));
+        assert!(refused.remove(KIND, &a) && !refused.remove(KIND, &a));
+        assert!(refused.remove(KIND, &b));
         assert_eq!(refused.next("shop"), None);
-        assert_eq!(refused.next("other"), Some((kind, c)));
+        assert_eq!(refused.next("other"), Some((KIND, c.clone())));
+        assert!(refused.remove(KIND, &c));
         assert!(refused.0.lock().is_empty());
+    }
+
+    #[test]
+    fn who_was_called_is_called_again_while_nobody_else_waits() {
+        let refused = Refused::default();
+        let (a, b) = (ObjectKey::new("shop", "a"), ObjectKey::new("shop", "b"));
+        refused.add(KIND, &a);
+        for _ in 0..3 {
+            assert_eq!(refused.next("shop"), Some((KIND, a.clone())));
+        }
+        refused.add(KIND, &b);
+        assert_eq!(refused.next("shop"), Some((KIND, b.clone())));
+        assert_eq!(refused.next("shop"), Some((KIND, a.clone())), "called longest ago");
+        refused.add(KIND, &a);
+        assert_eq!(refused.next("shop"), Some((KIND, a)));
     }
 }

@@ -9,8 +9,9 @@ use super::cluster::Cluster;
 use super::error::SyncError;
 use super::patch;
 use super::pod_owner::PodOwner;
+use super::unresolved::LATEST;
 use crate::model::{ObjectKey, Pod, ReplicaSet, Resource};
-use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, status};
+use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
 use crate::runtime::worker::Next;
 
 /// Observe, plan, execute, settle.
@@ -19,7 +20,7 @@ use crate::runtime::worker::Next;
 /// When a write or a read fails; the key is then retried with backoff.
 pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -> Result<Next, SyncError> {
     let Some(owner) = O::store(cluster).get(key) else {
-        cluster.refused.remove(O::RESOURCE, key);
+        needs_no_room::<O>(cluster, key);
         return Ok(Next::Settled);
     };
     let result = sync(cluster, &*owner).await;
@@ -29,17 +30,34 @@ pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -
 
 async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncError> {
     cluster.resolve(owner).await?;
+    let may_adopt = has_orphans(cluster, owner.as_set()) && cluster.may_adopt(owner).await?;
+    // The answers took their time. What is decided on is what the cache shows now, the set included.
+    let Some(owner) = O::store(cluster).get(&owner.meta().key).filter(|o| o.meta().uid == owner.meta().uid)
+    else {
+        return Ok(Next::Settled);
+    };
+    let owner = &*owner;
     if let Some(wait) = cluster.behind(owner, O::waiters(cluster)) {
         let Resource { group, plural, .. } = O::RESOURCE;
         cluster.metrics.replicaset_stale_skips.with_label_values(&[group, plural]).inc();
         return Ok(wait);
     }
-    let observed = observe(cluster, owner).await?;
+    let observed = observe(cluster, owner.as_set(), may_adopt);
     let plan = planner::plan(&observed);
+    for write in &plan.writes {
+        if let Write::Delete(victims) = write {
+            let histogram = &cluster.metrics.workloads.deletion_age_ratio;
+            let ratios = rank::age_ratios(&observed.members.active, victims, observed.now);
+            ratios.for_each(|ratio| histogram.observe(ratio));
+        }
+    }
     let executed = cluster.execute_set(owner, &plan).await;
     make_room(cluster, owner, &plan, executed.error.as_ref());
     let mut settled = status::settle(&observed, executed.outcome.as_ref());
     settled.status = O::reportable(settled.status);
+    if executed.error.is_some() && executed.outcome.is_none() {
+        status::keep_failure(&owner.as_set().status.conditions, &mut settled.status.conditions);
+    }
 
     let (before, meta) = (&owner.as_set().status, owner.meta());
     cluster.words.keep(&meta.uid, &before.conditions, &mut settled.status.conditions, Instant::now());
@@ -55,53 +73,67 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
             written = cluster.write_set_status(owner, &change).await;
         }
     }
-    if let Some(error) = executed.error {
-        return Err(error);
-    }
-    written?;
+    let reserved = (observed.reserved > 0).then_some(LATEST);
     let look_again: Option<Duration> =
-        [settled.look_again, plan.look_again, later].into_iter().flatten().min();
-    Ok(look_again.map_or(Next::Settled, Next::After))
+        [settled.look_again, plan.look_again, later, reserved].into_iter().flatten().min();
+    let Some(error) = executed.error.or(written.err()) else {
+        return Ok(look_again.map_or(Next::Settled, Next::After));
+    };
+    // What is due is due while a quota refuses pods, too: the backoff of that may be a minute. The price
+    // is one more doomed call.
+    if let Some(wait) = look_again {
+        O::queue(cluster).add_after(meta.key.clone(), wait);
+    }
+    Err(error)
 }
 
-async fn observe<'a, O: PodOwner>(cluster: &Cluster, owner: &'a O) -> Result<Observed<'a>, SyncError> {
-    let set = owner.as_set();
+/// Whether there are pods that the set might adopt.
+fn has_orphans(cluster: &Cluster, set: &ReplicaSet) -> bool {
+    let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
+    !Members::of(set, Vec::new(), orphans).orphans.is_empty()
+}
+
+fn observe<'a>(cluster: &Cluster, set: &'a ReplicaSet, may_adopt: bool) -> Observed<'a> {
     let owned = cluster.pods.owned_by(&set.meta.uid);
     let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
     let members = Members::of(set, owned, orphans);
-    let free_names = planner::free_names(set, &members, |name| {
-        let key = ObjectKey::new(set.meta.key.namespace.clone(), name);
-        cluster.pods.get(&key).is_some_and(|pod| !pod.meta.is_controlled_by(&set.meta.uid))
-    });
-    let may_adopt = !members.orphans.is_empty() && cluster.may_adopt(owner).await?;
+    let is_ours = |pod: &Pod| pod.meta.is_controlled_by(&set.meta.uid);
+    let under = |name: &str| cluster.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
+    let late = cluster.unresolved.late(&set.meta.uid, Instant::now());
+    let reserved =
+        late.iter().filter_map(|name| under(name)).filter(|pod| !(pod.is_active() && is_ours(pod)));
+    let reserved = reserved.count();
+    let is_foreign = |name: &str| under(name).is_some_and(|pod| !is_ours(&pod));
+    let free_names = planner::free_names(set, &members, &late, is_foreign);
     let siblings = if planner::is_too_large(set, &members) { siblings(cluster, set) } else { Vec::new() };
-    Ok(Observed {
+    Observed {
         set,
         members,
         may_adopt,
         siblings,
         free_names,
+        reserved,
         failed_pod_backoff: cluster.failed_pod_backoff,
         now: cluster.clock.now(),
-    })
+    }
 }
 
-/// A set whose pods are refused waits its turn; one that is no longer refused lets the next one try.
+/// A set whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
+/// lets the next one try.
 fn make_room<O: PodOwner>(cluster: &Cluster, owner: &O, plan: &Plan, error: Option<&SyncError>) {
-    if !plan.writes.iter().any(|write| matches!(write, Write::Create { .. })) {
-        return;
-    }
+    let creates = plan.writes.iter().any(|write| matches!(write, Write::Create { .. }));
     let key = &owner.meta().key;
     match error {
-        Some(error) if error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
-        Some(_) => {}
-        None => {
-            cluster.refused.remove(O::RESOURCE, key);
-            let conditions = &owner.as_set().status.conditions;
-            if conditions.iter().any(|condition| &*condition.kind == status::REPLICA_FAILURE) {
-                cluster.wake_refused(&key.namespace);
-            }
-        }
+        Some(error) if creates && error.is_refusal() => cluster.refused.add(O::RESOURCE, key),
+        // It will be tried again.
+        Some(_) if creates => {}
+        _ => needs_no_room::<O>(cluster, key),
+    }
+}
+
+fn needs_no_room<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) {
+    if cluster.refused.remove(O::RESOURCE, key) {
+        cluster.wake_refused(&key.namespace);
     }
 }
 
@@ -138,9 +170,9 @@ mod tests {
     use crate::runtime::worker::WorkQueue;
 
     /// A cluster whose API server calls `before_answer` and then answers with this code.
-    fn cluster(code: u16, before_answer: impl Fn() + Clone + Send + 'static) -> Cluster {
-        let service = tower::service_fn(move |_: Request<Body>| {
-            before_answer();
+    fn cluster(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Cluster {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            before_answer(&request);
             let body = json!({"metadata": {"resourceVersion": "50"}}).to_string().into_bytes();
             let answer = Response::builder().status(code).body(Body::from(body)).unwrap();
             async move { Ok::<_, Infallible>(answer) }
@@ -178,14 +210,66 @@ mod tests {
             recorder,
             metrics,
             failed_pod_backoff: true,
+            draining: Default::default(),
         }
     }
 
     fn set() -> ReplicaSet {
-        let json = r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"},
-            "spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},
-                    "template":{"metadata":{"labels":{"a":"b"}}}}}"#;
-        ReplicaSet::decode(json, &mut Interner::default()).unwrap()
+        set_at(1, 1)
+    }
+
+    fn set_at(generation: i64, replicas: i32) -> ReplicaSet {
+        let json = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "generation": generation,
+                         "resourceVersion": (6 + generation).to_string()},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}},
+                     "template": {"metadata": {"labels": {"a": "b"}}}},
+        });
+        ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap()
+    }
+
+    /// How many pods are asked for in one sync of a set of three that the cache shows with another size
+    /// when the first request is answered with `code`.
+    async fn created_when_resized_meanwhile(code: u16, unresolved: bool, replicas: i32) -> usize {
+        let (sets, creations) = (Arc::new(Store::<ReplicaSet>::default()), Arc::new(Mutex::new(0)));
+        let (cache, count) = (sets.clone(), creations.clone());
+        let mut cluster = cluster(code, move |request| {
+            cache.put(set_at(2, replicas));
+            *count.lock() += usize::from(request.method() == http::Method::POST);
+        });
+        cluster.sets = sets;
+        cluster.sets.put(set_at(1, 3));
+        if unresolved {
+            cluster.unresolved.created(&set().meta.uid, "web-x".into());
+        }
+        let _ends = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        *creations.lock()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_that_is_resized_while_a_lost_write_is_looked_up_is_decided_about_as_it_is_then() {
+        assert_eq!(created_when_resized_meanwhile(404, true, 0).await, 0);
+        assert_ne!(created_when_resized_meanwhile(404, true, 1).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_that_is_resized_while_its_pods_are_made_gets_no_more_by_the_old_size() {
+        assert_eq!(created_when_resized_meanwhile(201, false, 1).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_version_of_a_pod_that_went_at_once_does_not_end_the_wait_for_its_end() {
+        let mut cluster = cluster(200, |_| {});
+        let pods = Arc::new(Store::<Pod>::default());
+        pods.begin_list(false);
+        let pod = r#"{"metadata":{"name":"web-x","namespace":"shop","uid":"p","resourceVersion":"50","labels":
+            {"a":"b"},"ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]}}"#;
+        pods.put(Pod::decode(pod, &mut Interner::default()).unwrap());
+        pods.end_list(60);
+        (cluster.caches, cluster.pods) = (Caches::default().with(pods.clone()), pods);
+        cluster.sets.put(set_at(1, 0));
+        let _ends = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        assert!(cluster.behind(&set_at(1, 0), &cluster.set_waiters).is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -194,7 +278,7 @@ mod tests {
             // The cache shows the set gone while a write for it is under way.
             let sets: Arc<Mutex<Option<Arc<Store<ReplicaSet>>>>> = Arc::default();
             let gone = sets.clone();
-            let cluster = cluster(code, move || {
+            let cluster = cluster(code, move |_| {
                 if let Some(sets) = &*gone.lock() {
                     let Meta { key, uid, .. } = set().meta;
                     sets.remove(&key, &uid, 60, None);

@@ -89,7 +89,8 @@ impl Cluster {
                 Ok(pod) if pod.meta.is_controlled_by(owner) => {
                     self.pod_created(set, &name, pod.meta.resource_version);
                 }
-                Ok(_) | Err(SyncError::Gone { .. }) => {}
+                Ok(_) => {}
+                Err(SyncError::Gone { .. }) => self.unresolved.not_yet_created(owner, name, Instant::now()),
                 Err(error) => {
                     creates.push(name);
                     result = Err(error);

@@ -2,10 +2,11 @@
 //!
 //! A pod's name is kept until its outcome is known. The next sync asks for the pod under that name
 //! before it decides anything: if it is there, the decision waits for the cache to show it; if not,
-//! the name is the first that is free ([`crate::plan::replicaset::names`]), so that a request which is
-//! still on its way meets a taken name and not an empty place.
+//! the name is taken before any other, so that a request which is still on its way meets a taken name
+//! and not an empty place. Without a memory, as after a restart, the same name is most often the first
+//! that is free ([`crate::plan::replicaset::names`]); not if a pod with an earlier name went meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::model::{ObjectKey, Uid};
 
-/// How long a deletion may still arrive after the pod was seen alive: twice the minute after which an
-/// API server gives up a request.
-const LATEST: Duration = Duration::from_secs(120);
+/// How long a creation or deletion may still arrive after the pod was looked up: twice the minute after
+/// which an API server gives up a request.
+pub const LATEST: Duration = Duration::from_secs(120);
 
 /// The unresolved writes of all owners, by the UID of the ReplicaSet or Deployment.
 #[derive(Debug, Default)]
@@ -26,6 +27,9 @@ pub struct Unresolved(Mutex<BTreeMap<Uid, Writes>>);
 pub struct Writes {
     /// Names of pods that may have been created; of a Deployment, sets that may have been written.
     pub creates: Vec<String>,
+    /// Names under which no pod was when they were last looked up, and that a creation may still reach,
+    /// with the time of the look.
+    pub late: Vec<(String, Instant)>,
     /// Pods that may have been deleted.
     pub deletes: Vec<(ObjectKey, Uid)>,
     /// Pods that were there when they were last looked up, and that a deletion may still reach, with
@@ -42,6 +46,21 @@ impl Unresolved {
     /// Remembers a pod that may have been deleted.
     pub fn deleted(&self, set: &Uid, pod: ObjectKey, uid: Uid) {
         self.0.lock().entry(set.clone()).or_default().deletes.push((pod, uid));
+    }
+
+    /// Remembers a name that is free although a creation under it may still be on its way.
+    pub fn not_yet_created(&self, set: &Uid, name: String, now: Instant) {
+        self.0.lock().entry(set.clone()).or_default().late.push((name, now));
+    }
+
+    /// The names that a creation may still reach. Who creates a pod under another name first may get both.
+    /// They stay until their time is over: a pod that was made under such a name may be gone before the
+    /// late one arrives.
+    pub fn late(&self, set: &Uid, now: Instant) -> BTreeSet<String> {
+        let mut all = self.0.lock();
+        let Some(writes) = all.get_mut(set) else { return BTreeSet::new() };
+        writes.late.retain(|(_, seen)| now.saturating_duration_since(*seen) < LATEST);
+        writes.late.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Remembers a pod that is there although its deletion may still be on its way.
@@ -83,6 +102,19 @@ impl Unresolved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_was_free_is_late_for_two_minutes() {
+        let (unresolved, set, start) = (Unresolved::default(), Uid::new("u"), Instant::now());
+        unresolved.not_yet_created(&set, "web-1".into(), start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for _ in 0..2 {
+            assert!(unresolved.late(&set, at(119)).contains("web-1"), "looking does not take it away");
+        }
+        assert!(unresolved.late(&set, at(120)).is_empty());
+        unresolved.take(&set);
+        assert!(unresolved.is_empty());
+    }
 
     #[test]
     fn a_name_is_kept_until_it_is_looked_up() {

@@ -6,7 +6,7 @@
 //!
 //! Rules and waiting are apart here as well. In reading order:
 //!
-//! * [`health`], [`router`]: what is served.
+//! * [`health`], [`mod@router`]: what is served.
 //! * [`limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
 //! * [`tls`], [`certificates`]: HTTPS.
 //! * [`authentication`], [`authorization`], `review_cache`, `access`: who may read it. The API server

@@ -315,7 +315,8 @@ async fn look_up(trust: &TrustSource, tolerate: bool) -> Result<(), TrustError> 
         Err(error) => error,
     };
     if !matches!(error, TrustError::File { .. }) && (tolerate || error.is_transient()) {
-        tracing::warn!(%error, "client certificates are not accepted for now");
+        tracing::warn!(%error, "client certificates are refused until kube-system/extension-apiserver-authentication can be read; \
+             it is asked for again, or give --client-ca-file");
         trust.reload_files().await?;
         return Ok(());
     }

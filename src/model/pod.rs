@@ -35,7 +35,7 @@ pub struct Pod {
     pub meta: Meta,
     /// The phase.
     pub phase: Phase,
-    /// Since when the pod is ready; `None` when it is not.
+    /// Since when the pod is ready; `None` when it is not, [`Timestamp::UNIX_EPOCH`] when nobody said.
     pub ready_since: Option<Timestamp>,
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
@@ -318,10 +318,12 @@ impl Pod {
         self.waiting.as_deref().filter(|waiting| !is_starting(&waiting.reason))
     }
 
-    /// When the pod has been ready for `min_ready_seconds`; `None` while it is not ready.
+    /// When the pod has been ready for `min_ready_seconds`; `None` while it is not ready, and while there
+    /// is a time to wait and nobody said since when it is (upstream: `IsPodAvailable`).
     pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         let wait = jiff::SignedDuration::from_secs(min_ready_seconds.max(0).into());
-        self.ready_since.map(|since| since.saturating_add(wait).unwrap_or(Timestamp::MAX))
+        let dated = |since: &Timestamp| wait.is_zero() || *since != Timestamp::UNIX_EPOCH;
+        self.ready_since.filter(dated).map(|since| since.saturating_add(wait).unwrap_or(Timestamp::MAX))
     }
 
     /// Whether the pod has been ready for long enough.

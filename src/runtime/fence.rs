@@ -49,8 +49,9 @@ impl FenceKeeper {
     /// Lets writes through before `until`. Returns `false`, and changes nothing, if the fence has shut
     /// by now: whoever was turned away at the old deadline must not be followed by one who passes.
     pub fn extend(&self, until: Instant) -> bool {
-        let now = Instant::now();
         self.state.send_if_modified(|state| {
+            // Read while nobody can be turned away: a moment before, and a write might be in between.
+            let now = Instant::now();
             let open = match *state {
                 State::Waiting => true,
                 State::Until(deadline) => now < deadline,

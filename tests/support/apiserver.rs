@@ -6,7 +6,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -32,17 +32,10 @@ pub struct ApiServer {
     dir: TempDir,
 }
 
-/// A child that does not outlive its owner.
+/// A child and what it has logged.
 struct Process {
-    child: Child,
+    child: super::process::Process,
     log: PathBuf,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // It may have ended by itself.
-        let _ = self.child.wait();
-    }
 }
 
 impl Process {
@@ -58,11 +51,11 @@ impl Process {
             .stderr(output)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        Process { child, log }
+        Process { child: super::process::Process(child), log }
     }
 
     fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
+        self.child.0.try_wait().unwrap().is_some()
     }
 
     /// The last words, for whoever has to find out why it did not come up.
@@ -71,6 +64,15 @@ impl Process {
         let lines: Vec<&str> = log.lines().collect();
         format!("{}:\n{}", self.log.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
     }
+}
+
+/// Somebody whom the server knows by a token.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    pub token: &'static str,
+    pub name: &'static str,
+    /// With commas between them.
+    pub groups: &'static str,
 }
 
 /// The folder with the two programs; `None` if the user named none.
@@ -82,16 +84,21 @@ impl ApiServer {
     /// Starts both and waits until the server is ready. A port that another process takes between our look
     /// and our use of it costs a second try.
     pub async fn start(assets: &Path) -> Self {
+        Self::start_with(assets, &[]).await
+    }
+
+    /// The same, and the server knows these users as well and notes what they do; see [`ApiServer::audit`].
+    pub async fn start_with(assets: &Path, users: &[User]) -> Self {
         for program in ["etcd", "kube-apiserver"] {
             assert!(assets.join(program).is_file(), "{ASSETS}={}: there is no {program}", assets.display());
         }
-        match Self::try_start(assets).await {
+        match Self::try_start(assets, users).await {
             Ok(server) => server,
-            Err(_) => Self::try_start(assets).await.unwrap_or_else(|why| panic!("{why}")),
+            Err(_) => Self::try_start(assets, users).await.unwrap_or_else(|why| panic!("{why}")),
         }
     }
 
-    async fn try_start(assets: &Path) -> Result<Self, String> {
+    async fn try_start(assets: &Path, users: &[User]) -> Result<Self, String> {
         let dir = tempfile::tempdir().unwrap();
         let [client_port, peer_port, secure_port] = free_ports();
         let (store, peers) = (url("http", client_port), url("http", peer_port));
@@ -110,9 +117,17 @@ impl ApiServer {
         let (private, public) = signing_key();
         fs::write(dir.path().join("sa.key"), private).unwrap();
         fs::write(dir.path().join("sa.pub"), public).unwrap();
-        fs::write(dir.path().join("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))
-            .unwrap();
-        fs::write(dir.path().join("kubeconfig"), kubeconfig(&url("https", secure_port)).to_string()).unwrap();
+        let mut tokens = format!("{TOKEN},admin,admin,\"system:masters\"\n");
+        for User { token, name, groups } in users {
+            tokens += &format!("{token},{name},{name},\"{groups}\"\n");
+        }
+        fs::write(dir.path().join("tokens.csv"), tokens).unwrap();
+        fs::write(dir.path().join("audit.yaml"), audit_policy(users).to_string()).unwrap();
+        let server = url("https", secure_port);
+        for token in std::iter::once(TOKEN).chain(users.iter().map(|user| user.token)) {
+            fs::write(dir.path().join(kubeconfig_name(token)), kubeconfig(&server, token).to_string())
+                .unwrap();
+        }
         let flags = [
             format!("--etcd-servers={store}"),
             format!("--secure-port={secure_port}"),
@@ -123,6 +138,11 @@ impl ApiServer {
             "--service-account-signing-key-file=sa.key".into(),
             "--authorization-mode=RBAC".into(),
             "--token-auth-file=tokens.csv".into(),
+            "--audit-policy-file=audit.yaml".into(),
+            "--audit-log-path=audit.log".into(),
+            // It asks whether the author of an owner reference may block the owner's deletion. Off by default,
+            // but there are distributions that have it on.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
             // There is no controller here that would make the account which every pod needs.
             "--disable-admission-plugins=ServiceAccount".into(),
             "--service-cluster-ip-range=10.0.0.0/24".into(),
@@ -151,15 +171,32 @@ impl ApiServer {
 
     /// A client as any other program has it.
     pub async fn client(&self) -> Client {
-        let config = Kubeconfig::read_from(self.dir.path().join("kubeconfig")).unwrap();
+        let config = Kubeconfig::read_from(self.kubeconfig(TOKEN)).unwrap();
         let options = KubeConfigOptions::default();
         Client::try_from(Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
     }
 
     /// A client as the daemon builds it from `--kubeconfig`.
     pub async fn client_of_the_daemon(&self) -> Client {
-        let options = ClientOptions { kubeconfig: Some(self.dir.path().join("kubeconfig")), master: None };
+        let options = ClientOptions { kubeconfig: Some(self.kubeconfig(TOKEN)), master: None };
         connect(&options, &|_| None).await.unwrap().client
+    }
+
+    /// The kubeconfig of the user with this token.
+    pub fn kubeconfig(&self, token: &str) -> PathBuf {
+        self.dir.path().join(kubeconfig_name(token))
+    }
+
+    /// A file of the test's beside those of the server.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// What the users have asked for so far, as audit events of level `Metadata`.
+    pub fn audit(&self) -> Vec<Value> {
+        let log = fs::read_to_string(self.file("audit.log")).unwrap();
+        // The last line may be half written.
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 }
 
@@ -167,12 +204,28 @@ impl ApiServer {
 const TOKEN: &str = "admin-of-this-test";
 
 /// The certificate is one that the server makes for itself, so there is nothing to check it against.
-fn kubeconfig(server: &str) -> Value {
+fn kubeconfig(server: &str, token: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
-        "users": [{"name": "admin", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "users": [{"name": "user", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+    })
+}
+
+fn kubeconfig_name(token: &str) -> String {
+    format!("{token}.kubeconfig")
+}
+
+/// Notes the answers to these users; of a watch also that it has begun.
+fn audit_policy(users: &[User]) -> Value {
+    let names: Vec<&str> = users.iter().map(|user| user.name).collect();
+    let mut rules = vec![json!({"level": "None"})];
+    if !names.is_empty() {
+        rules.insert(0, json!({"level": "Metadata", "users": names}));
+    }
+    json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
     })
 }
 

@@ -97,11 +97,15 @@ impl Server {
     /// Starts the daemon against this server.
     pub fn daemon(&self, log: &str, more: &[&str]) -> Process {
         let config = self.file("kubeconfig");
-        // Without --secure-port: tests run side by side, and the default is one port for all.
-        let own = ["--secure-port=0", "--kubeconfig", config.to_str().unwrap()];
-        // A test may lead the daemon elsewhere.
-        let leads = more.iter().any(|flag| flag.starts_with("--kubeconfig"));
-        let args = if leads { [&own[..1], more].concat() } else { [&own, more].concat() };
+        let config = format!("--kubeconfig={}", config.display());
+        // Without a secure port: tests run side by side, and the default is one port for all. A test may
+        // choose one, or lead the daemon elsewhere.
+        let own = ["--secure-port=0", &config];
+        let is_left = |own: &&&str| {
+            let flag = own.split('=').next().unwrap_or_default();
+            !more.iter().any(|given| given.starts_with(flag))
+        };
+        let args: Vec<&str> = own.iter().filter(is_left).chain(more).copied().collect();
         Process::start(WINDLASS, &args, &self.file(log))
     }
 

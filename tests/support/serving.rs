@@ -249,24 +249,7 @@ impl Serving {
         name: &'static str,
         versions: &[&'static rustls::SupportedProtocolVersion],
     ) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(Identity { cert, key }) => {
-                let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
-        config.alpn_protocols = vec![protocol.to_vec()];
-        let name = ServerName::try_from(name).unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        handshake(&self.authority, stream, identity, protocol, name, versions).await
     }
 
     /// Asks once over HTTP/1.1: the status and the rest.
@@ -278,6 +261,35 @@ impl Serving {
     ) -> (u16, String) {
         ask(&mut self.connect(identity, b"http/1.1").await, path, headers).await
     }
+}
+
+/// A TLS handshake with a server whose certificate this authority has signed.
+pub async fn handshake(
+    authority: &Authority,
+    stream: TcpStream,
+    identity: Option<&Identity>,
+    protocol: &[u8],
+    name: &'static str,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { cert, key }) => {
+            let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let name = ServerName::try_from(name).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
 pub fn write((cert, key): &(PathBuf, PathBuf), identity: &Identity) {

@@ -3,7 +3,7 @@
 //! Every write is checked against the safety invariants at the moment it is made, and every step goes
 //! into a transcript that a person can read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -264,7 +264,8 @@ impl World {
         let members = pod_planner::Members::of(&set, owned, Vec::new());
         let observed = pod_planner::Observed {
             set: &set,
-            free_names: pod_planner::free_names(&set, &members, |_| false),
+            free_names: pod_planner::free_names(&set, &members, &BTreeSet::new(), |_| false),
+            reserved: 0,
             members,
             may_adopt: false,
             siblings: Vec::new(),

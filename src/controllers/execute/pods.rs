@@ -1,8 +1,9 @@
 //! The writes for one set: its pods, and its status.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use futures::StreamExt;
+use futures::{StreamExt, TryFutureExt};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -11,7 +12,7 @@ use super::super::cluster::Cluster;
 use super::super::error::SyncError;
 use super::super::pod_owner::PodOwner;
 use super::{Executed, FIELD_MANAGER, Written, path, raw};
-use crate::model::{Pod, Record};
+use crate::model::{Meta, Pod, Record};
 use crate::plan::Note;
 use crate::plan::replicaset::batch::batches;
 use crate::plan::replicaset::body::pod_body;
@@ -57,7 +58,21 @@ impl Cluster {
         Ok(())
     }
 
-    /// Creates pods in slow-start batches. After a batch with a failure no further one is sent.
+    /// Whether to go on: the cache still shows the set as it was when it was decided about, and the daemon
+    /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
+    /// are a matter for the next sync, for which a change has put the key into the queue.
+    fn goes_on<O: PodOwner>(&self, owner: &O) -> bool {
+        if self.draining.is_cancelled() {
+            return false;
+        }
+        let Meta { key, uid, generation, .. } = owner.meta();
+        O::store(self)
+            .get(key)
+            .is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
+    }
+
+    /// Creates pods in slow-start batches. After a failure nothing further is sent, not even of the same
+    /// batch: what is refused once will be refused again, and a batch may be of 256.
     async fn create_pods<O: PodOwner>(
         &self,
         owner: &O,
@@ -65,10 +80,12 @@ impl Cluster {
         names: &[String],
     ) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
-        let next_name = || names.lock().next();
+        let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
+        let failed = AtomicBool::new(false);
         for batch in batches(count) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
-                .map(|_| self.create_pod(owner, &next_name))
+                .take_while(|_| std::future::ready(!failed.load(Relaxed)))
+                .map(|_| self.create_pod(owner, &next_name).inspect_err(|_| failed.store(true, Relaxed)))
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;
@@ -152,7 +169,9 @@ impl Cluster {
     /// Deletes pods, each only if it is still the one that was seen.
     async fn delete_pods<O: PodOwner>(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
         let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
-            .map(|pod| async move { self.delete_pod(owner, &pod).await })
+            .map(|pod| async move {
+                if self.goes_on(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+            })
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
@@ -162,16 +181,18 @@ impl Cluster {
     /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
     /// after all, no further pod is lost (S12).
     fn doomed_first(&self, owner: &impl PodOwner, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-        let owner = &owner.meta().uid;
+        let Meta { uid: owner_uid, .. } = owner.meta();
         let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
-        for (key, uid, seen) in self.unresolved.take_doomed(owner, Instant::now()) {
-            let pod = self
-                .pods
-                .get(&key)
-                .filter(|pod| pod.meta.uid == uid && pod.is_active() && pod.meta.is_controlled_by(owner));
+        for (key, uid, seen) in self.unresolved.take_doomed(owner_uid, Instant::now()) {
+            let pod = self.pods.get(&key).filter(|pod| {
+                pod.meta.uid == uid
+                    && pod.is_active()
+                    && pod.meta.is_controlled_by(owner_uid)
+                    && owner.as_set().selector.matches(&pod.meta.labels)
+            });
             match pod {
                 Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
-                Some(_) => self.unresolved.doomed(owner, key, uid, seen),
+                Some(_) => self.unresolved.doomed(owner_uid, key, uid, seen),
                 None => {}
             }
         }

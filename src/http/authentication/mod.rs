@@ -28,6 +28,9 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of everybody else.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 
+/// The name of whoever has not said who they are.
+pub const ANONYMOUS: &str = "system:anonymous";
+
 /// Somebody, as a review wants to hear of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
@@ -48,15 +51,15 @@ pub struct User {
 impl User {
     /// Whoever shows no credentials.
     pub fn anonymous() -> Self {
-        User {
-            name: "system:anonymous".to_owned(),
-            groups: vec![UNAUTHENTICATED.to_owned()],
-            ..User::default()
-        }
+        User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
-    /// In the group that every known user is in.
+    /// In the group that every known user is in. Who is called anonymous is not known, whoever says so
+    /// (upstream: `AuthenticatedGroupAdder`).
     fn authenticated(mut self) -> Self {
+        if self.name == ANONYMOUS {
+            return self;
+        }
         let marks = [AUTHENTICATED, UNAUTHENTICATED];
         if !self.groups.iter().any(|group| marks.contains(&group.as_str())) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -114,5 +117,17 @@ impl Certified {
         if let Some(proxy) = &self.trust.current().front_proxy {
             proxy.strip(headers);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_called_anonymous_is_in_no_group_of_known_users_whoever_says_so() {
+        let groups = |name: &str| User { name: name.to_owned(), ..User::default() }.authenticated().groups;
+        assert_eq!(groups("alice"), [AUTHENTICATED]);
+        assert_eq!(groups(ANONYMOUS), [""; 0]);
     }
 }

@@ -10,7 +10,7 @@ use crate::plan::claim::{Claim, claim};
 pub struct Members {
     /// Ours, selected, and counting towards the size.
     pub active: Vec<Arc<Pod>>,
-    /// Ours, on their way out, and still running (KEP-3973).
+    /// Ours, selected, on their way out, and still running (KEP-3973).
     pub terminating: Vec<Arc<Pod>>,
     /// Ours, and ended for good; they stay until somebody collects them.
     pub ended: Vec<Arc<Pod>>,
@@ -18,6 +18,8 @@ pub struct Members {
     pub strays: Vec<Arc<Pod>>,
     /// Nobody's, and selected.
     pub orphans: Vec<Arc<Pod>>,
+    /// Ours, and nothing is to be done about them: on their way out and selected no longer.
+    pub leaving: Vec<Arc<Pod>>,
 }
 
 impl Members {
@@ -30,14 +32,13 @@ impl Members {
         for pod in owned {
             if pod.is_terminal() {
                 members.ended.push(pod);
-            } else if pod.is_terminating() {
-                members.terminating.push(pod);
-            } else {
-                match claim(&set.meta, &set.selector, &pod.meta) {
-                    Claim::Keep => members.active.push(pod),
-                    Claim::Release => members.strays.push(pod),
-                    Claim::Adopt | Claim::Ignore => {}
-                }
+                continue;
+            }
+            match claim(&set.meta, &set.selector, &pod.meta) {
+                Claim::Keep if pod.is_terminating() => members.terminating.push(pod),
+                Claim::Keep => members.active.push(pod),
+                Claim::Release if !pod.is_terminating() => members.strays.push(pod),
+                Claim::Release | Claim::Adopt | Claim::Ignore => members.leaving.push(pod),
             }
         }
         let adoptable =
@@ -46,8 +47,9 @@ impl Members {
         members
     }
 
-    /// All pods whose controller the set is.
-    pub fn owned(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        [&self.active, &self.terminating, &self.ended, &self.strays].into_iter().flatten()
+    /// All of them, whatever they are to the set.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let Members { active, terminating, ended, strays, orphans, leaving } = self;
+        [active, terminating, ended, strays, orphans, leaving].into_iter().flatten()
     }
 }

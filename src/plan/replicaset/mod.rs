@@ -30,12 +30,15 @@ pub struct Observed<'a> {
     /// Its pods, and those that it might adopt.
     pub members: Members,
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
-    /// an orphan be adopted (S15).
+    /// an orphan be adopted (S15). Asked only where there are orphans; if it did not, nothing is done (S17).
     pub may_adopt: bool,
     /// Active pods of the other sets of the same Deployment, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
     /// Names for new pods, by [`free_names`]; empty when none are missing.
     pub free_names: Vec<String>,
+    /// How many pods may still be made by requests of before, under names that are taken for the moment:
+    /// so many places are left to them.
+    pub reserved: usize,
     /// Whether pods that fail as fast as they are made are replaced one by one, after a wait. Upstream
     /// replaces them all at once.
     pub failed_pod_backoff: bool,
@@ -86,20 +89,29 @@ pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
 const SPARE_NAMES: usize = 8;
 
 /// The names for the pods that a set lacks, and some to spare: the first of the set's own sequence that
-/// none of the `members` has and no other pod, as `is_foreign` tells.
+/// none of the `members` has and no other pod, as `is_foreign` tells. `late` ones come first, wherever
+/// they stand in the sequence: a request of before may still reach them, while a name before them may have
+/// fallen free since, and under that one there would be a pod too many.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
 /// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
-pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn free_names(
+    set: &ReplicaSet,
+    members: &Members,
+    late: &BTreeSet<String>,
+    is_foreign: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let missing = wanted(set).saturating_sub(members.active.len()).min(BURST);
     if missing == 0 {
         return Vec::new();
     }
-    let ours: BTreeSet<&str> = members.owned().map(|pod| &*pod.meta.key.name).collect();
+    let ours: BTreeSet<&str> = members.all().map(|pod| &*pod.meta.key.name).collect();
     let skipped =
         if planted!("pod names depend on what the cache shows") { members.active.len() * 9 } else { 0 };
-    names::names(&set.meta.key.name, &set.meta.uid)
-        .skip(skipped)
+    let others =
+        names::names(&set.meta.key.name, &set.meta.uid).skip(skipped).filter(|name| !late.contains(name));
+    let names = late.iter().cloned().chain(others);
+    names
         .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
         .take(missing + SPARE_NAMES)
         .collect()
@@ -107,22 +119,30 @@ pub fn free_names(set: &ReplicaSet, members: &Members, is_foreign: impl Fn(&str)
 
 /// Decides.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { set, members, may_adopt, siblings, free_names, failed_pod_backoff, now } = observed;
+    let Observed { set, members, may_adopt, siblings, free_names, reserved, failed_pod_backoff, now } =
+        observed;
     let create = |count| Write::Create { count, names: free_names.clone() };
     let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
     let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
-    if (set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")) || defective {
+    // The server was asked because of an orphan, and says that the set is gone or going, which the cache
+    // will show soon. `kubectl delete rs --cascade=orphan` looks like this from a cache of sets that lags
+    // behind the one of pods: every pod that has just lost its owner would be made once more (S17).
+    let outlived = !members.orphans.is_empty() && !may_adopt;
+    if (set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")) || defective || outlived
+    {
         return plan;
     }
 
-    let adopted: &[Arc<Pod>] = if *may_adopt { &members.orphans } else { &[] };
+    let orphans = &members.orphans;
     plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
-    plan.writes.extend(adopted.iter().cloned().map(Write::Adopt));
-    let (have, wanted) = (members.active.len() + adopted.len(), wanted(set));
+    plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
+    let (have, wanted) = (members.active.len() + orphans.len(), wanted(set));
     if have < wanted {
-        let missing = (wanted - have).min(BURST) + usize::from(planted!("one pod too many is created"));
+        let missing = (wanted - have).saturating_sub(*reserved).min(BURST)
+            + usize::from(planted!("one pod too many is created"));
         match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
+            _ if missing == 0 => {}
             None => plan.writes.push(create(missing)),
             Some(storm) => {
                 plan.look_again = storm.wait(*now);
@@ -133,9 +153,92 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
             }
         }
     } else if have > wanted {
-        let all: Vec<&Arc<Pod>> = members.active.iter().chain(adopted).collect();
+        let all: Vec<&Arc<Pod>> = members.active.iter().chain(orphans).collect();
         let surplus = (have - wanted).min(BURST) + usize::from(planted!("one pod too many is deleted"));
         plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    fn set(replicas: i32) -> ReplicaSet {
+        let json = format!(
+            r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"}},
+                "spec":{{"replicas":{replicas},"selector":{{"matchLabels":{{"a":"b"}}}},
+                         "template":{{"metadata":{{"labels":{{"a":"b"}}}}}}}}}}"#
+        );
+        ReplicaSet::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    fn pod(name: &str, more: &str) -> Arc<Pod> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"1",
+                "creationTimestamp":"2026-01-01T00:00:00Z"{more}}}}}"#
+        );
+        Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    const OURS: &str =
+        r#","ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
+
+    fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
+        let free_names = free_names(set, &members, &BTreeSet::new(), |_| false);
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        Observed {
+            set,
+            members,
+            may_adopt: false,
+            siblings: Vec::new(),
+            free_names,
+            reserved: 0,
+            failed_pod_backoff: true,
+            now,
+        }
+    }
+
+    #[test]
+    fn a_set_that_a_fresh_read_found_gone_gets_no_pods() {
+        let set = set(3);
+        let orphan = pod("orphan", r#","labels":{"a":"b"}"#);
+        let observed = observed(&set, Members::of(&set, Vec::new(), vec![orphan]));
+        assert_eq!(plan(&observed).writes, []);
+        let adopting = plan(&Observed { may_adopt: true, ..observed });
+        assert!(matches!(&adopting.writes[..], [Write::Adopt(_), Write::Create { count: 2, .. }]));
+    }
+
+    #[test]
+    fn a_name_that_a_request_may_still_bring_to_life_is_asked_for_before_any_other() {
+        let set = set(2);
+        let first = free_names(&set, &Members::default(), &BTreeSet::new(), |_| false);
+        let late = BTreeSet::from([first[5].clone(), first[3].clone()]);
+        let names = |foreign: &str| free_names(&set, &Members::default(), &late, |name| name == foreign);
+        assert_eq!(names("")[..2].iter().cloned().collect::<BTreeSet<_>>(), late);
+        assert_eq!(names("")[2..4], first[..2]);
+        assert_eq!(names("").iter().collect::<BTreeSet<_>>().len(), 2 + SPARE_NAMES);
+        assert_eq!(names(&first[5])[..2], [&first[3], &first[0]].map(String::clone));
+    }
+
+    #[test]
+    fn places_are_left_to_requests_of_before_whose_names_are_taken_for_the_moment() {
+        let set = set(3);
+        let observed = Observed { reserved: 2, ..observed(&set, Members::default()) };
+        assert!(matches!(&plan(&observed).writes[..], [Write::Create { count: 1, .. }]));
+        assert_eq!(plan(&Observed { reserved: 5, ..observed }).writes, []);
+    }
+
+    #[test]
+    fn a_pod_on_its_way_out_that_is_no_longer_selected_is_not_told_as_ours() {
+        let set = set(0);
+        let deleting = r#","deletionTimestamp":"2026-01-01T00:30:00Z""#;
+        let owned = vec![
+            pod("a", &format!(r#"{OURS}{deleting},"labels":{{"a":"b"}}"#)),
+            pod("b", &format!(r#"{OURS}{deleting},"labels":{{"a":"other"}}"#)),
+        ];
+        let observed = observed(&set, Members::of(&set, owned, Vec::new()));
+        assert_eq!(status::settle(&observed, None).status.terminating, Some(1));
+    }
 }

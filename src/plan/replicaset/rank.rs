@@ -56,6 +56,24 @@ pub fn least_worthy(
     ranked.into_iter().take(count).map(|(_, pod)| pod.clone()).collect()
 }
 
+/// How old each ready victim is, in relation to the youngest ready pod of the set. A deletion by age on a
+/// logarithmic scale takes young pods first, so most of these are near 1 (KEP-2185). Upstream divides
+/// whole milliseconds, which leaves 1, 2, 3 of it, and divides by nothing for a pod of this moment.
+pub fn age_ratios<'p>(
+    members: &[Arc<Pod>],
+    victims: &'p [Arc<Pod>],
+    now: Timestamp,
+) -> impl Iterator<Item = f64> + use<'p> {
+    let age = move |pod: &Pod| now.duration_since(pod.meta.created).as_secs_f64();
+    let ready = |pod: &&Arc<Pod>| pod.ready_since.is_some();
+    let youngest = members.iter().filter(ready).map(|pod| age(pod)).fold(f64::INFINITY, f64::min);
+    victims
+        .iter()
+        .filter(ready)
+        .map(move |pod| age(pod) / youngest)
+        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+}
+
 fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> DeletionKey<'p> {
     DeletionKey {
         assigned: pod.node.is_some(),
@@ -70,10 +88,15 @@ fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> Delet
     }
 }
 
-/// The logarithm of an age in nanoseconds; -1 for what is younger than now.
+/// The logarithm of an age in nanoseconds; -1 for what is younger than now, -2 for what has no time: it
+/// goes first, as upstream has it.
 fn magnitude(since: Timestamp, now: Timestamp) -> i32 {
     let age = now.duration_since(since).as_nanos();
-    if age <= 0 { -1 } else { age.ilog2() as i32 }
+    match age {
+        _ if since == Timestamp::UNIX_EPOCH => -2,
+        ..=0 => -1,
+        _ => age.ilog2() as i32,
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +182,20 @@ mod tests {
         let sibling = pod(Case { name: "sibling", node: "n2", ..GOOD });
         let order = least_worthy(&[&here, &there], &[sibling], 1, Timestamp::from_second(NOW).unwrap());
         assert_eq!(&*order[0].meta.key.name, "there");
+    }
+
+    #[test]
+    fn ages_are_compared_with_the_youngest_ready_pod_in_fractions() {
+        let aged = |name, seconds, ready: bool| {
+            let ready_at = ready.then_some(NOW - 1);
+            pod(Case { name, created: NOW - seconds, ready_at, ..GOOD })
+        };
+        let pods = [aged("a", 40, true), aged("b", 100, true), aged("c", 1, false)];
+        let now = Timestamp::from_second(NOW).unwrap();
+        let ratios = |victims: &[Arc<Pod>]| age_ratios(&pods, victims, now).collect::<Vec<_>>();
+        assert_eq!(ratios(&pods), [1.0, 2.5]);
+        let newborn = [aged("d", 0, true)];
+        assert_eq!(age_ratios(&newborn, &newborn, now).count(), 0, "no division by nothing");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Write};
-use crate::model::{Condition, ReplicaSetStatus, condition};
+use crate::model::{Condition, Pod, ReplicaSetStatus, condition};
+use crate::plan::claim::{Claim, claim};
 
 /// The one condition type of a ReplicaSet.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -70,16 +71,25 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
 
+    let selected = |pod: &&Arc<Pod>| claim(&set.meta, &set.selector, &pod.meta) == Claim::Keep;
     let status = ReplicaSetStatus {
         replicas: size(members.active.len()),
         fully_labeled: size(fully_labeled),
         ready: size(ready),
         available: size(available + usize::from(planted!("available is one too many"))),
-        terminating: Some(size(members.terminating.len())),
+        terminating: Some(size(members.terminating.iter().filter(selected).count())),
         observed_generation: set.meta.generation.max(set.status.observed_generation),
         conditions,
     };
     Settled { status, look_again: next.map(|at| until(at, *now)) }
+}
+
+/// Leaves the failure of an earlier sync in the status, where this one ended by an error that says nothing
+/// of it: a lost reply is no success, after which alone the condition goes.
+pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
+    if let Some(failure) = condition::find(before, REPLICA_FAILURE) {
+        condition::set(after, failure.clone());
+    }
 }
 
 /// Whether somebody waits for this change of the status: a generation that was acted on, a condition, or
@@ -117,6 +127,16 @@ mod tests {
             observed_generation: 2,
             conditions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn an_error_that_says_nothing_of_it_leaves_an_earlier_failure_in_the_status() {
+        let failed = Condition::new(REPLICA_FAILURE, "True", "FailedCreate", "m", Timestamp::UNIX_EPOCH);
+        let mut after = Vec::new();
+        keep_failure(&[], &mut after);
+        assert_eq!(after, []);
+        keep_failure(std::slice::from_ref(&failed), &mut after);
+        assert_eq!(after, [failed]);
     }
 
     #[test]

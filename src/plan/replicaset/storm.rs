@@ -13,6 +13,10 @@
 //!
 //! All of this is read off the pods themselves, so that a restart, or another leader, goes on where the
 //! last one was. Who deletes failed pods takes the memory away with them.
+//!
+//! The pods' times are the API server's. Where our clock is ahead, the first waits are too short by that;
+//! they double until they are longer. Where the two are more than ten minutes apart, nothing can be told
+//! from them, and nothing is held back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +32,7 @@ use crate::plan::Note;
 const FIRST: SignedDuration = SignedDuration::from_secs(5);
 /// The longest wait.
 const LONGEST: SignedDuration = SignedDuration::from_secs(300);
-/// Failures further apart than this have nothing to do with each other.
+/// Failures further apart than this have nothing to do with each other, or with now.
 const APART: SignedDuration = SignedDuration::from_secs(600);
 /// Pods made within so short a time are one round: times of creation are whole seconds.
 const ONE_ROUND: SignedDuration = SignedDuration::from_secs(1);
@@ -57,25 +61,32 @@ impl Storm {
         let mut failed: Vec<&Arc<Pod>> = members
             .ended
             .iter()
-            .filter(|pod| pod.failed_early && last_well.is_none_or(|well| pod.meta.created > well))
+            // One that somebody deleted may well have failed by that alone.
+            .filter(|pod| pod.failed_early && !pod.meta.is_deleting())
+            .filter(|pod| last_well.is_none_or(|well| pod.meta.created > well))
             .collect();
         failed.sort_unstable_by(|a, b| (b.meta.created, &b.meta.uid).cmp(&(a.meta.created, &a.meta.uid)));
         let newest = failed.first()?;
-        if now.duration_since(newest.meta.created) > APART {
+        if now.duration_since(newest.meta.created).abs() > APART {
             return None;
         }
-        let (mut rounds, mut failures, mut before) = (1u32, 0, newest.meta.created);
+        let (mut more_rounds, mut failures) = (0u32, 0);
+        let (mut round, mut before) = (newest.meta.created, newest.meta.created);
         for pod in &failed {
-            let gap = before.duration_since(pod.meta.created);
+            let created = pod.meta.created;
+            let gap = before.duration_since(created);
             if gap > APART {
                 break;
             }
-            rounds = rounds.saturating_add((gap > ONE_ROUND).into());
+            // Failures without a pause are many rounds too: by our clock each wait may have been over.
+            if gap > ONE_ROUND || round.duration_since(created) > FIRST {
+                more_rounds = more_rounds.saturating_add(1);
+                round = created;
+            }
             failures += 1;
-            before = pod.meta.created;
+            before = created;
         }
-        let doubled = 1i32.checked_shl(rounds - 1).unwrap_or(i32::MAX).max(1);
-        let wait = FIRST.saturating_mul(doubled).min(LONGEST);
+        let wait = FIRST.saturating_mul(2i32.saturating_pow(more_rounds)).min(LONGEST);
         let due = newest.meta.created.saturating_add(wait).unwrap_or(Timestamp::MAX);
         // The one that was sent ahead has to show first how it fares.
         let ahead = members.active.iter().filter(|pod| pod.meta.created > newest.meta.created);
@@ -88,9 +99,10 @@ impl Storm {
         })
     }
 
-    /// How long to wait for the next pod; `None` when it may be made now.
+    /// How long to wait for the next pod, or to look at the clock again: it may be set right meanwhile.
+    /// `None` when the pod may be made now.
     pub fn wait(&self, now: Timestamp) -> Option<Duration> {
-        (self.next > now).then(|| until(self.next, now))
+        (self.next > now).then(|| until(self.next, now).min(LONGEST.unsigned_abs()))
     }
 
     /// What to tell the user while the set waits.
@@ -162,6 +174,39 @@ mod tests {
     }
 
     #[test]
+    fn no_number_of_rounds_shortens_the_wait() {
+        for rounds in 7..70 {
+            let times: Vec<i64> = (0..rounds).map(|n| n * 300).collect();
+            check(&failed(&times), (rounds - 1) * 300, Some(rounds * 300));
+        }
+    }
+
+    #[test]
+    fn failures_without_a_pause_are_held_back_too_as_when_our_clock_is_ahead() {
+        let stream: Vec<i64> = (0..=30).collect();
+        // Six rounds of five seconds each.
+        check(&failed(&stream), 31, Some(30 + 160));
+        let long: Vec<i64> = (0..1000).collect();
+        check(&failed(&long), 1000, Some(999 + 300));
+    }
+
+    #[test]
+    fn a_clock_that_is_far_behind_the_api_server_s_holds_nothing_back() {
+        check(&failed(&[0]), -600, Some(5));
+        check(&failed(&[0]), -601, None);
+        let storm = Storm::of(&failed(&[0]), at(-600)).unwrap();
+        assert_eq!(storm.wait(at(-600)), Some(Duration::from_secs(300)), "the clock may be set meanwhile");
+    }
+
+    #[test]
+    fn a_pod_that_somebody_deleted_and_that_failed_by_that_is_no_sign() {
+        let mut members = failed(&[0]);
+        let pod = Arc::make_mut(&mut members.ended[0]);
+        pod.meta.deletion = Some(at(1));
+        check(&members, 2, None);
+    }
+
+    #[test]
     fn a_pod_that_does_well_ends_the_restraint() {
         let mut members = failed(&[0, 5]);
         members.active = vec![ready(15)];
@@ -202,6 +247,12 @@ mod tests {
     fn old_failures_are_forgotten() {
         check(&failed(&[0, 5]), 606, None);
         check(&failed(&[0, 5, 900]), 901, Some(905));
+    }
+
+    #[test]
+    fn a_clock_that_is_far_behind_the_servers_does_not_stop_a_set() {
+        check(&failed(&[300]), 0, Some(305));
+        check(&failed(&[3600]), 0, None);
     }
 
     #[test]

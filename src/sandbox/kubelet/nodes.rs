@@ -73,7 +73,7 @@ pub fn status(number: usize, now: Timestamp) -> Value {
 /// simulator there is none.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The patch that opens a node to pods: [`NOT_READY`] is gone, other taints stay. `None` if it is not there,
+/// The patch that opens a node to pods: `NOT_READY` is gone, other taints stay. `None` if it is not there,
 /// or is there rightly, since the node says of itself that it is not ready. A node that nobody reports on
 /// counts as ready, because the simulator runs its pods too.
 ///

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use windlass::model::{Condition, DeploymentStatus, ReplicaSet, Strategy as Update, Uid, condition};
 use windlass::plan::deployment::{self as planner, Course, Plan, Write, revision};
+use windlass::plan::replicaset as pods;
 
 use super::*;
 
@@ -127,4 +128,63 @@ pub(super) fn judge_conditions(before: &[Condition], after: &[Condition]) {
     }
     let kinds: BTreeSet<&str> = after.iter().map(|c| &*c.kind).collect();
     assert_eq!(kinds.len(), after.len(), "S21: a condition twice");
+}
+
+/// S17 and S18: the same set on its way out, known to be so by the cache or by the server alone, or with
+/// a selector that selects everything or makes no sense, writes nothing about these very pods.
+pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
+    let nothing = |what: &str, observed: &pods::Observed<'_>| {
+        let plan = pods::plan(observed);
+        assert!(plan.writes.is_empty(), "{what}: {:?}", plan.writes);
+    };
+    let with = |set: &ReplicaSet, may_adopt: bool, what: &str| {
+        let members = &observed.members;
+        let owned: Vec<_> =
+            [&members.active, &members.ended, &members.strays].into_iter().flatten().cloned().collect();
+        let members = pods::Members::of(set, owned, members.orphans.clone());
+        nothing(what, &pods::Observed { set, members, may_adopt, ..observed.clone() });
+    };
+    let mut deleting = observed.set.clone();
+    deleting.meta.deletion = Some(observed.now);
+    with(&deleting, true, "S17");
+    if !observed.members.orphans.is_empty() {
+        with(observed.set, false, "S17: only the server knows");
+    }
+    let mut odd = observed.set.clone();
+    odd.selector = windlass::model::Selector::compile(None);
+    with(&odd, true, "S18");
+}
+
+/// S13: whoever goes is not worth more than anybody who stays, as upstream's comparison has it; where
+/// that stops at a bucket of the logarithm, the next criterion decides.
+pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>]) {
+    let pods::Observed { members, siblings, now, .. } = observed;
+    let all = || members.active.iter().chain(&members.orphans);
+    let goes = |pod: &&Arc<Pod>| victims.iter().any(|victim| victim.meta.uid == pod.meta.uid);
+    let crowd = |pod: &Pod| all().chain(siblings).filter(|p| p.node.is_some() && p.node == pod.node).count();
+    let bucket = |since: Timestamp| {
+        let age = now.duration_since(since).as_nanos();
+        (age > 0).then(|| 127 - age.leading_zeros())
+    };
+    for (victim, stays) in all().filter(goes).flat_map(|v| all().filter(|p| !goes(p)).map(move |s| (v, s))) {
+        let phase = |pod: &Pod| match pod.phase {
+            Phase::Pending => 0,
+            Phase::Unknown => 1,
+            _ => 2,
+        };
+        // The first that differs decides; less goes first.
+        let order = [
+            victim.node.is_some().cmp(&stays.node.is_some()),
+            phase(victim).cmp(&phase(stays)),
+            victim.ready_since.is_some().cmp(&stays.ready_since.is_some()),
+            victim.deletion_cost.cmp(&stays.deletion_cost),
+            crowd(stays).cmp(&crowd(victim)),
+            victim.ready_since.map(bucket).cmp(&stays.ready_since.map(bucket)),
+            stays.restarts.cmp(&victim.restarts),
+            bucket(victim.meta.created).cmp(&bucket(stays.meta.created)),
+            victim.meta.uid.cmp(&stays.meta.uid),
+        ];
+        let decided = order.into_iter().find(|order| order.is_ne());
+        assert_eq!(decided, Some(std::cmp::Ordering::Less), "S13: {victim:?} goes and {stays:?} stays");
+    }
 }

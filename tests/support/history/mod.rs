@@ -49,6 +49,8 @@ pub enum Step {
     },
     /// Something happens to a pod.
     Pod(usize, Fate),
+    /// Somebody says what a pod is worth.
+    Cost(usize, i32),
     /// A set or a pod loses its owner, or a label that makes it selected.
     Orphan {
         set: bool,
@@ -108,6 +110,7 @@ pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
         8 => (cut(), mostly.clone()).prop_map(|(writes, status)| Step::Deployment { writes, status }),
         10 => (0..8usize, cut(), mostly).prop_map(|(which, writes, status)| Step::Set { which, writes, status }),
         14 => (0..40usize, fate).prop_map(|(which, fate)| Step::Pod(which, fate)),
+        1 => (0..40usize, -2..3i32).prop_map(|(which, cost)| Step::Cost(which, cost)),
         6 => (1..6u8).prop_map(Step::Rounds),
         3 => (0..20u8).prop_map(Step::Sleep),
     ];
@@ -229,6 +232,12 @@ impl World {
                     self.befall(&names[at], fate);
                 }
             }
+            Step::Cost(which, cost) => {
+                let pods = self.pods.len();
+                if let Some(pod) = self.pods.values_mut().nth(which % pods.max(1)) {
+                    pod.deletion_cost = cost;
+                }
+            }
             Step::Orphan { set, which } => self.interfere(set, which, |meta| meta.controller = None),
             Step::Relabel { set, which } => self.interfere(set, which, |meta| {
                 meta.labels = Arc::new([("app", "other")].into_iter().collect());
@@ -280,6 +289,7 @@ impl World {
             Fate::Fail if !pod.is_terminal() => {
                 pod.phase = Phase::Failed;
                 pod.ready_since = None;
+                pod.failed_early = now.duration_since(pod.meta.created).as_secs() <= 60;
             }
             Fate::Delete => pod.meta.deletion = Some(now),
             _ => return,

@@ -9,7 +9,7 @@ use windlass::model::{
 use windlass::plan::deployment::{self as planner, Course, Plan, Write, body::set_body, progress, revision};
 use windlass::plan::replicaset::{self as pod_planner};
 
-use super::judges::judge_conditions;
+use super::judges::{judge_conditions, judge_owners_that_may_do_nothing, judge_victims};
 use super::*;
 
 impl World {
@@ -184,10 +184,12 @@ impl World {
             siblings,
             // The names are this world's own.
             free_names: Vec::new(),
+            reserved: 0,
             failed_pod_backoff: true,
             now: self.now,
         };
         let plan = pod_planner::plan(&observed);
+        judge_owners_that_may_do_nothing(&observed);
         let mut done = 0;
         for write in &plan.writes {
             match write {
@@ -202,6 +204,7 @@ impl World {
                 }
                 pod_planner::Write::Delete(victims) => {
                     assert!(victims.len() <= pod_planner::BURST, "S14");
+                    judge_victims(&observed, victims);
                     for victim in victims.iter().take(most_writes) {
                         let live = self.active_pods(&set).len();
                         assert!(live > set.replicas as usize, "S12: {name} has {live} pods and loses one");
@@ -233,7 +236,7 @@ impl World {
             self.sets.get_mut(name).unwrap().status = settled.status;
             self.lost.remove(&set.meta.uid);
         }
-        done > 0 || changed && write_status
+        done > 0 || changed && write_status || plan.look_again.is_some()
     }
 
     pub(super) fn create_pod(&mut self, set: &ReplicaSet) {

@@ -1,0 +1,113 @@
+//! What a daemon may do, by `deploy/rbac.yaml`, and what it does, by the API server's audit log.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use http::Request;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// A right in one line: `patch deployments.apps/status`.
+pub type Rights = BTreeSet<String>;
+
+/// One such line.
+pub fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
+    let dot = if group.is_empty() { "" } else { "." };
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    format!("{verb} {resource}{dot}{group}{slash}{subresource}")
+}
+
+/// The objects of the file that ships.
+pub fn manifest() -> Vec<Value> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac.yaml");
+    let text = fs::read_to_string(file).unwrap();
+    serde_yaml::Deserializer::from_str(&text).map(|object| Value::deserialize(object).unwrap()).collect()
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap())
+}
+
+/// All that the roles of these objects grant on resources.
+pub fn granted(objects: &[Value]) -> Rights {
+    let mut rights = Rights::new();
+    let rules = objects.iter().filter_map(|object| object["rules"].as_array()).flatten();
+    for rule in rules.filter(|rule| rule["nonResourceURLs"].is_null()) {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                for verb in texts(&rule["verbs"]) {
+                    let is_new = rights.insert(right(verb, group, resource, subresource));
+                    assert!(is_new, "granted twice: {verb} {resource}");
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// All that these audit events asked for.
+pub fn used<'a>(events: impl IntoIterator<Item = &'a Value>) -> Rights {
+    let text = |value: &'a Value| value.as_str().unwrap_or_default();
+    let right = |event: &'a Value| {
+        let (verb, object) = (text(&event["verb"]), &event["objectRef"]);
+        if object.is_null() {
+            return format!("{verb} {}", text(&event["requestURI"]));
+        }
+        right(verb, text(&object["apiGroup"]), text(&object["resource"]), text(&object["subresource"]))
+    };
+    events.into_iter().map(right).collect()
+}
+
+/// Creates the objects; waits for the namespace that the server makes for itself.
+pub async fn create(client: &Client, objects: &[Value]) {
+    for object in objects {
+        let of = |field: &str| object[field].as_str().unwrap_or_default();
+        let (api_version, plural) = (of("apiVersion"), of("kind").to_lowercase() + "s");
+        let root = if api_version.contains('/') { "apis" } else { "api" };
+        let path = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("/{root}/{api_version}/namespaces/{namespace}/{plural}"),
+            None => format!("/{root}/{api_version}/{plural}"),
+        };
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let request = Request::post(format!("{path}?fieldValidation=Strict"))
+                .header("content-type", "application/json")
+                .body(object.to_string().into_bytes());
+            match client.request::<Value>(request.unwrap()).await {
+                Ok(_) => break,
+                Err(kube::Error::Api(status)) if status.code == 404 && Instant::now() < end => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                Err(error) => panic!("{path}: {error}"),
+            }
+        }
+    }
+}
+
+/// Waits until the server's authorizer, which learns of roles and bindings by watches, lets a user do these
+/// things; each is the `resourceAttributes` of a SubjectAccessReview.
+pub async fn wait_until_allowed(client: &Client, user: &str, attributes: &[Value]) {
+    let end = Instant::now() + Duration::from_secs(30);
+    for wanted in attributes {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": wanted},
+        });
+        loop {
+            let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+                .header("content-type", "application/json")
+                .body(review.to_string().into_bytes());
+            let answer: Value = client.request(request.unwrap()).await.unwrap();
+            if answer["status"]["allowed"] == true {
+                break;
+            }
+            assert!(Instant::now() < end, "{user} may not {wanted}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
