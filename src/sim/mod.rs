@@ -6,7 +6,9 @@
 //! by the [`monitors`]. After the misbehaviour ends, everything has to come to rest as it should.
 //!
 //! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and who does what when.
-//! * [`server`]: the API server as each party sees it, and the log.
+//! * [`server`]: the API server as each party sees it, and the log; [`call`]: a request, taken apart;
+//!   [`watch`]: a watch that lags.
+//! * [`knowledge`]: what the author of a write could know.
 //! * [`actors`]: carries out what the scenario says.
 //! * [`daemons`]: starts, kills and restarts the controllers.
 //! * [`monitors`]: the invariants over every committed write.
@@ -19,11 +21,14 @@
 //! part of that: every `select!` is biased, and iteration is over ordered maps.
 
 pub mod actors;
+pub mod call;
 pub mod cli;
 pub mod daemons;
+pub mod knowledge;
 pub mod monitors;
 pub mod rest;
 pub mod run;
 pub mod scenario;
 pub mod server;
 pub mod shrink;
+pub mod watch;

@@ -1,8 +1,8 @@
 //! The invariants, judged over every committed write and every request a daemon sends.
 //!
-//! A write is judged by the state it met. Its author decided a little earlier, so that what others changed
-//! within [`Scenario::staleness`] counts in its favour: a bound that was lowered meanwhile still holds as it
-//! was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
+//! A write is judged by the state it met. What others changed after the instant up to which its author could
+//! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
+//! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
 //! tolerance of S1, S2, S3, S6, S8, S11, S12 and S16, for the reason that no cache is newer than the network.
 
 mod fields;
@@ -19,8 +19,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::call::Call;
 use super::scenario::Scenario;
-use super::server::{Call, Picture};
+use super::server::Picture;
 use leadership::Leadership;
 use window::Window;
 
@@ -108,18 +109,13 @@ pub struct Monitors {
     labels: BTreeMap<String, Window<Value>>,
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
-    staleness: Duration,
     leadership: Leadership,
 }
 
 impl Monitors {
     /// Monitors that have seen nothing.
     pub fn new(scenario: &Scenario) -> Self {
-        Monitors {
-            staleness: scenario.staleness(),
-            leadership: Leadership::new(scenario.election),
-            ..Monitors::default()
-        }
+        Monitors { leadership: Leadership::new(scenario.election), ..Monitors::default() }
     }
 
     /// A daemon sends a request that changes something, whatever becomes of it.
@@ -141,8 +137,8 @@ impl Monitors {
     /// # Errors
     /// When an invariant does not hold any more, or was broken by it.
     pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
-        let since = commit.at.saturating_sub(self.staleness);
-        let judged = if commit.call.of_daemon() { self.judge(commit, since) } else { Ok(()) };
+        let known = commit.call.known.min(commit.at);
+        let judged = if commit.call.of_daemon() { self.judge(commit, known) } else { Ok(()) };
         self.remember(commit);
         judged
     }

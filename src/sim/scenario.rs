@@ -6,9 +6,6 @@ use std::time::Duration;
 /// Names of the Deployments that users make.
 const NAMES: [&str; 2] = ["web", "api"];
 
-/// A daemon's call is given up after 30 s, and what it asked for may arrive until then and later.
-const LATEST: u64 = 45;
-
 /// One misbehaviour of the network or the API server, towards the daemons only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -16,7 +13,7 @@ pub enum Fault {
     LostRequests(u8),
     /// This part is carried out, and the answer lost.
     LostReplies(u8),
-    /// This part is carried out up to [`Fault::longest`] seconds late.
+    /// This part is carried out up to 40 s late.
     LateRequests(u8),
     /// This part is answered late.
     LateReplies(u8),
@@ -24,17 +21,6 @@ pub enum Fault {
     Refusals(u8),
     /// This part of the writes is refused with a conflict that is none.
     Conflicts(u8),
-}
-
-impl Fault {
-    /// How much older than the state at its commit the knowledge behind a write may be because of this
-    /// fault, in seconds.
-    fn longest(self) -> u64 {
-        match self {
-            Fault::LateRequests(_) | Fault::LateReplies(_) => LATEST,
-            _ => 0,
-        }
-    }
 }
 
 /// Something that somebody does.
@@ -83,15 +69,6 @@ pub enum Act {
     Crash { daemon: usize, writes: u32 },
     /// A daemon is asked to stop.
     Stop { daemon: usize },
-}
-
-impl Act {
-    fn longest(&self) -> u64 {
-        match self {
-            Act::Lag { seconds, .. } => u64::from(*seconds),
-            _ => 0,
-        }
-    }
 }
 
 /// See the module.
@@ -172,15 +149,6 @@ impl Scenario {
     /// How long after the last act the faults go on.
     pub fn tail(&self) -> Duration {
         Duration::from_secs(5)
-    }
-
-    /// How old the knowledge behind a write may be when it is committed: what its author cannot know is
-    /// no breach. A few seconds for the calls of one sync, and what the faults add.
-    pub fn staleness(&self) -> Duration {
-        let faults = self.faults.iter().map(|fault| fault.longest()).max().unwrap_or(0);
-        let lags: u64 = self.acts.iter().map(|(_, act)| act.longest()).sum();
-        // A sync makes several calls one after the other, each of which may be late.
-        Duration::from_secs(3 + 3 * faults + lags)
     }
 }
 

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
-use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::FutureExt as _;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
@@ -19,8 +18,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
+use super::call::{Call, daemon_of};
+use super::knowledge::Knowledge;
 use super::monitors::{Breach, Commit, Monitors};
 use super::scenario::{Fault, Scenario};
+use super::watch::Watch;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::sandbox::Sandbox;
@@ -31,78 +33,9 @@ pub const NAMESPACE: &str = "shop";
 /// How many lines of the log a failure shows.
 const TAIL: usize = 60;
 
-/// A request, taken apart.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// Who sent it: `d0.1` is the first daemon in its second life.
-    pub agent: Arc<str>,
-    /// How.
-    pub method: Method,
-    /// Where to.
-    pub path: String,
-    /// The resource in the plural, such as "pods"; "" for paths without one.
-    pub resource: String,
-    /// The name in the path, or that of the object to be created.
-    pub name: String,
-    /// Such as "status", or "".
-    pub subresource: String,
-    /// The namespace, or "".
-    pub namespace: String,
-    /// Whether it is a watch.
-    pub watch: bool,
-    /// The body, if it is JSON.
-    pub body: Value,
-}
-
-impl Call {
-    fn new(agent: Arc<str>, parts: &http::request::Parts, body: &[u8]) -> Self {
-        let path = parts.uri.path().to_owned();
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        let mut segments = path.split('/').skip(1);
-        let skipped = if segments.next() == Some("api") { 1 } else { 2 };
-        let mut rest: Vec<&str> = segments.skip(skipped).collect();
-        let mut namespace = String::new();
-        if rest.first() == Some(&"namespaces") && rest.len() > 2 {
-            namespace = rest.get(1).copied().unwrap_or_default().to_owned();
-            rest.drain(..2);
-        }
-        let at = |n: usize| rest.get(n).copied().unwrap_or_default().to_owned();
-        let (resource, mut name, subresource) = (at(0), at(1), at(2));
-        if name.is_empty() {
-            name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        }
-        let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
-        let method = parts.method.clone();
-        Call { agent, method, path, resource, name, subresource, namespace, watch, body }
-    }
-
-    /// Whether it would change something.
-    pub fn is_write(&self) -> bool {
-        self.method != Method::GET
-    }
-
-    /// Whether a daemon sent it.
-    pub fn of_daemon(&self) -> bool {
-        self.agent.starts_with('d')
-    }
-
-    /// Whether it would change what the controllers are about: neither an event nor the Lease.
-    pub fn is_act(&self) -> bool {
-        self.is_write() && !matches!(&*self.resource, "events" | "leases")
-    }
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Call { agent, method, resource, name, subresource, watch, .. } = self;
-        let method = if *watch { "WATCH" } else { method.as_str() };
-        write!(f, "{agent:<8} {method} {resource}/{name}")?;
-        if !subresource.is_empty() {
-            write!(f, "/{subresource}")?;
-        }
-        Ok(())
-    }
-}
+/// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
+/// history would never end.
+const STORM: u64 = 5000;
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +56,7 @@ pub type Picture = BTreeMap<String, BTreeMap<String, Arc<Value>>>;
 #[derive(Debug, Default)]
 struct State {
     picture: Picture,
+    knowledge: Knowledge,
     monitors: Monitors,
     failure: Option<Breach>,
     digest: DefaultHasher,
@@ -139,6 +73,20 @@ struct State {
     dead: BTreeSet<Arc<str>>,
     requests: u64,
     acts: u64,
+    /// The second that was counted last, and its requests.
+    second: (u64, u64),
+}
+
+/// Notes that a call is over, answered or given up.
+struct Over {
+    server: Arc<Server>,
+    agent: Arc<str>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.server.state.lock().knowledge.ends(&self.agent, self.server.start.elapsed());
+    }
 }
 
 /// See the module.
@@ -194,7 +142,15 @@ impl Server {
         let (parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
-        let call = Call::new(agent, &parts, &body);
+        let mut call = Call::new(agent, &parts, &body);
+        let _over =
+            (call.of_daemon() && !call.watch && call.resource != "leases" && call.resource != "events").then(
+                || {
+                    let (server, agent) = (self.clone(), call.agent.clone());
+                    call.known = server.state.lock().knowledge.begins(&agent, server.start.elapsed());
+                    Over { server, agent }
+                },
+            );
         let fate = self.arrives(&call, &body);
         match fate {
             Fate::Proceed => self.perform(&call, parts, body),
@@ -233,6 +189,12 @@ impl Server {
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.dead.contains(&call.agent) {
+            return Fate::Hang;
+        }
+        let second = self.start.elapsed().as_secs();
+        state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
+        if state.second.1 > STORM {
+            self.note(state, Err(Breach::new("C1", format!("{STORM} requests within a second: {call}"))));
             return Fate::Hang;
         }
         let fate = self.fate(state, call);
@@ -322,10 +284,14 @@ impl Server {
             return lost();
         };
         let code = response.status();
-        let mut state = self.state.lock();
-        let state = &mut *state;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         if call.is_write() {
             self.line(state, &format!("{call} -> {code}"));
+        }
+        if call.of_daemon() && !call.watch && call.method == Method::GET && call.name.is_empty() {
+            // A list shows what there is now, and its watch has yet to begin.
+            state.knowledge.falls_behind(&call.agent, &call.resource, self.start.elapsed());
         }
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.monitors.renewed(self.start.elapsed(), call);
@@ -351,31 +317,29 @@ impl Server {
                 self.note(state, breach);
             }
         }
-        match daemon_of(&call.agent) {
-            Some(daemon) if call.watch => self.lagging(daemon, call.resource.clone(), response),
-            _ => response,
+        drop(guard);
+        if !call.watch || !call.of_daemon() {
+            return response;
         }
+        let (parts, body) = response.into_parts();
+        let watch = Watch::new(body, self.clone(), call.agent.clone(), call.resource.clone());
+        Response::from_parts(parts, Body::from_stream(watch))
     }
 
-    /// A watch that shows nothing while its lag lasts: a prefix of the history all the same.
-    fn lagging(
-        self: &Arc<Self>,
-        daemon: usize,
-        resource: String,
-        response: Response<Body>,
-    ) -> Response<Body> {
-        let (parts, body) = response.into_parts();
-        let (server, key) = (self.clone(), (daemon, resource));
-        let stream = body.into_data_stream().then(move |chunk| {
-            let until = server.state.lock().lags.get(&key).copied();
-            async move {
-                if let Some(until) = until {
-                    tokio::time::sleep_until(until).await;
-                }
-                chunk
-            }
-        });
-        Response::from_parts(parts, Body::from_stream(stream))
+    /// Until when a daemon's watch of a resource shows nothing.
+    pub fn held_until(&self, agent: &str, resource: &str) -> Option<Instant> {
+        let key = (daemon_of(agent)?, resource.to_owned());
+        self.state.lock().lags.get(&key).copied().filter(|until| *until > Instant::now())
+    }
+
+    /// See [`Knowledge`].
+    pub fn falls_behind(&self, agent: &Arc<str>, resource: &str) {
+        self.state.lock().knowledge.falls_behind(agent, resource, self.start.elapsed());
+    }
+
+    /// See [`Knowledge`].
+    pub fn catches_up(&self, agent: &Arc<str>, resource: &str) {
+        self.state.lock().knowledge.catches_up(agent, resource);
     }
 
     fn line(&self, state: &mut State, text: &str) {
@@ -477,11 +441,6 @@ impl Server {
 }
 
 const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
-
-/// `d0.1` is an incarnation of daemon 0.
-fn daemon_of(agent: &str) -> Option<usize> {
-    agent.strip_prefix('d')?.split('.').next()?.parse().ok()
-}
 
 fn kind(resource: &str) -> &'static str {
     match resource {

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{Breach, Commit, Monitors, number, text};
-use crate::sim::server::Call;
+use crate::sim::call::Call;
 
 /// Whether a daemon may send this at all.
 pub(super) fn allowed(call: &Call) -> Result<(), Breach> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Breach;
-use crate::sim::server::Call;
+use crate::sim::call::Call;
 
 /// The deadline of the default options.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);

@@ -39,7 +39,9 @@ impl Monitors {
         }
         let long_since = |set: &Value| {
             let at = text(set, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
-            at.is_some_and(|at| commit.now.duration_since(at).as_secs() as u64 > self.staleness.as_secs())
+            at.is_some_and(|at| {
+                commit.now.duration_since(at).as_secs_f64() > (commit.at - since).as_secs_f64() + 1.0
+            })
         };
         if long_since(set) {
             return commit.breach("S17", "a pod for a set that is being deleted");

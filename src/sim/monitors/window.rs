@@ -20,9 +20,9 @@ impl<T: PartialEq> Window<T> {
         }
     }
 
-    /// The values since `since`, the one that held then included.
+    /// The values since `since`, the one that held just before included: instants are milliseconds long.
     pub(super) fn since(&self, since: Duration) -> impl Iterator<Item = &T> {
-        let after = self.0.partition_point(|(at, _)| *at <= since);
+        let after = self.0.partition_point(|(at, _)| *at < since);
         self.0.iter().skip(after.saturating_sub(1)).map(|(_, value)| value)
     }
 
@@ -45,8 +45,8 @@ mod tests {
             window.push(at(second), value);
         }
         assert_eq!(window.since(at(7)).collect::<String>(), "bc");
-        assert_eq!(window.since(at(5)).collect::<String>(), "bc");
-        assert_eq!(window.since(at(4)).collect::<String>(), "abc");
+        assert_eq!(window.since(at(5)).collect::<String>(), "abc");
+        assert_eq!(window.since(at(6)).collect::<String>(), "bc");
         assert_eq!(window.since(at(10)).collect::<String>(), "c");
     }
 }

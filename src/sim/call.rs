@@ -1,0 +1,100 @@
+//! A request, taken apart.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+/// A request, taken apart.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who sent it: `d0.1` is the first daemon in its second life.
+    pub agent: Arc<str>,
+    /// How.
+    pub method: Method,
+    /// Where to.
+    pub path: String,
+    /// The resource in the plural, such as "pods"; "" for paths without one.
+    pub resource: String,
+    /// The name in the path, or that of the object to be created.
+    pub name: String,
+    /// Such as "status", or "".
+    pub subresource: String,
+    /// The namespace, or "".
+    pub namespace: String,
+    /// Whether it is a watch.
+    pub watch: bool,
+    /// The body, if it is JSON.
+    pub body: Value,
+    /// What its author could know is what happened until then, since the beginning of the history.
+    pub known: Duration,
+}
+
+impl Call {
+    /// Takes it apart.
+    pub fn new(agent: Arc<str>, parts: &http::request::Parts, body: &[u8]) -> Self {
+        let path = parts.uri.path().to_owned();
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut segments = path.split('/').skip(1);
+        let skipped = if segments.next() == Some("api") { 1 } else { 2 };
+        let mut rest: Vec<&str> = segments.skip(skipped).collect();
+        let mut namespace = String::new();
+        if rest.first() == Some(&"namespaces") && rest.len() > 2 {
+            namespace = rest.get(1).copied().unwrap_or_default().to_owned();
+            rest.drain(..2);
+        }
+        let at = |n: usize| rest.get(n).copied().unwrap_or_default().to_owned();
+        let (resource, mut name, subresource) = (at(0), at(1), at(2));
+        if name.is_empty() {
+            name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+        let method = parts.method.clone();
+        Call {
+            agent,
+            method,
+            path,
+            resource,
+            name,
+            subresource,
+            namespace,
+            watch,
+            body,
+            known: Duration::MAX,
+        }
+    }
+
+    /// Whether it would change something.
+    pub fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// Whether a daemon sent it.
+    pub fn of_daemon(&self) -> bool {
+        self.agent.starts_with('d')
+    }
+
+    /// Whether it would change what the controllers are about: neither an event nor the Lease.
+    pub fn is_act(&self) -> bool {
+        self.is_write() && !matches!(&*self.resource, "events" | "leases")
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call { agent, method, resource, name, subresource, watch, .. } = self;
+        let method = if *watch { "WATCH" } else { method.as_str() };
+        write!(f, "{agent:<8} {method} {resource}/{name}")?;
+        if !subresource.is_empty() {
+            write!(f, "/{subresource}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `d0.1` is an incarnation of daemon 0.
+pub fn daemon_of(agent: &str) -> Option<usize> {
+    agent.strip_prefix('d')?.split('.').next()?.parse().ok()
+}

@@ -1,0 +1,68 @@
+//! A watch as a daemon sees it: now and then it shows nothing for a while, and it tells how far it has come.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, BodyDataStream};
+use bytes::Bytes;
+use futures::Stream;
+use tokio::time::Sleep;
+
+use super::server::Server;
+
+type Chunk = Result<Bytes, axum::Error>;
+
+/// What is shown is a prefix of the history all the same.
+pub struct Watch {
+    inner: BodyDataStream,
+    server: Arc<Server>,
+    agent: Arc<str>,
+    resource: String,
+    held: Option<(Pin<Box<Sleep>>, Chunk)>,
+}
+
+impl Watch {
+    /// A watch of `resource` for `agent`.
+    pub fn new(body: Body, server: Arc<Server>, agent: Arc<str>, resource: String) -> Self {
+        server.falls_behind(&agent, &resource);
+        Watch { inner: body.into_data_stream(), server, agent, resource, held: None }
+    }
+}
+
+impl Stream for Watch {
+    type Item = Chunk;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Chunk>> {
+        let this = self.get_mut();
+        loop {
+            if let Some((mut sleep, chunk)) = this.held.take() {
+                if sleep.as_mut().poll(context).is_pending() {
+                    this.held = Some((sleep, chunk));
+                    return Poll::Pending;
+                }
+                return Poll::Ready(Some(chunk));
+            }
+            match Pin::new(&mut this.inner).poll_next(context) {
+                Poll::Pending => {
+                    this.server.catches_up(&this.agent, &this.resource);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Some(chunk)) => {
+                    let Some(until) = this.server.held_until(&this.agent, &this.resource) else {
+                        return Poll::Ready(Some(chunk));
+                    };
+                    this.server.falls_behind(&this.agent, &this.resource);
+                    this.held = Some((Box::pin(tokio::time::sleep_until(until)), chunk));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.server.falls_behind(&self.agent, &self.resource);
+    }
+}
