@@ -30,6 +30,8 @@ pub struct Call {
     pub body: Value,
     /// What its author could know is what happened until then, since the beginning of the history.
     pub known: Duration,
+    /// It arrives after its author has given it up.
+    pub overdue: bool,
 }
 
 impl Call {
@@ -63,6 +65,7 @@ impl Call {
             watch,
             body,
             known: Duration::MAX,
+            overdue: false,
         }
     }
 

@@ -33,6 +33,9 @@ pub const NAMESPACE: &str = "shop";
 /// How many lines of the log a failure shows.
 const TAIL: usize = 60;
 
+/// After which a daemon gives a call up.
+const GIVEN_UP: Duration = Duration::from_secs(30);
+
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
 const STORM: u64 = 5000;
@@ -160,6 +163,7 @@ impl Server {
                 lost()
             }
             Fate::Delay(time) => {
+                call.overdue = time >= GIVEN_UP;
                 // A task of its own: what is late happens even if its sender has given up.
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
