@@ -177,13 +177,14 @@ async fn an_address_that_keeps_every_place_busy_starves_no_other() {
     for _ in 0..16 {
         hold_busy(&serving, LOUD).await;
     }
+    let probe = async || timeout(Duration::from_secs(5), get_from(&serving, QUIET, "/healthz", None)).await;
+    assert_eq!(probe().await, Ok(200));
     // More of them stand in the queue, before the probe.
     let mut queue = Vec::new();
     for _ in 0..200 {
         queue.push(connect_from(LOUD, serving.address).await.unwrap());
     }
-    let probe = timeout(Duration::from_secs(5), get_from(&serving, QUIET, "/healthz", None)).await;
-    assert_eq!(probe, Ok(200));
+    assert_eq!(probe().await, Ok(200));
     assert!(serving.metrics.render().contains("reason=\"turned_away\""));
 }
 
