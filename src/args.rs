@@ -21,7 +21,7 @@ use serde::Serialize;
 pub use generic::{ClientArgs, ControllerArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
-/// The Deployment and ReplicaSet controllers for Kubernetes, in one small daemon.
+/// The Deployment, ReplicaSet and ReplicationController controllers for Kubernetes, in one small daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100)]
 pub struct Args {
@@ -89,7 +89,8 @@ pub struct SourceArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Logs flags")]
 pub struct LoggingArgs {
-    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step.
+    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step. kube-controller-manager's
+    /// default is 0; here 0 to 3 are the same, so that a rollout can be followed either way.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, env = "WINDLASS_V")]
     #[serde(rename = "v")]
     pub verbosity: u8,

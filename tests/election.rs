@@ -360,6 +360,52 @@ async fn a_drain_that_does_not_end_leaves_the_lease_to_run_out() {
     rig.one_at_a_time();
 }
 
+/// A rig in which nothing but pods' creations sent from 30 s to 32 s suffers, as `fault` says.
+async fn with_pods_created_badly(fault: Verdict) -> (Rig, Daemon, [Daemon; 1]) {
+    let (rig, a, b, unrest) = led_by_a(move |request, at| {
+        let pod = request.user_agent == A && request.kind == "Pod" && request.verb == "create";
+        if pod && (30 * S..32 * S).contains(&at) { fault.clone() } else { Verdict::Proceed }
+    })
+    .await;
+    rig.until(40, "it begins", |rig| rig.start.elapsed() > 33 * S).await;
+    drop(unrest);
+    let tried = |sent: &support::election::Sent| sent.at > 30 * S && sent.what.contains("create Pod");
+    assert!(rig.acts().iter().any(tried), "{:?}", rig.acts());
+    (rig, a, [b])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_timed_out_in_the_drain_leaves_the_lease_to_run_out() {
+    // Given up after 30 s, while the daemon drains, and carried out 6 s later.
+    let (rig, a, _b) = with_pods_created_badly(Verdict::Delay(36 * S)).await;
+    rig.until(40, "nearly given up", |rig| rig.start.elapsed() > 58 * S).await;
+    a.stop().await;
+    let ended = rig.start.elapsed();
+    assert!((59 * S..63 * S).contains(&ended), "the drain waited for the write: {ended:?}");
+    assert_eq!(rig.holder(), "a", "the write may still arrive");
+    rig.until(30, "b leads", |rig| rig.holder() == "b").await;
+    let took_over = rig.start.elapsed();
+    assert!(took_over > 70 * S && took_over < ended + 17 * S, "after it has arrived: {took_over:?}");
+    rig.one_at_a_time();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_timed_out_long_ago_or_was_refused_keeps_no_lease_from_being_released() {
+    let refused = |code, reason: &str| Verdict::Refuse { code, message: "no".into(), reason: reason.into() };
+    for (fault, wait, is_released) in [
+        (Verdict::Delay(36 * S), 125 * S, true),
+        (Verdict::Delay(36 * S), 115 * S, false),
+        (refused(403, "Forbidden"), 35 * S, true),
+        (refused(500, "InternalError"), 35 * S, true),
+        (refused(504, "Timeout"), 35 * S, false),
+    ] {
+        let (rig, a, _b) = with_pods_created_badly(fault.clone()).await;
+        rig.until(120, "it is over", |rig| rig.start.elapsed() > wait).await;
+        a.stop().await;
+        assert_eq!(rig.holder() != "a", is_released, "{fault:?} {wait:?}");
+    }
+}
+
 /// One election without a daemon around it.
 fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
     let api = |agent| {

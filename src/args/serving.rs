@@ -25,7 +25,7 @@ pub struct SecureArgs {
     #[arg(long, value_name = "PORT", default_value_t = 10257, env = "WINDLASS_SECURE_PORT")]
     pub secure_port: u16,
     /// Directory with windlass.crt and windlass.key. Without it, and without --tls-cert-file, a
-    /// self-signed certificate is made in memory.
+    /// self-signed certificate is made in memory, as in kube-controller-manager.
     #[arg(long, value_name = "DIR", env = "WINDLASS_CERT_DIR")]
     pub cert_dir: Option<PathBuf>,
     /// PEM file with the certificate and its chain. Read again when it changes.
@@ -69,7 +69,7 @@ pub struct InsecureArgs {
 #[command(next_help_heading = "Authentication flags")]
 pub struct AuthenticationArgs {
     /// Kubeconfig for TokenReviews and for the configuration in kube-system. That of --kubeconfig, or
-    /// the service account, without it.
+    /// the service account, without it; kube-controller-manager then takes everybody for anonymous.
     #[arg(long, value_name = "PATH", env = "WINDLASS_AUTHENTICATION_KUBECONFIG")]
     pub authentication_kubeconfig: Option<PathBuf>,
     /// Do not look up the configuration in kube-system; what the flags say is all there is.
@@ -137,7 +137,8 @@ pub struct AuthenticationArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Authorization flags")]
 pub struct AuthorizationArgs {
-    /// Kubeconfig for SubjectAccessReviews. That of --kubeconfig, or the service account, without it.
+    /// Kubeconfig for SubjectAccessReviews. That of --kubeconfig, or the service account, without it;
+    /// kube-controller-manager then forbids all but --authorization-always-allow-paths.
     #[arg(long, value_name = "PATH", env = "WINDLASS_AUTHORIZATION_KUBECONFIG")]
     pub authorization_kubeconfig: Option<PathBuf>,
     /// Paths that everybody may ask for; one that ends with '*' stands for all that begin so.

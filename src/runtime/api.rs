@@ -158,6 +158,19 @@ impl ApiError {
         }
     }
 
+    /// Whether a write may even happen from now on. Unlike a write whose outcome is merely unknown to us,
+    /// one that got an answer is over: only an answer that came from something in front of the API server,
+    /// or from its own limit on time, says nothing about the request behind it. `InternalError` is said by
+    /// the handler itself, of an admission webhook that failed for example.
+    pub fn may_still_happen(&self) -> bool {
+        match self {
+            ApiError::Timeout(_) | ApiError::CutOff(_) => true,
+            ApiError::Transport { sent, .. } => *sent,
+            ApiError::Status(status) => status.code >= 500 && status.reason != reason::INTERNAL_ERROR,
+            ApiError::Decode(_) | ApiError::TooLarge(_) | ApiError::NotSent(_) => false,
+        }
+    }
+
     /// The kind of error in one word, for metrics and logs.
     pub fn label(&self) -> &'static str {
         match self {
@@ -264,9 +277,7 @@ impl Api {
         let waited = self.limiter.acquire().await;
         self.metrics.rest_limiter_duration.with_label_values(&labels).observe(waited.as_secs_f64());
         let fence = self.fence.as_ref().filter(|_| method != Method::GET);
-        if let Some(fence) = fence {
-            fence.check().map_err(ApiError::NotSent)?;
-        }
+        let passage = fence.map(Fence::pass).transpose().map_err(ApiError::NotSent)?;
         self.metrics.rest_request_size.with_label_values(&labels).observe(request.body().len() as f64);
         let start = Instant::now();
         let mut code = None;
@@ -289,6 +300,12 @@ impl Api {
                 result.unwrap_or(Err(ApiError::Timeout(self.timeout)))
             }
         };
+        if let Some(passage) = passage
+            && (code.is_some_and(|code| code.is_success())
+                || !result.as_ref().is_err_and(ApiError::may_still_happen))
+        {
+            passage.ended();
+        }
         self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
         self.metrics.rest_requests.with_label_values(&[code, method.as_str(), &self.host]).inc();
