@@ -67,7 +67,7 @@ async fn a_credential_plugin_that_hangs_at_the_start_holds_up_no_signal() {
     daemon.terminate();
     assert_eq!(daemon.exit_code_within(Duration::from_secs(5)), Some(0));
     let log = fs::read_to_string(server.file("daemon.log")).unwrap();
-    for words in ["/bin/sh", "credential plugin", "sandbox-user", "before the start was complete"] {
+    for words in ["/bin/sh", "credential plugin", "windlass-sandbox", "before the start was complete"] {
         assert!(log.contains(words), "{words:?} is missing in: {log}");
     }
 }
@@ -100,6 +100,23 @@ async fn a_credential_plugin_that_hangs_later_holds_up_neither_a_signal_nor_the_
             assert!(log.contains("leader election lost"), "{log}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_daemon_whose_log_nobody_reads_any_more_goes_on() {
+    let server = Server::start().await;
+    let mut child = std::process::Command::new(WINDLASS)
+        .arg(format!("--kubeconfig={}", server.file("kubeconfig").display()))
+        .args(["--secure-port=0", "--leader-elect=false"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    let mut daemon = support::process::Process(child);
+    server.create_web(2).await;
+    server.rolled_out().await;
+    daemon.terminate();
+    assert_eq!(daemon.exit_code(), Some(0));
 }
 
 #[tokio::test]

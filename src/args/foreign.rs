@@ -91,7 +91,7 @@ const REASONS: &[(&[&str], &str)] = &[
     (
         &["use-service-account-credentials"],
         "Windlass acts as the one user of its kubeconfig or service account: leave the flag out, and give \
-         that user the rules of both controllers",
+         that user the rules of all its controllers",
     ),
     (
         &["kube-api-content-type"],

@@ -6,6 +6,8 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args as Group};
 use serde::Serialize;
 
+use super::path;
+
 /// What all controllers share.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -162,7 +164,7 @@ pub struct ScopeArgs {
 pub struct ClientArgs {
     /// Path of a kubeconfig. Without it: $KUBECONFIG, ~/.kube/config, or in a pod its service account,
     /// which is all that kube-controller-manager looks for.
-    #[arg(long, value_name = "PATH", env = "WINDLASS_KUBECONFIG")]
+    #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the one in the kubeconfig.
     #[arg(long, value_name = "URL", env = "WINDLASS_MASTER")]

@@ -13,12 +13,13 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use kube::client::Body;
+use kube::client::{AuthError, Body};
 use kube::core::Status;
 use kube::core::response::{StatusDetails, reason};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::client::without_secrets;
 use super::fence::Fence;
 use super::limit::Limiter;
 use crate::metrics::Metrics;
@@ -73,11 +74,16 @@ pub enum ApiError {
 
 /// The cause behind all wrappers: `Connection refused` says more than `client error (Connect)`.
 fn innermost(error: &kube::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    loop {
+        if let Some(error) = cause.downcast_ref::<AuthError>() {
+            return without_secrets(error);
+        }
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => return cause.to_string(),
+        }
     }
-    cause.to_string()
 }
 
 fn describe(status: &Status) -> String {

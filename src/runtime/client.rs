@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Config;
+use kube::client::AuthError;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// How long to wait for a connection.
@@ -47,17 +48,16 @@ pub struct Connection {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A kubeconfig could not be used.
-    #[error("{source_name}: {error}")]
+    #[error("{source_name}: {reason}")]
     Kubeconfig {
         /// The flag or variable, and the file.
         source_name: String,
         /// What is wrong with it.
-        #[source]
-        error: Box<KubeconfigError>,
+        reason: String,
     },
     /// The service account of the pod we run in could not be used.
     #[error("in-cluster configuration (KUBERNETES_SERVICE_HOST is set): {0}")]
-    InCluster(#[source] Box<InClusterError>),
+    InCluster(Box<InClusterError>),
     /// `--master` is not a URL.
     #[error("--master {url:?} is not a URL: {reason}")]
     Master {
@@ -86,13 +86,12 @@ pub enum ClientError {
         patience: Duration,
     },
     /// The client could not be built from a valid configuration.
-    #[error("{source_name}: could not build the client: {error}")]
+    #[error("{source_name}: {reason}")]
     Build {
         /// Where the configuration came from.
         source_name: String,
         /// What failed.
-        #[source]
-        error: Box<kube::Error>,
+        reason: String,
     },
 }
 
@@ -185,7 +184,14 @@ async fn connect_within(
     let building = aside(patience, move || kube::Client::try_from(config)).await;
     let client = building
         .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
-        .map_err(|error| ClientError::Build { source_name: name.clone(), error: Box::new(error) })?;
+        .map_err(|error| match &error {
+            kube::Error::Auth(error) => without_secrets(error),
+            other => first_line(other),
+        })
+        .map_err(|reason| ClientError::Build {
+            source_name: name.clone(),
+            reason: format!("{}: {reason}", plugin.as_deref().unwrap_or("could not build the client")),
+        })?;
     Ok(Connection { client, host, source: name })
 }
 
@@ -210,7 +216,7 @@ impl Source {
     fn read(self) -> Result<(Config, Option<String>), ClientError> {
         match self {
             Source::Files { name, files } => load(&files)
-                .map_err(|error| ClientError::Kubeconfig { source_name: name, error: Box::new(error) }),
+                .map_err(|error| ClientError::Kubeconfig { source_name: name, reason: first_line(&error) }),
             Source::InCluster => {
                 let config = Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?;
                 Ok((config, None))
@@ -236,6 +242,27 @@ fn load(files: &[PathBuf]) -> Result<(Config, Option<String>), KubeconfigError> 
     let provider = config.auth_info.auth_provider.as_ref().and_then(|it| it.config.get("cmd-path"));
     let plugin = exec.or(provider).map(|it| format!("the credential plugin {it:?} of the user {user:?}"));
     Ok((config, plugin))
+}
+
+/// kube's own words in one line. The further lines of a syntax error show the file around it, and with it
+/// perhaps a token.
+fn first_line(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// Why there are no credentials. Of a plugin that fails kube shows the environment and the output, which
+/// may both hold secrets; only what it wrote for people is repeated here.
+pub(super) fn without_secrets(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            format!("the credential plugin ended with {}: {}", out.status, said.join("; "))
+        }
+        AuthError::AuthExecParse(_) => "what the credential plugin wrote is no ExecCredential".to_owned(),
+        other => first_line(other),
+    }
 }
 
 fn parse_master(url: &str) -> Result<http::Uri, ClientError> {
@@ -311,6 +338,33 @@ mod tests {
         let options = ClientOptions { kubeconfig: Some("/does/not/exist".into()), master: None };
         let error = connect(&options, &|_| None).await.err().unwrap().to_string();
         assert!(error.starts_with("--kubeconfig /does/not/exist: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_credential_plugin_that_fails_is_told_of_without_what_must_stay_secret() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let options = ClientOptions { kubeconfig: Some(file.clone()), master: None };
+        for (script, words) in [
+            ("echo hidden; echo log in first >&2; exit 3", "exit status: 3: log in first"),
+            ("echo '{hidden'", "is no ExecCredential"),
+        ] {
+            let text = "{apiVersion: v1, kind: Config, current-context: c,
+                clusters: [{name: k, cluster: {server: 'http://one:1'}}],
+                contexts: [{name: c, context: {cluster: k, user: robot}}],
+                users: [{name: robot, user: {exec: {apiVersion: client.authentication.k8s.io/v1,
+                    command: /bin/sh, args: [-c, SCRIPT], env: [{name: PASSWORD, value: hidden}],
+                    interactiveMode: Never}}}]}";
+            std::fs::write(&file, text.replace("SCRIPT", &format!("{script:?}"))).unwrap();
+            let error = anyhow::Error::from(connect(&options, &|_| None).await.err().unwrap());
+            let said = format!("{error:#}");
+            assert!(said.contains(words) && said.contains("robot") && !said.contains("hidden"), "{said}");
+            assert_eq!(said.matches(words).count(), 1, "{said}");
+        }
+        std::fs::write(&file, "users: [{name: u, user: {token: hidden}").unwrap();
+        let error = anyhow::Error::from(connect(&options, &|_| None).await.err().unwrap());
+        let said = format!("{error:#}");
+        assert!(said.lines().count() == 1 && !said.contains("hidden"), "{said}");
     }
 
     #[tokio::test]
