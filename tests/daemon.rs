@@ -102,6 +102,27 @@ async fn a_credential_plugin_that_hangs_later_holds_up_neither_a_signal_nor_the_
     }
 }
 
+/// Gives such a token until there is the file `fail`.
+const FAILS_LATER: &str = r#"
+    if [ -e $DIR/fail ]; then echo hidden; echo log in first >&2; exit 3; fi
+    echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+           "status": {"token": "hidden", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'
+"#;
+
+#[tokio::test]
+async fn a_credential_plugin_that_fails_later_is_told_of_without_what_must_stay_secret() {
+    let server = Server::start().await;
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(FAILS_LATER).display());
+    let mut daemon = server.daemon("daemon.log", &[&kubeconfig]);
+    server.create_web(1).await;
+    server.rolled_out().await;
+    fs::write(server.file("fail"), "").unwrap();
+    assert_eq!(daemon.exit_code_within(Duration::from_secs(30)), Some(1), "the lease is lost");
+    let log = fs::read_to_string(server.file("daemon.log")).unwrap();
+    assert!(log.contains("the credential plugin ended with exit status: 3: log in first"), "{log}");
+    assert!(!log.contains("hidden"), "{log}");
+}
+
 #[tokio::test]
 async fn a_daemon_whose_log_nobody_reads_any_more_goes_on() {
     let server = Server::start().await;

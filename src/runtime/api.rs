@@ -77,7 +77,7 @@ fn innermost(error: &kube::Error) -> String {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     loop {
         if let Some(error) = cause.downcast_ref::<AuthError>() {
-            return without_secrets(error);
+            return without_secrets("the credential plugin", error);
         }
         match cause.source() {
             Some(deeper) => cause = deeper,
@@ -320,14 +320,17 @@ impl Api {
 }
 
 fn transport(error: kube::Error) -> ApiError {
-    ApiError::Transport { sent: !never_connected(&error), error: Box::new(error) }
+    ApiError::Transport { sent: !never_sent(&error), error: Box::new(error) }
 }
 
-/// Whether the request certainly did not leave, because nobody accepted the connection. Every other
-/// failure may have come after the request was sent.
-fn never_connected(error: &kube::Error) -> bool {
+/// Whether the request certainly did not leave, because there were no credentials for it, or because nobody
+/// accepted the connection. Every other failure may have come after the request was sent.
+fn never_sent(error: &kube::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
+        if error.is::<AuthError>() {
+            return true;
+        }
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return error.kind() == io::ErrorKind::ConnectionRefused;
         }

@@ -184,13 +184,12 @@ async fn connect_within(
     let building = aside(patience, move || kube::Client::try_from(config)).await;
     let client = building
         .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
-        .map_err(|error| match &error {
-            kube::Error::Auth(error) => without_secrets(error),
-            other => first_line(other),
-        })
-        .map_err(|reason| ClientError::Build {
+        .map_err(|error| ClientError::Build {
             source_name: name.clone(),
-            reason: format!("{}: {reason}", plugin.as_deref().unwrap_or("could not build the client")),
+            reason: match (&error, &plugin) {
+                (kube::Error::Auth(error), Some(plugin)) => without_secrets(plugin, error),
+                _ => format!("could not build the client: {}", first_line(&error)),
+            },
         })?;
     Ok(Connection { client, host, source: name })
 }
@@ -253,15 +252,15 @@ fn first_line(error: &dyn std::error::Error) -> String {
 
 /// Why there are no credentials. Of a plugin that fails kube shows the environment and the output, which
 /// may both hold secrets; only what it wrote for people is repeated here.
-pub(super) fn without_secrets(error: &AuthError) -> String {
+pub(super) fn without_secrets(plugin: &str, error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => {
             let said = String::from_utf8_lossy(&out.stderr);
             let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            format!("the credential plugin ended with {}: {}", out.status, said.join("; "))
+            format!("{plugin} ended with {}: {}", out.status, said.join("; "))
         }
-        AuthError::AuthExecParse(_) => "what the credential plugin wrote is no ExecCredential".to_owned(),
-        other => first_line(other),
+        AuthError::AuthExecParse(_) => format!("what {plugin} wrote is no ExecCredential"),
+        other => format!("{plugin}: {}", first_line(other)),
     }
 }
 
