@@ -12,6 +12,7 @@
 //! * [`actors`]: carries out what the scenario says.
 //! * [`daemons`]: starts, kills and restarts the controllers.
 //! * [`monitors`]: the invariants over every committed write.
+//! * [`oracle`]: what faults must not change.
 //! * [`rest`]: what is owed after the faults.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`shrink`]: the same failure with as little as possible happening.
@@ -26,6 +27,7 @@ pub mod cli;
 pub mod daemons;
 pub mod knowledge;
 pub mod monitors;
+pub mod oracle;
 pub mod rest;
 pub mod run;
 pub mod scenario;

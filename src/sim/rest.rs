@@ -6,20 +6,18 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
+use super::scenario::{Act, Scenario};
 use super::server::{Picture, Server};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long nothing is written then.
-const QUIET: Duration = Duration::from_secs(180);
-
 /// Waits until everything is as it should be, and then looks whether it stays so.
 ///
 /// # Errors
 /// What is not as it should be in the end, or was written although nothing was to be done.
-pub async fn comes_to_rest(server: &Server, actors: &Actors) -> Result<(), Breach> {
+pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     let step = Duration::from_secs(1);
     let mut waited = Duration::ZERO;
     while let Err(unrest) = is_at_rest(&server.picture()) {
@@ -36,17 +34,26 @@ pub async fn comes_to_rest(server: &Server, actors: &Actors) -> Result<(), Breac
     // The last status, and what is late.
     tokio::time::sleep(Duration::from_secs(130)).await;
     let before = server.acts();
-    for disturb in [true, false] {
-        if disturb {
-            server.sandbox.compact();
-            server.sandbox.break_watches();
-        }
-        tokio::time::sleep(QUIET / 2).await;
-    }
+    // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
+    server.sandbox.compact();
+    server.sandbox.break_watches();
+    tokio::time::sleep(scenario.quiet / 3).await;
+    actors.act(&Act::Stop { daemon: 0 }).await;
+    tokio::time::sleep(scenario.quiet / 3 * 2).await;
     is_at_rest(&server.picture()).map_err(|unrest| Breach::new("L1", format!("not for ever: {unrest}")))?;
     match server.acts() - before {
         0 => Ok(()),
         writes => Err(Breach::new("L4", format!("{writes} writes in a settled cluster"))),
+    }
+}
+
+/// Waits for rest, if it comes within the patience of users.
+pub async fn until_rest(server: &Server) {
+    for _ in 0..PATIENCE.as_secs() {
+        if server.failure().is_some() || is_at_rest(&server.picture()).is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

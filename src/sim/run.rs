@@ -13,6 +13,7 @@ use super::actors::Actors;
 use super::monitors::{Breach, text};
 use super::scenario::Scenario;
 use super::server::{NAMESPACE, Picture, Server};
+use super::oracle::{self, Ending};
 use super::{daemons, rest};
 use crate::clock::Clock;
 use crate::sandbox::{Options, Sandbox, garbage, kubelet};
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub writes: u64,
     /// Virtual time.
     pub lasted: Duration,
+    /// What faults must not change.
+    pub ending: Ending,
 }
 
 impl fmt::Display for Outcome {
@@ -55,7 +58,14 @@ impl fmt::Display for Outcome {
 pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
     crate::planted::plant(scenario.bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(history(scenario, record)))
+    let mut outcome = runtime.block_on(history(scenario, record));
+    if outcome.failure.is_none() && oracle::applies(scenario) {
+        let calm = oracle::without_faults(scenario);
+        if calm != *scenario {
+            outcome.failure = oracle::compare(&run(&calm, false)?.ending, &outcome.ending).err();
+        }
+    }
+    Ok(outcome)
 }
 
 async fn history(scenario: &Scenario, record: bool) -> Outcome {
@@ -110,14 +120,22 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         requests: server.requests(),
         writes: server.acts(),
         lasted: server.start.elapsed(),
+        ending: Ending { tally: server.tally(), objects: oracle::objects(&server.picture()) },
     }
 }
 
 async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
-    let begin = server.start.elapsed();
+    let (begin, mut last) = (server.start.elapsed(), Duration::ZERO);
     for (at, act) in &scenario.acts {
-        let wait = (begin + *at).saturating_sub(server.start.elapsed());
-        tokio::time::sleep(wait).await;
+        if scenario.calm {
+            tokio::time::sleep(at.saturating_sub(last)).await;
+            last = *at;
+            if act.is_wish() {
+                rest::until_rest(server).await;
+            }
+        } else {
+            tokio::time::sleep((begin + *at).saturating_sub(server.start.elapsed())).await;
+        }
         if server.failure().is_some() {
             return Ok(());
         }
@@ -128,7 +146,7 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
     server.say("the faults end");
     server.set_faulty(false);
     actors.repair().await;
-    rest::comes_to_rest(server, actors).await
+    rest::comes_to_rest(scenario, server, actors).await
 }
 
 /// What there is, a line per object.

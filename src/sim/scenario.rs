@@ -71,6 +71,30 @@ pub enum Act {
     Stop { daemon: usize },
 }
 
+impl Act {
+    /// Whether it is a wish that can be fulfilled, and leads to the same in the end however it is timed.
+    pub fn is_wish(&self) -> bool {
+        matches!(
+            self,
+            Act::Create { .. }
+                | Act::Image { .. }
+                | Act::Scale { .. }
+                | Act::Strategy { .. }
+                | Act::RollBack { .. }
+                | Act::Label { .. }
+                | Act::MinReady { .. }
+        )
+    }
+
+    /// Whether it harms the daemons and nobody else.
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Act::BreakWatches | Act::Compact | Act::Lag { .. } | Act::Crash { .. } | Act::Stop { .. }
+        )
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
@@ -86,6 +110,10 @@ pub struct Scenario {
     pub readiness: Duration,
     /// From a pod's deletion to its end.
     pub shutdown: Duration,
+    /// Whether users wait for rest before they want something else.
+    pub calm: bool,
+    /// How long the settled cluster is watched in the end.
+    pub quiet: Duration,
     /// The planted bug, or "".
     pub bug: &'static str,
     /// What the network does.
@@ -117,11 +145,20 @@ impl Scenario {
             streaming_lists: rng.bool(),
             readiness: Duration::from_millis(rng.u64(100..3000)),
             shutdown: Duration::from_millis(rng.u64(50..2000)),
+            calm: rng.u8(..4) == 0,
+            quiet: Duration::from_secs(180),
             bug: "",
             faults,
             acts: Vec::new(),
         };
         scenario.fill(&mut rng);
+        if scenario.calm {
+            scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
+        }
+        // Two days, and with them every resync. Renewals of the Lease would make them last.
+        if !scenario.election && rng.u8(..3) == 0 {
+            scenario.quiet = Duration::from_secs(48 * 3600);
+        }
         scenario
     }
 
@@ -198,9 +235,10 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, bug, faults, acts } =
+        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, bug, faults, acts, calm, quiet } =
             self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
+        writeln!(f, "  calm={calm}, watched for {quiet:?} in the end")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
         if !bug.is_empty() {
             writeln!(f, "  planted: {bug}")?;

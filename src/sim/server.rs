@@ -21,6 +21,7 @@ use tower::ServiceExt as _;
 use super::call::{Call, daemon_of};
 use super::knowledge::Knowledge;
 use super::monitors::{Breach, Commit, Monitors};
+use super::oracle::Tally;
 use super::scenario::{Fault, Scenario};
 use super::watch::Watch;
 use crate::clock::Clock;
@@ -76,6 +77,7 @@ struct State {
     dead: BTreeSet<Arc<str>>,
     requests: u64,
     acts: u64,
+    tally: Tally,
     /// The second that was counted last, and its requests.
     second: (u64, u64),
 }
@@ -313,6 +315,9 @@ impl Server {
                     picture: &state.picture,
                 };
                 let breach = state.monitors.committed(&commit);
+                if call.of_daemon() {
+                    state.tally.count(call, before.as_deref(), after.as_deref());
+                }
                 let all = state.picture.entry(call.resource.clone()).or_default();
                 match after {
                     Some(after) => all.insert(call.name.clone(), after),
@@ -402,6 +407,11 @@ impl Server {
     /// The objects as stored.
     pub fn picture(&self) -> Picture {
         self.state.lock().picture.clone()
+    }
+
+    /// What the daemons have created and deleted so far.
+    pub fn tally(&self) -> Tally {
+        self.state.lock().tally.clone()
     }
 
     /// New metrics for a daemon, to be looked at in the end.
