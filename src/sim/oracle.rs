@@ -5,7 +5,8 @@
 //! touches the pods: then the same scenario without faults says what is owed. Two leaders who know nothing of
 //! each other may undo each other's work, and are not asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -22,7 +23,8 @@ impl Tally {
     /// Notes what a daemon's write did.
     pub fn count(&mut self, call: &Call, before: Option<&Value>, after: Option<&Value>) {
         let created = before.is_none() && after.is_some();
-        let deleted = call.method == http::Method::DELETE && before.is_some_and(|before| !is_deleting(before));
+        let deleted =
+            call.method == http::Method::DELETE && before.is_some_and(|before| !is_deleting(before));
         let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
         // A pod is called after its set, with a suffix of its own.
         let name = match &*call.resource {
@@ -51,15 +53,16 @@ pub fn objects(picture: &Picture) -> Vec<String> {
         *pods.entry(controller(pod)).or_default() += 1;
     }
     let others = ["deployments", "replicasets"].iter().filter_map(|resource| picture.get(*resource));
-    let line = |object: &std::sync::Arc<Value>| {
+    let line = |object: &Arc<Value>| {
         let metadata = &object["metadata"];
         let mut status = object["status"].clone();
-        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            *condition = json!([condition["type"], condition["status"], condition["reason"]]);
-        }
-        // Counts attempts, and not what was attained.
+        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known = |c: &Value| format!("{}={} {}", text(c, "/type"), text(c, "/status"), text(c, "/reason"));
+        let conditions: BTreeSet<String> = conditions.iter().map(known).collect();
         if let Some(status) = status.as_object_mut() {
-            status.remove("observedGeneration");
+            // The generation counts attempts, and not what was attained; a count of nothing may be left out.
+            status.retain(|field, value| field != "observedGeneration" && *value != 0);
+            status.insert("conditions".into(), json!(conditions));
         }
         let has = pods.get(text(object, "/metadata/uid")).copied().unwrap_or(0);
         format!("{} {} {} {status} {has} pods", metadata["name"], metadata["annotations"], object["spec"])
@@ -98,7 +101,8 @@ pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
         let of = |ending: &Ending| ending.tally.0.get(name).copied().unwrap_or_default();
         let ((created, deleted), (more, fewer)) = (of(owed), of(found));
         if (created, deleted) != (more, fewer) {
-            let what = format!("{name}: {more} created and {fewer} deleted, without faults {created} and {deleted}");
+            let what =
+                format!("{name}: {more} created and {fewer} deleted, without faults {created} and {deleted}");
             return Err(Breach::new("R3", what));
         }
     }
@@ -107,7 +111,8 @@ pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
         return Err(Breach::new("R3", format!("it ends as {found}, without faults as {owed}")));
     }
     if owed.objects.len() != found.objects.len() {
-        let what = format!("{} objects in the end, without faults {}", found.objects.len(), owed.objects.len());
+        let what =
+            format!("{} objects in the end, without faults {}", found.objects.len(), owed.objects.len());
         return Err(Breach::new("R3", what));
     }
     Ok(())

@@ -71,6 +71,9 @@ pub fn is_at_rest(picture: &Picture) -> Result<(), String> {
         if is_deleting(deployment) {
             return Err(format!("{name} has not gone"));
         }
+        if !text(deployment, "/metadata/annotations/deprecated.deployment.rollback.to").is_empty() {
+            return Err(format!("{name} has not been rolled back"));
+        }
         let replicas = number(deployment, "/spec/replicas");
         let status = &deployment["status"];
         let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];

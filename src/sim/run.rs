@@ -11,9 +11,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::actors::Actors;
 use super::monitors::{Breach, text};
+use super::oracle::{self, Ending};
 use super::scenario::Scenario;
 use super::server::{NAMESPACE, Picture, Server};
-use super::oracle::{self, Ending};
 use super::{daemons, rest};
 use crate::clock::Clock;
 use crate::sandbox::{Options, Sandbox, garbage, kubelet};
@@ -143,6 +143,9 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
         actors.act(act).await;
     }
     tokio::time::sleep(scenario.tail()).await;
+    if scenario.calm {
+        rest::until_rest(server).await;
+    }
     server.say("the faults end");
     server.set_faulty(false);
     actors.repair().await;

@@ -235,8 +235,19 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, bug, faults, acts, calm, quiet } =
-            self;
+        let Scenario {
+            seed,
+            daemons,
+            election,
+            streaming_lists,
+            readiness,
+            shutdown,
+            bug,
+            faults,
+            acts,
+            calm,
+            quiet,
+        } = self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
         writeln!(f, "  calm={calm}, watched for {quiet:?} in the end")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
