@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::exhaustive::{Bounds, visit};
+use super::exhaustive::{Bounds, visit, workloads};
 use super::replay::Replay;
 use super::report::Report;
 use super::run::run;
@@ -139,29 +139,40 @@ fn exhaustive(
     out: &mut impl Write,
 ) -> std::io::Result<bool> {
     let begin = (host.elapsed)();
-    let visited = visit(Bounds { replicas, both: true }, args.threads, args.keep_going)?;
-    let real = ((host.elapsed)() - begin).as_secs_f64().max(0.001);
-    for (n, (scenario, outcome)) in visited.failures.iter().enumerate() {
-        if n == 0 || args.shrink {
-            report.failure(scenario, host.elapsed, out)?;
-        } else {
-            writeln!(out, "{:?}: {outcome}", scenario.points)?;
+    let bounds = Bounds { both: true, threads: args.threads, keep_going: args.keep_going };
+    let (mut histories, mut failures) = (0, 0);
+    writeln!(out, "windlass {}", report.version)?;
+    for workload in workloads(replicas) {
+        let since = (host.elapsed)();
+        let visited = visit(&workload, bounds)?;
+        let (count, failed) = (visited.histories, visited.failures.len());
+        let real = (host.elapsed)().saturating_sub(since).as_secs_f64().max(0.001);
+        let what: Vec<String> = workload.acts.iter().map(|(at, act)| format!("{at:?} {act:?}")).collect();
+        let hours = visited.lasted.as_secs_f64() / 3600.0;
+        writeln!(out, "{}", what.join(", "))?;
+        writeln!(
+            out,
+            "  {} writes, {count} histories, {hours:.0} simulated hours in {real:.1} s, {failed} failures",
+            visited.writes
+        )?;
+        out.flush()?;
+        for (n, (scenario, outcome)) in visited.failures.iter().enumerate() {
+            if args.shrink || n == 0 && failures == 0 {
+                report.failure(scenario, host.elapsed, out)?;
+            } else {
+                writeln!(out, "  {:?}: {outcome}", scenario.points)?;
+            }
+        }
+        (histories, failures) = (histories + count, failures + failed);
+        if failures > 0 && !args.keep_going {
+            break;
         }
     }
-    writeln!(
-        out,
-        "windlass {}: {} histories of up to {replicas} replicas, {} of them with a crash and a stale window, among up \
-         to {} writes, in {real:.1} s: {:.0} a minute, {:.1} simulated hours/s, {} failures{}",
-        host.version,
-        visited.histories,
-        visited.with_both,
-        visited.most_writes,
-        visited.histories as f64 * 60.0 / real,
-        visited.lasted.as_secs_f64() / 3600.0 / real,
-        visited.failures.len(),
-        if visited.failures.is_empty() || args.keep_going { "" } else { "; the rest was not visited" },
-    )?;
-    Ok(visited.failures.is_empty())
+    let real = (host.elapsed)().saturating_sub(begin).as_secs_f64().max(0.001);
+    let rest = if failures == 0 || args.keep_going { "" } else { "; the rest was not visited" };
+    let rate = histories as f64 * 60.0 / real;
+    writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
+    Ok(failures == 0)
 }
 
 /// How long each planted bug takes to find, on one thread.

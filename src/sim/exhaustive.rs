@@ -33,15 +33,17 @@ const RESOURCES: [Word; 3] = ["pods", "replicasets", "deployments"];
 const WINDOWS: [u32; 2] = [300, 8000];
 
 /// When the new image comes: while the first pods start, and when all of them are ready.
-const CHANGES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
+const CHANGES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
 /// How far it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Deployments of up to so many replicas.
-    pub replicas: u32,
     /// Whether a crash and a window occur in the same history.
     pub both: bool,
+    /// How many histories at a time.
+    pub threads: usize,
+    /// Whether to go on behind a failure.
+    pub keep_going: bool,
 }
 
 /// What was visited.
@@ -49,10 +51,8 @@ pub struct Bounds {
 pub struct Visited {
     /// Histories.
     pub histories: usize,
-    /// Those with a crash and a window.
-    pub with_both: usize,
-    /// The most writes that a history without misfortune has.
-    pub most_writes: u64,
+    /// The daemon's writes in the history without misfortune.
+    pub writes: u64,
     /// Virtual time.
     pub lasted: Duration,
     /// What is not as it should be.
@@ -115,67 +115,57 @@ fn later(first: Point, writes: u32) -> Vec<Point> {
     }
 }
 
-/// Visits all of them on so many threads. With `keep_going`, failures do not end it.
+/// Visits everything that can happen to a workload.
 ///
 /// # Errors
 /// When there is no runtime to be had.
-pub fn visit(bounds: Bounds, threads: usize, keep_going: bool) -> std::io::Result<Visited> {
+pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
     let visited = Mutex::new(Visited::default());
     let stop = AtomicBool::new(false);
-    // The writes of the daemon in a history.
-    let one = |scenario: &Scenario| -> std::io::Result<u64> {
+    // The writes of the daemon in a history. One that never arrives is numbered, too.
+    let one = |scenario: &Scenario| -> std::io::Result<u32> {
         let outcome = run(scenario, false)?;
         let mut visited = visited.lock();
         visited.histories += 1;
         visited.lasted += outcome.lasted;
-        match scenario.points.len() {
-            0 => visited.most_writes = visited.most_writes.max(outcome.writes),
-            1 => {}
-            _ => visited.with_both += 1,
+        if scenario.points.is_empty() {
+            visited.writes = outcome.writes;
         }
-        let writes = outcome.writes;
+        let lost = matches!(scenario.points.first(), Some(Point::Crash { carried_out: false, .. }));
+        let writes = outcome.writes + u64::from(lost);
         if outcome.failure.is_some() {
             visited.failures.push((scenario.clone(), outcome));
-            stop.store(!keep_going, Ordering::Relaxed);
+            stop.store(!bounds.keep_going, Ordering::Relaxed);
         }
-        Ok(writes)
+        Ok(u32::try_from(writes).unwrap_or(u32::MAX))
     };
-    let mut singles = Vec::new();
-    for scenario in workloads(bounds.replicas) {
-        let writes = count(one(&scenario)?);
-        let points = crashes(1..=writes).chain(windows(1..=writes));
-        singles.extend(points.map(|point| (scenario.clone(), point)));
-    }
+    let writes = one(workload)?;
+    let firsts: Vec<Point> = crashes(1..=writes).chain(windows(1..=writes)).collect();
     let next = AtomicUsize::new(0);
     let worker = || -> std::io::Result<()> {
-        while let Some((scenario, point)) = singles.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(first) = firsts.get(next.fetch_add(1, Ordering::Relaxed)) {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let single = with(scenario, *point);
-            // One that never arrives counts too.
-            let writes = count(one(&single)?).saturating_add(1);
-            for point in if bounds.both { later(*point, writes) } else { Vec::new() } {
+            let single = with(workload, *first);
+            let writes = one(&single)?;
+            for second in if bounds.both { later(*first, writes) } else { Vec::new() } {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                one(&with(&single, point))?;
+                one(&with(&single, second))?;
             }
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        let threads: Vec<_> = (0..bounds.threads.max(1)).map(|_| scope.spawn(worker)).collect();
         let panicked = |_| Err(std::io::Error::other("a history panicked"));
         let ended: Vec<_> =
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
         ended.into_iter().collect::<std::io::Result<()>>()
     })?;
     Ok(visited.into_inner())
-}
-
-fn count(writes: u64) -> u32 {
-    u32::try_from(writes).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

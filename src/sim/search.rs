@@ -117,7 +117,7 @@ impl Search<'_> {
         let stop = AtomicBool::new(false);
         let out = Mutex::new(out);
         let worker = || -> std::io::Result<()> {
-            while !stop.load(Ordering::Relaxed) && elapsed() < self.time {
+            while !stop.load(Ordering::Relaxed) && elapsed().saturating_sub(begin) < self.time {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= self.seeds.end {
                     break;

@@ -25,12 +25,15 @@ use super::server::Picture;
 /// How many lines of a kind are shown one after the other before the rest is gathered.
 const REPEATED: usize = 3;
 
+/// How many lines something may have that repeats itself.
+const LONGEST_ROUND: usize = 12;
+
 /// A longer transcript shows its beginning and its end.
 const BEGINNING: usize = 100;
 const END: usize = 60;
 
 /// The fields that matter, by the name they are shown under.
-const FIELDS: [(&str, &str); 22] = [
+const FIELDS: [(&str, &str); 23] = [
     ("size", "/spec/replicas"),
     ("image", "/spec/template/spec/containers/0/image"),
     ("image", "/spec/containers/0/image"),
@@ -52,6 +55,7 @@ const FIELDS: [(&str, &str); 22] = [
     ("updated", "/status/updatedReplicas"),
     ("ready", "/status/readyReplicas"),
     ("available", "/status/availableReplicas"),
+    ("terminating", "/status/terminatingReplicas"),
     ("generation", "/metadata/generation"),
 ];
 
@@ -202,9 +206,11 @@ fn shape(object: &Value) -> Vec<(String, String)> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     for condition in conditions.into_iter().flatten() {
         let (kind, status) = (text(condition, "/type"), text(condition, "/status"));
-        // Of a pod's conditions one decides.
         let reason = text(condition, "/reason");
-        if !matches!(kind, "PodScheduled" | "Initialized" | "ContainersReady") {
+        // Of a pod's conditions one decides.
+        if !kind.starts_with("PodReadyTo")
+            && !matches!(kind, "PodScheduled" | "Initialized" | "ContainersReady")
+        {
             let reason = if reason.is_empty() { String::new() } else { format!("/{reason}") };
             found.push((kind.into(), format!("{status}{reason}")));
         }
@@ -271,19 +277,42 @@ fn asked_for(call: &Call) -> String {
     steps.iter().map(step).collect::<Vec<_>>().join(", ")
 }
 
-/// Of many lines of a kind one after the other the first ones, and how many more there are.
+/// What repeats itself is shown a few times, and then how often it goes on so. A storm of calls is a round of
+/// several lines.
 fn gather(lines: Vec<Line>) -> Vec<String> {
     let mut gathered: Vec<String> = Vec::new();
-    for same in lines.chunk_by(|a, b| !a.kind.is_empty() && a.kind == b.kind) {
-        let shown = if same.len() > REPEATED + 1 { REPEATED } else { same.len() };
-        let (first, more) = same.split_at(shown);
+    let mut rest = &*lines;
+    while !rest.is_empty() {
+        let round = (1..=LONGEST_ROUND).find_map(|round| {
+            let rounds = rounds(rest, round);
+            (rounds > REPEATED + 1).then_some((round, rounds))
+        });
+        let (shown, more) = round.map_or((1, 0), |(round, rounds)| {
+            let shown = if round == 1 { REPEATED } else { 1 };
+            (shown * round, (rounds - shown) * round)
+        });
+        let (first, others) = rest.split_at(shown.min(rest.len()));
         gathered.extend(first.iter().map(|line| format!("{:>9.3} {}", line.at.as_secs_f64(), line.text)));
-        if let Some(last) = more.last() {
-            let until = last.at.as_secs_f64();
-            gathered.push(format!("{:>9} {} more of the kind, until {until:.3}", "", more.len()));
+        let (others, behind) = others.split_at(more.min(others.len()));
+        if let (Some(last), Some((round, _))) = (others.last(), round) {
+            let (until, more) = (last.at.as_secs_f64(), others.len() / round);
+            let what =
+                if round == 1 { "of the kind".to_owned() } else { format!("rounds of these {round} lines") };
+            gathered.push(format!("{:>9} {more} more {what}, until {until:.3}", ""));
         }
+        rest = behind;
     }
     gathered
+}
+
+/// How often the kinds of the first lines, so many of them, come one round after the other.
+fn rounds(lines: &[Line], round: usize) -> usize {
+    let Some(first) = lines.get(..round).filter(|first| first.iter().all(|line| !line.kind.is_empty()))
+    else {
+        return 0;
+    };
+    let is_same = |next: &&[Line]| next.iter().map(|line| &line.kind).eq(first.iter().map(|line| &line.kind));
+    lines.chunks(round).take_while(is_same).count()
 }
 
 fn shorten(mut lines: Vec<String>) -> Vec<String> {
@@ -365,6 +394,15 @@ mod tests {
         let lines = lines(&log);
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[3].trim(), "7 more of the kind, until 1.000");
+    }
+
+    #[test]
+    fn a_round_of_several_lines_that_repeats_itself_is_gathered_too() {
+        let (delete, create) = (call("DELETE", SET, &json!({})), call("POST", SET, &json!({})));
+        let round = || [sent(&delete, Fate::LoseRequest), sent(&create, Fate::LoseRequest)];
+        let lines = lines(&(0..10).flat_map(|_| round()).collect::<Vec<_>>());
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines[2].trim(), "9 more rounds of these 2 lines, until 1.000");
     }
 
     #[test]
