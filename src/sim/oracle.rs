@@ -86,6 +86,7 @@ fn in_flight_past_a_restart(scenario: &Scenario) -> bool {
 pub fn without_faults(scenario: &Scenario) -> Scenario {
     let mut calm = scenario.clone();
     calm.faults.clear();
+    calm.points.clear();
     calm.acts.retain(|(_, act)| act.is_wish());
     calm.bug = "";
     calm
