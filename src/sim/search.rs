@@ -14,7 +14,7 @@ use super::run::run;
 use super::scenario::Scenario;
 
 /// Seeds, one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seeds {
     /// From the first on; the second is not run.
     Between(u64, u64),
@@ -25,9 +25,9 @@ pub enum Seeds {
 impl Seeds {
     /// The seeds, where it is `now`, in milliseconds since 1970. Fewer than one a millisecond are run, so
     /// those of two starts are not the same.
-    pub fn range(self, now: u64) -> Range<u64> {
+    pub fn range(&self, now: u64) -> Range<u64> {
         match self {
-            Seeds::Between(from, to) => from..to,
+            Seeds::Between(from, to) => *from..*to,
             Seeds::Fresh => now..u64::MAX,
         }
     }

@@ -58,11 +58,11 @@ type Judge<'a> = &'a mut dyn FnMut(&Scenario) -> std::io::Result<Verdict>;
 fn shrink_by(scenario: &Scenario, judge: Judge<'_>) -> std::io::Result<Option<Scenario>> {
     let Verdict::Breaks(invariant) = judge(scenario)? else { return Ok(None) };
     let mut search = Search { best: scenario.clone(), invariant: Some(invariant), judge, spent: false };
-    search.to_the_end()?;
+    search.go_on()?;
     if search.events() > FEW {
         // What breaks something else may be simpler, and is no less a failure.
         search.invariant = None;
-        search.to_the_end()?;
+        search.go_on()?;
     }
     Ok(Some(search.best))
 }
@@ -108,7 +108,7 @@ impl Search<'_> {
     }
 
     /// Until a whole round changes nothing.
-    fn to_the_end(&mut self) -> std::io::Result<()> {
+    fn go_on(&mut self) -> std::io::Result<()> {
         loop {
             let before = self.best.clone();
             self.leave_out()?;
