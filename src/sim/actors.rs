@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::monitors::{controller, is_live, text};
+use super::monitors::{controller, is_deleting, is_live, number, text};
 use super::scenario::Act;
 use super::server::{NAMESPACE, Server};
 
@@ -15,6 +15,8 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+/// Whoever put this on a set wants to be asked before it goes.
+const GUARD: &str = "example.com/guard";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 /// Users, monkeys, and whoever else is not a controller.
@@ -62,6 +64,22 @@ impl Actors {
         live.get(nth as usize % live.len().max(1)).map(|pod| (*pod).clone())
     }
 
+    fn set(&self, nth: u32) -> Option<Arc<Value>> {
+        let picture = self.server.picture();
+        let sets = picture.get("replicasets")?;
+        sets.values().nth(nth as usize % sets.len().max(1)).cloned()
+    }
+
+    async fn edit_pod(&self, pod: &Value, metadata: Value) {
+        let path = format!("{PODS}/{}", text(pod, "/metadata/name"));
+        Self::send(&self.monkey, Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
+    }
+
+    async fn edit_set(&self, set: &Value, metadata: Value) {
+        let path = format!("{SETS}/{}", text(set, "/metadata/name"));
+        Self::send(&self.user, Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
+    }
+
     async fn pod_status(&self, pod: &Value, status: Value) {
         let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
         let body = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
@@ -103,6 +121,12 @@ impl Actors {
             }
             Act::Strategy { name, surge, unavailable, recreate } => {
                 let strategy = strategy(*surge, *unavailable, *recreate);
+                self.change(name, json!({"spec": {"strategy": strategy}})).await;
+            }
+            Act::Percent { name, surge, unavailable } => {
+                let rolling =
+                    json!({"maxSurge": format!("{surge}%"), "maxUnavailable": format!("{unavailable}%")});
+                let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
                 self.change(name, json!({"spec": {"strategy": strategy}})).await;
             }
             Act::Pause { name, paused } => self.change(name, json!({"spec": {"paused": paused}})).await,
@@ -148,15 +172,47 @@ impl Actors {
             }
             Act::Relabel { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
-                let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
-                let body = json!({"metadata": {"labels": {"app": "stray"}}});
-                Self::send(&self.monkey, Method::PATCH, &path, MERGE, &body).await;
+                self.edit_pod(&pod, json!({"labels": {"app": "stray"}})).await;
+            }
+            Act::Cost { nth, cost } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost.to_string()});
+                self.edit_pod(&pod, json!({"annotations": annotations})).await;
+            }
+            Act::Orphan { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                self.edit_pod(&pod, json!({"ownerReferences": null})).await;
+            }
+            Act::Seize { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let mut owners = pod["metadata"]["ownerReferences"].clone();
+                owners[0]["uid"] = "00000000-0000-4000-8000-000000000000".into();
+                self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
+            }
+            Act::Loner { nth } => {
+                let Some(set) = self.set(*nth) else { return };
+                let metadata = json!({"name": format!("loner-{nth}"),
+                                      "labels": set["spec"]["template"]["metadata"]["labels"]});
+                let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                                 "spec": set["spec"]["template"]["spec"]});
+                Self::send(&self.user, Method::POST, PODS, "application/json", &pod).await;
+            }
+            Act::Disown { nth } => {
+                let Some(set) = self.set(*nth) else { return };
+                self.edit_set(&set, json!({"labels": {"app": "stray"}})).await;
+            }
+            Act::Guard { nth } => {
+                let Some(set) = self.set(*nth).filter(|set| !is_deleting(set)) else { return };
+                self.edit_set(&set, json!({"finalizers": [GUARD]})).await;
             }
             Act::Quota { full } => self.server.set_quota(*full),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),
             Act::Lag { daemon, resource, seconds } => {
                 self.server.lag(*daemon, resource, Duration::from_secs((*seconds).into()));
+            }
+            Act::SlowLease { daemon, seconds } => {
+                self.server.stall(*daemon, Duration::from_secs((*seconds).into()));
             }
             Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
             Act::Stop { daemon } => {
@@ -168,6 +224,29 @@ impl Actors {
         }
     }
 
+    /// Has every daemon stop, and start again.
+    pub fn restart(&self) {
+        for stop in &self.stops {
+            let _closed = stop.send(());
+        }
+    }
+
+    /// Pauses every Deployment, and gives it another size and template.
+    pub async fn pause_and_change(&self) {
+        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
+            let replicas = number(deployment, "/spec/replicas") % 6 + 1;
+            self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
+            self.image(name, "paused").await;
+        }
+    }
+
+    /// Lets every Deployment go on.
+    pub async fn resume(&self) {
+        for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
+            self.change(name, json!({"spec": {"paused": false}})).await;
+        }
+    }
+
     /// Makes the world a good one: what users and monkeys have broken, they repair.
     pub async fn repair(&self) {
         self.server.set_quota(false);
@@ -175,6 +254,13 @@ impl Actors {
         for name in picture.get("deployments").into_iter().flat_map(|all| all.keys()) {
             self.change(name, json!({"spec": {"paused": false}})).await;
             self.image(name, "last").await;
+        }
+        for set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
+            let finalizers = set["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let others: Vec<&Value> = finalizers.iter().filter(|finalizer| **finalizer != GUARD).collect();
+            if others.len() < finalizers.len() {
+                self.edit_set(set, json!({"finalizers": others})).await;
+            }
         }
         self.heal().await;
     }

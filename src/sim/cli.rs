@@ -123,34 +123,59 @@ pub fn execute(
     Ok(sum(&sums.failures) == 0)
 }
 
-/// How long each planted bug takes to find, on one thread.
-fn planted(args: &Args, elapsed: impl Fn() -> Duration, out: &mut impl Write) -> std::io::Result<bool> {
+/// A history that breaks with a bug and not without it.
+#[derive(Debug)]
+struct Find {
+    seed: u64,
+    invariant: &'static str,
+    time: f64,
+}
+
+/// How long each planted bug takes to find. The threads share the seeds of one bug. What breaks without
+/// the bug as well is no find.
+fn planted(
+    args: &Args,
+    elapsed: impl Fn() -> Duration + Sync,
+    out: &mut (impl Write + Send),
+) -> std::io::Result<bool> {
     if cfg!(not(feature = "planted-bugs")) {
         writeln!(out, "built without the feature planted-bugs")?;
         return Ok(false);
     }
-    let share = args.minutes * 60.0 / BUGS.len() as f64;
     let mut times = Vec::new();
-    for bug in BUGS {
-        let start = elapsed();
-        let mut found = None;
-        for seed in args.seeds.clone() {
-            if (elapsed() - start).as_secs_f64() > share {
-                break;
-            }
-            let scenario = Scenario { bug, ..Scenario::new(seed) };
-            if let Some(failure) = run(&scenario, false)?.failure {
-                found = Some((seed, failure.invariant));
-                break;
-            }
-        }
-        let time = (elapsed() - start).as_secs_f64();
-        match found {
-            Some((seed, invariant)) => {
+    for (nth, bug) in BUGS.iter().enumerate() {
+        let begin = elapsed().as_secs_f64();
+        // What the bugs before have not used up is for those that are left.
+        let share = (args.minutes * 60.0 - begin) / (BUGS.len() - nth) as f64;
+        let time = || elapsed().as_secs_f64() - begin;
+        let (next, found) = (AtomicU64::new(args.seeds.start), Mutex::new(None));
+        std::thread::scope(|scope| {
+            let worker = || -> std::io::Result<()> {
+                while found.lock().is_none() && time() < share {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= args.seeds.end {
+                        break;
+                    }
+                    let scenario = Scenario { bug, ..Scenario::new(seed) };
+                    let Some(failure) = run(&scenario, false)?.failure else { continue };
+                    if run(&Scenario::new(seed), false)?.failure.is_none() {
+                        let find = Find { seed, invariant: failure.invariant, time: time() };
+                        found.lock().get_or_insert(find);
+                    }
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = (0..args.threads.max(1)).map(|_| scope.spawn(worker)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a history panicked")))
+            })
+        })?;
+        match found.into_inner() {
+            Some(Find { seed, invariant, time }) => {
                 times.push(time);
                 writeln!(out, "{time:>7.2} s  seed {seed:<5} {invariant:<9} {bug}")?;
             }
-            None => writeln!(out, "not found within {time:.0} s:   {bug}")?,
+            None => writeln!(out, "not found within {:.0} s: {bug}", time())?,
         }
     }
     times.sort_by(f64::total_cmp);

@@ -26,6 +26,11 @@ impl<T: PartialEq> Window<T> {
         self.0.iter().skip(after.saturating_sub(1)).map(|(_, value)| value)
     }
 
+    /// Whether there was a value before `since`.
+    pub(super) fn began_before(&self, since: Duration) -> bool {
+        self.0.first().is_some_and(|(at, _)| *at < since)
+    }
+
     /// How often something was noted after `since`.
     pub(super) fn count(&self, since: Duration) -> i64 {
         let count = self.0.iter().filter(|(at, _)| *at >= since).count();
