@@ -91,6 +91,7 @@ impl Controllers {
             replication_controller_queue,
             expectations,
             unresolved: Unresolved::default(),
+            creations: Default::default(),
             pace: Pace::default(),
             refused: Refused::default(),
             words: Words::default(),

@@ -12,6 +12,7 @@ use super::refused::Refused;
 use super::rollouts::Rollouts;
 use super::scope::Scope;
 use super::unresolved::Unresolved;
+use super::vanished::Creations;
 use super::words::Words;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -58,6 +59,8 @@ pub struct Cluster {
     pub replication_controller_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// What was created a moment ago.
+    pub creations: Creations,
     /// When each status was last written.
     pub pace: Pace,
     /// Sets whose pods were refused.
@@ -138,6 +141,7 @@ impl Cluster {
     pub fn forget(&self, owner: &Uid) {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
+        self.creations.forget(owner);
         self.pace.forget(owner);
         self.words.forget(owner);
         self.explanations.forget(owner);

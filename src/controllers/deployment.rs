@@ -1,8 +1,10 @@
 //! One sync of one Deployment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
@@ -10,9 +12,10 @@ use super::error::SyncError;
 use super::explanations::Explanation;
 use super::patch;
 use super::rollouts::NewSet;
-use crate::model::{Deployment, ObjectKey, Pod, Record, Resource, Strategy};
+use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::deployment::observed::lacks_pods;
 use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
+use crate::plan::replicaset::status::status_of_pods;
 use crate::runtime::worker::Next;
 
 /// Observe, plan, execute, settle.
@@ -28,6 +31,10 @@ pub async fn sync_deployment(cluster: &Cluster, key: &ObjectKey) -> Result<Next,
 
 async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncError> {
     cluster.resolve_sets(deployment).await?;
+    let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
+    let adopts = planner::wants_to_adopt(deployment, &orphans);
+    let may_adopt =
+        (adopts || makes_again(cluster, deployment)) && cluster.is_there(deployment).await? && adopts;
     // The answers took their time: what is decided on is what the cache shows now.
     let now = cluster.deployments.get(&deployment.meta.key);
     let Some(deployment) = now.filter(|now| now.meta.uid == deployment.meta.uid) else {
@@ -39,7 +46,7 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
         cluster.metrics.deployment_stale_skips.with_label_values(&[group, plural]).inc();
         return Ok(wait);
     }
-    let observed = observe(cluster, deployment).await?;
+    let (observed, overstated) = observe(cluster, deployment, may_adopt);
     let mut plan = planner::plan(&observed);
     let executed = cluster.execute_deployment(deployment, &plan).await;
     let mut settled = progress::settle(&observed, &plan, &executed.outcome);
@@ -65,7 +72,9 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
             written = cluster.write_deployment_status(deployment, &change).await;
         }
     }
-    settled.look_again = [settled.look_again, later].into_iter().flatten().min();
+    // Nothing wakes the key when the status was right, and it is the cache of pods that catches up.
+    let recount = overstated.then_some(RECOUNT);
+    settled.look_again = [settled.look_again, later, recount].into_iter().flatten().min();
     if written.is_ok() && later.is_none() && !stale {
         let new = || observed.sets().new.as_deref().map(NewSet::from);
         let metrics = &cluster.metrics.workloads;
@@ -110,12 +119,16 @@ fn keep_explanation(
     cluster.explanations.keep(&meta.uid, explanation);
 }
 
-async fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment) -> Result<Observed<'a>, SyncError> {
-    let owned = cluster.sets.owned_by(&deployment.meta.uid);
+/// How soon to look again at pods that are fewer than a status says.
+const RECOUNT: Duration = Duration::from_secs(1);
+
+/// What is decided on, and whether the status of a set says more than its pods do.
+fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -> (Observed<'a>, bool) {
+    let mut owned = cluster.sets.owned_by(&deployment.meta.uid);
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
-    let may_adopt = planner::wants_to_adopt(deployment, &orphans) && cluster.may_adopt(deployment).await?;
     let recreate = deployment.strategy == Strategy::Recreate;
     let now = cluster.clock.now();
+    let overstated = !recreate && are_overstated(cluster, &mut owned, now);
     let (mut running_pods, mut awaited_pods) = (BTreeMap::new(), BTreeMap::new());
     for set in &owned {
         if !recreate && !lacks_pods(set) {
@@ -135,5 +148,32 @@ async fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment) -> Result<Ob
             awaited_pods.insert(set.meta.uid.clone(), pods);
         }
     }
-    Ok(Observed { deployment, owned, orphans, may_adopt, running_pods, awaited_pods, now })
+    (Observed { deployment, owned, orphans, may_adopt, running_pods, awaited_pods, now }, overstated)
+}
+
+/// Whether a set is missing that was made for this Deployment a moment ago.
+fn makes_again(cluster: &Cluster, deployment: &Deployment) -> bool {
+    let has_it = |sets: Vec<Arc<ReplicaSet>>| {
+        sets.iter().any(|set| set.template.asks_for_the_same_as(&deployment.template))
+    };
+    cluster.creations.just_created(&deployment.meta, Instant::now())
+        && !has_it(cluster.sets.owned_by(&deployment.meta.uid))
+}
+
+/// While pods move from one set to another, a set has no more of them than the cache of pods shows, whatever
+/// its status says: a pod that went or became unready a moment ago has yet to be counted there, and an old
+/// pod that is let go now would be one too many (S2). Whether a status said too much.
+fn are_overstated(cluster: &Cluster, sets: &mut [Arc<ReplicaSet>], now: Timestamp) -> bool {
+    if sets.iter().filter(|set| set.replicas > 0).count() < 2 {
+        return false;
+    }
+    let mut overstated = false;
+    for set in sets.iter_mut().filter(|set| set.status.available > 0) {
+        let pods = cluster.pods.owned_by(&set.meta.uid);
+        if let Some(status) = status_of_pods(set, &pods, now) {
+            *set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(set) });
+            overstated = true;
+        }
+    }
+    overstated
 }

@@ -9,6 +9,7 @@ mod pods;
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
@@ -231,6 +232,7 @@ impl Cluster {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
+                self.creations.created(&deployment.meta, Instant::now());
                 return Ok(());
             }
             Err(error) => error,

@@ -8,6 +8,7 @@
 //! * [`pod_owner`]: the kinds that keep a number of pods.
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`resolve`]: what only the API server itself knows.
+//! * [`vanished`]: what vanishes as fast as it is made.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`pace`]: how often a status is written.
@@ -33,6 +34,7 @@ pub mod resync;
 pub mod rollouts;
 pub mod scope;
 pub mod unresolved;
+pub mod vanished;
 pub mod wake;
 pub mod words;
 

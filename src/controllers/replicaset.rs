@@ -30,7 +30,8 @@ pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -
 
 async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncError> {
     cluster.resolve(owner).await?;
-    let may_adopt = has_orphans(cluster, owner.as_set()) && cluster.may_adopt(owner).await?;
+    let adopts = has_orphans(cluster, owner.as_set());
+    let may_adopt = (adopts || makes_again(cluster, owner)) && cluster.is_there(owner).await? && adopts;
     // The answers took their time. What is decided on is what the cache shows now, the set included.
     let Some(owner) = O::store(cluster).get(&owner.meta().key).filter(|o| o.meta().uid == owner.meta().uid)
     else {
@@ -86,6 +87,15 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
         O::queue(cluster).add_after(meta.key.clone(), wait);
     }
     Err(error)
+}
+
+/// Whether pods are missing that were made a moment ago.
+fn makes_again<O: PodOwner>(cluster: &Cluster, owner: &O) -> bool {
+    let (set, meta) = (owner.as_set(), owner.meta());
+    let has_all = |pods: Vec<Arc<Pod>>| {
+        pods.iter().filter(|pod| pod.is_active()).count() >= usize::try_from(set.replicas).unwrap_or(0)
+    };
+    cluster.creations.just_created(meta, Instant::now()) && !has_all(cluster.pods.owned_by(&meta.uid))
 }
 
 /// Whether there are pods that the set might adopt.
@@ -201,6 +211,7 @@ mod tests {
             caches: Caches::default(),
             expectations: Expectations::new(metrics.clone()),
             unresolved: Default::default(),
+            creations: Default::default(),
             pace: Default::default(),
             refused: Default::default(),
             words: Default::default(),

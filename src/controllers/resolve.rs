@@ -1,12 +1,11 @@
 //! What is asked of the API server itself, because the cache may not know it yet: what became of writes
-//! whose replies were lost, and whether an owner may adopt.
+//! whose replies were lost.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::error::SyncError;
-use super::execute::path;
 use super::pod_owner::PodOwner;
 use crate::model::{Deployment, Pod, Record, ReplicaSet};
 use crate::runtime::request;
@@ -27,22 +26,6 @@ impl Cluster {
             .map_err(|error| SyncError::Json { what: what(), error })?;
         T::decode(json.get(), &mut Default::default())
             .map_err(|error| SyncError::Json { what: what(), error })
-    }
-
-    /// Whether the owner is still the object that the cache shows, and not on its way out: asked of
-    /// the API server before anything is adopted (S15).
-    ///
-    /// # Errors
-    /// When the API server cannot be asked.
-    pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
-        if planted!("adoption happens unasked") {
-            return Ok(true);
-        }
-        match self.read::<T>(&path(T::RESOURCE, owner.meta())).await {
-            Ok(fresh) => Ok(fresh.meta().uid == owner.meta().uid && !fresh.meta().is_deleting()),
-            Err(SyncError::Gone { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// Finds out what became of writes to a Deployment's sets whose replies were lost: the cache must

@@ -124,10 +124,7 @@ impl Actors {
                 self.change(name, json!({"spec": {"strategy": strategy}})).await;
             }
             Act::Percent { name, surge, unavailable } => {
-                let rolling =
-                    json!({"maxSurge": format!("{surge}%"), "maxUnavailable": format!("{unavailable}%")});
-                let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
-                self.change(name, json!({"spec": {"strategy": strategy}})).await;
+                self.percent(name, &surge.to_string(), &unavailable.to_string()).await;
             }
             Act::Pause { name, paused } => self.change(name, json!({"spec": {"paused": paused}})).await,
             Act::RollBack { name } => {
@@ -231,11 +228,19 @@ impl Actors {
         }
     }
 
-    /// Pauses every Deployment, and gives it another size and template.
+    async fn percent(&self, name: &str, surge: &str, unavailable: &str) {
+        let rolling = json!({"maxSurge": format!("{surge}%"), "maxUnavailable": format!("{unavailable}%")});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        self.change(name, json!({"spec": {"strategy": strategy}})).await;
+    }
+
+    /// Pauses every Deployment, and gives it another size and template, and a surge that no 32 bits can
+    /// hold. Not while two sets want pods: in proportion, they would be given all of it.
     pub async fn pause_and_change(&self) {
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas") % 6 + 1;
             self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
+            self.percent(name, "99999999999", "25").await;
             self.image(name, "paused").await;
         }
     }

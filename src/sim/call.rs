@@ -32,6 +32,8 @@ pub struct Call {
     pub id: u64,
     /// What its author could know is what happened until then, since the beginning of the history.
     pub known: Duration,
+    /// It arrives after its author has given it up.
+    pub overdue: bool,
 }
 
 impl Call {
@@ -66,6 +68,7 @@ impl Call {
             body,
             id: 0,
             known: Duration::MAX,
+            overdue: false,
         }
     }
 

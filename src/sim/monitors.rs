@@ -4,6 +4,10 @@
 //! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
 //! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
 //! tolerance of S1, S2, S3, S6, S8, S11, S12 and S16, for the reason that no cache is newer than the network.
+//!
+//! A declared breach: the creation of a set that arrives after its author gave the call up, half a minute
+//! later, is not judged by S1 and S7. Its author may have decided on another template since, and have asked
+//! for a set of that; a creation has no version to refuse it by. The next sync brings it to its size.
 
 mod decisions;
 mod fields;
@@ -111,10 +115,14 @@ pub struct Monitors {
     terms: BTreeMap<String, Window<Terms>>,
     /// The sets' sizes, by UID.
     sizes: BTreeMap<String, Window<i64>>,
-    /// Pods that somebody else took from a set or made unavailable, by the set's UID.
-    losses: BTreeMap<String, Window<()>>,
+    /// By how much the daemons raised the sizes of a Deployment's sets, and who, by its UID.
+    raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
+    /// Who took pods from a set or made them unavailable, by the set's UID.
+    losses: BTreeMap<String, Window<Arc<str>>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
+    /// The controllers of pods, by UID.
+    owners: BTreeMap<String, Window<String>>,
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
     leadership: Leadership,
@@ -150,8 +158,8 @@ impl Monitors {
     }
 
     /// A daemon is told that its write has succeeded, and which version it made.
-    pub fn told(&mut self, call: &Call, version: u64) {
-        self.decisions.told(call, version);
+    pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
+        self.decisions.told(at, call, version);
     }
 
     /// A call is over, in whatever way.
@@ -207,11 +215,16 @@ impl Monitors {
             match &*call.resource {
                 "deployments" => self.terms.entry(uid).or_default().push(*at, Terms::of(after)),
                 "replicasets" => {
-                    self.sizes.entry(uid).or_default().push(*at, number(after, "/spec/replicas"));
+                    let size = number(after, "/spec/replicas");
+                    let raised = size - before.map_or(0, |set| number(set, "/spec/replicas"));
+                    let deployment = controller(after).to_owned();
+                    self.raises.entry(deployment).or_default().push(*at, (call.agent.clone(), raised));
+                    self.sizes.entry(uid).or_default().push(*at, size);
                 }
                 _ => {
                     let labels = after["metadata"]["labels"].clone();
-                    self.labels.entry(uid).or_default().push(*at, labels);
+                    self.labels.entry(uid.clone()).or_default().push(*at, labels);
+                    self.owners.entry(uid).or_default().push(*at, controller(after).to_owned());
                 }
             }
         }
@@ -223,8 +236,8 @@ impl Monitors {
                     && !after.is_some_and(|after| judge(after) && controller(after) == controller(before))
             };
             let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);
-            if !call.of_daemon() && (gone(&is_live) || gone(&ready)) {
-                self.losses.entry(controller(before).to_owned()).or_default().push(*at, ());
+            if gone(&is_live) || gone(&ready) {
+                self.losses.entry(controller(before).to_owned()).or_default().push(*at, call.agent.clone());
             }
         }
     }

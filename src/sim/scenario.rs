@@ -37,8 +37,8 @@ pub enum Act {
     Scale { name: &'static str, replicas: u32 },
     /// A user changes the strategy.
     Strategy { name: &'static str, surge: u32, unavailable: u32, recreate: bool },
-    /// A user changes the strategy to one in per cent, however many.
-    Percent { name: &'static str, surge: u64, unavailable: u32 },
+    /// A user changes the strategy to one in per cent.
+    Percent { name: &'static str, surge: u32, unavailable: u32 },
     /// A user pauses or resumes.
     Pause { name: &'static str, paused: bool },
     /// A user asks for the last revision, by the annotation.
@@ -210,7 +210,7 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         38..41 => Act::Crash { daemon: rng.usize(..daemons), writes: rng.u32(..6) },
         41 => Act::Stop { daemon: rng.usize(..daemons) },
         42..44 => {
-            let surge = rng.choice([20, 30, 110, 300_000_000, 99_999_999_999]).unwrap_or(20);
+            let surge = rng.choice([20, 30, 60, 110, 250]).unwrap_or(20);
             Act::Percent { name, surge, unavailable: rng.choice([10, 25, 30]).unwrap_or(10) }
         }
         44 => Act::Cost { nth, cost: rng.u32(..3) },

@@ -33,6 +33,9 @@ pub const NAMESPACE: &str = "shop";
 /// How many lines of the log a failure shows.
 const TAIL: usize = 60;
 
+/// After which a daemon gives a call up.
+const GIVEN_UP: Duration = Duration::from_secs(30);
+
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
 const STORM: u64 = 5000;
@@ -173,7 +176,7 @@ impl Server {
         if call.of_daemon()
             && let Some(Version(version)) = reply.extensions().get()
         {
-            self.state.lock().monitors.told(&call, *version);
+            self.state.lock().monitors.told(self.start.elapsed(), &call, *version);
         }
         reply
     }
@@ -194,7 +197,7 @@ impl Server {
             }
             Fate::Delay(time) => {
                 // A task of its own: what is late happens even if its sender has given up.
-                let call = call.clone();
+                let call = Call { overdue: time >= GIVEN_UP, ..call.clone() };
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     self.perform(&call, parts, body)

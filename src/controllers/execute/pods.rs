@@ -161,6 +161,7 @@ impl Cluster {
     pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+        self.creations.created(meta, Instant::now());
         self.metrics.workloads.pods_created.inc();
         tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = name, "created a pod");
         self.tell(O::SPEAKER, owner, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));

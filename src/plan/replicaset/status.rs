@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Write};
-use crate::model::{Condition, Pod, ReplicaSetStatus, condition};
+use crate::model::{Condition, Pod, ReplicaSet, ReplicaSetStatus, condition};
 use crate::plan::claim::{Claim, claim};
 
 /// The one condition type of a ReplicaSet.
@@ -91,6 +91,20 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
     Settled { status, look_again: next.map(|at| until(at, *now)) }
 }
 
+/// The status of a set with no more ready and available pods than it has, where it says more: a pod that went
+/// a moment ago has yet to be counted there. `None` where it does not.
+pub fn status_of_pods(set: &ReplicaSet, pods: &[Arc<Pod>], now: Timestamp) -> Option<ReplicaSetStatus> {
+    let active = || pods.iter().filter(|pod| pod.is_active());
+    let ready = size(active().filter(|pod| pod.ready_since.is_some()).count());
+    let available = size(active().filter(|pod| pod.is_available(set.min_ready_seconds, now)).count());
+    let overstated = set.status.ready > ready || set.status.available > available;
+    overstated.then(|| ReplicaSetStatus {
+        ready: set.status.ready.min(ready),
+        available: set.status.available.min(available),
+        ..set.status.clone()
+    })
+}
+
 /// Leaves the failure of an earlier sync in the status, where this one ended by an error that says nothing
 /// of it: a lost reply is no success, after which alone the condition goes.
 pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
@@ -123,6 +137,7 @@ pub(crate) fn until(then: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Interner, Record as _};
 
     fn status(replicas: i32, ready: i32) -> ReplicaSetStatus {
         ReplicaSetStatus {
@@ -134,6 +149,32 @@ mod tests {
             observed_generation: 2,
             conditions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_pod_that_went_unnoticed_by_the_status_is_not_counted_on() {
+        let json = |spec: &str| format!(r#"{{"metadata": {{"name": "web", "namespace": "shop"}}, {spec}}}"#);
+        let set = json(
+            r#""spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}},
+               "template": {"metadata": {"labels": {"a": "b"}}}},
+               "status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}"#,
+        );
+        let pod = |ready: &str| {
+            let status = format!(
+                r#""status": {{"phase": "Running", "conditions": [
+                   {{"type": "Ready", "status": "{ready}", "lastTransitionTime": "1970-01-01T00:00:00Z"}}]}}"#
+            );
+            Arc::new(Pod::decode(&json(&status), &mut Interner::default()).unwrap())
+        };
+        let set = ReplicaSet::decode(&set, &mut Interner::default()).unwrap();
+        let of = |pods: &[&str]| {
+            let pods: Vec<_> = pods.iter().map(|ready| pod(ready)).collect();
+            status_of_pods(&set, &pods, Timestamp::UNIX_EPOCH).map(|status| (status.ready, status.available))
+        };
+        assert_eq!(of(&["True", "True"]), None);
+        assert_eq!(of(&["True", "False"]), Some((1, 1)));
+        assert_eq!(of(&["True"]), Some((1, 1)));
+        assert_eq!(of(&["True", "True", "True"]), None, "the status is what is published");
     }
 
     #[test]

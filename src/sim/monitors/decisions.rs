@@ -44,8 +44,8 @@ pub(super) struct Decisions {
     ended: BTreeMap<(String, (&'static str, String)), (Duration, Duration)>,
     /// The creations of an agent for a set that went well.
     made: BTreeMap<(String, String), Window<()>>,
-    /// The versions that agents were told of, by agent, UID and part.
-    told: BTreeMap<(String, String, Part), u64>,
+    /// The latest versions that agents were told of, and when, by agent, UID and part.
+    told: BTreeMap<(String, String, Part), (Duration, u64)>,
     /// Deletions that agents were told of, by agent and UID.
     gone: BTreeSet<(String, String)>,
 }
@@ -55,13 +55,6 @@ impl Decisions {
     pub(super) fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
         let agent = call.agent.to_string();
         let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
-        if let Some((uid, version)) = based_on(call) {
-            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied().unwrap_or(0);
-            let newest = awaited(call).iter().map(|part| told(*part)).max().unwrap_or(0);
-            if version < newest {
-                return breach("S23", format!("decided on version {version}, and wrote {newest} itself"));
-            }
-        }
         if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), doomed(call).to_owned())) {
             return breach("S23", "deletes once more what it has deleted".into());
         }
@@ -70,6 +63,16 @@ impl Decisions {
         if let Some((_, began)) = before.filter(|(ended, _)| *ended == at) {
             flight.began = *began;
         }
+        if let Some((uid, version)) = based_on(call) {
+            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied();
+            // Of what another controller has written since the sync began it need not know.
+            let known = |part| told(part).filter(|(told, _)| part == own(call) || *told < flight.began);
+            let newest =
+                awaited(call).iter().filter_map(|part| known(*part)).map(|(_, version)| version).max();
+            if let Some(newest) = newest.filter(|newest| version < *newest) {
+                return breach("S23", format!("decided on version {version}, and wrote {newest} itself"));
+            }
+        }
         let beside =
             || self.flights.values().filter(|f| (&f.agent, &f.owner) == (&flight.agent, &flight.owner));
         if beside().any(|other| flight.alone || other.alone) {
@@ -77,9 +80,9 @@ impl Decisions {
         }
         if flight.creates {
             let made = self.made.get(&(agent, flight.owner.1.clone()));
-            let made = made.map_or(0, |made| made.count(at.saturating_sub(BATCH)));
+            let made = made.map_or(0, |made| made.happened(at.saturating_sub(BATCH)).count());
             let under_way = beside().filter(|other| other.creates).count();
-            if i64::try_from(under_way).unwrap_or(i64::MAX) > made {
+            if under_way > made {
                 return breach("S14", format!("{under_way} creations under way after {made} that went well"));
             }
         }
@@ -96,13 +99,15 @@ impl Decisions {
     }
 
     /// A daemon is told that its write has succeeded, and which version it made.
-    pub(super) fn told(&mut self, call: &Call, version: u64) {
+    pub(super) fn told(&mut self, at: Duration, call: &Call, version: u64) {
         let agent = call.agent.to_string();
         if call.method == Method::DELETE {
             self.gone.insert((agent, doomed(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {
-            let told = self.told.entry((agent, uid, part(call))).or_default();
-            *told = (*told).max(version);
+            let told = self.told.entry((agent, uid, own(call))).or_default();
+            if told.1 < version {
+                *told = (at, version);
+            }
         }
     }
 
@@ -169,7 +174,7 @@ fn based_on(call: &Call) -> Option<(String, u64)> {
     Some((value("uid")?.to_owned(), value("resourceVersion")?.parse().ok()?))
 }
 
-fn part(call: &Call) -> Part {
+fn own(call: &Call) -> Part {
     match &*call.subresource {
         "status" => Part::Status,
         _ if call.body["metadata"]["ownerReferences"].is_array() => Part::Owners,
@@ -180,7 +185,7 @@ fn part(call: &Call) -> Part {
 /// The parts of which the author of a patch has to have seen its own writes. A set's status is written by
 /// another controller than the rest of it, which need not know of the claims of that one.
 fn awaited(call: &Call) -> &'static [Part] {
-    match (&*call.resource, part(call)) {
+    match (&*call.resource, own(call)) {
         ("replicasets", Part::Status) => &[Part::Status, Part::Body],
         ("replicasets", _) => &[Part::Body, Part::Owners],
         _ => &[Part::Body, Part::Owners, Part::Status],

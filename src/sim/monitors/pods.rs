@@ -75,17 +75,24 @@ impl Monitors {
         Ok(())
     }
 
+    /// How many pods others took from a set, or made unavailable, unknown to the author of a write.
+    pub(super) fn lost(&self, commit: &Commit<'_>, set: &str, since: Duration) -> i64 {
+        let losses = self.losses.get(set).into_iter().flat_map(|losses| losses.happened(since));
+        i64::try_from(losses.filter(|who| **who != commit.call.agent).count()).unwrap_or(i64::MAX)
+    }
+
     fn deleted(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
-        if uid.is_empty() {
+        let owners = self.owners.get(text(pod, "/metadata/uid"));
+        if owners.into_iter().flat_map(|owners| owners.since(since)).all(|owner| owner.is_empty()) {
             return commit.breach("S12", "the deletion of a pod that is nobody's");
         }
-        if !is_live(pod) {
+        if uid.is_empty() || !is_live(pod) {
             return Ok(());
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod))) - 1;
         let wanted = self.sizes_since(uid, since).into_iter().min().unwrap_or(0);
-        let lost = self.losses.get(uid).map_or(0, |losses| losses.count(since));
+        let lost = self.lost(commit, uid, since);
         if live + lost < wanted {
             return commit.breach("S12", format!("{live} of {wanted} pods are left, others took {lost}"));
         }
@@ -101,10 +108,7 @@ impl Monitors {
     ) -> Result<(), Breach> {
         let uid = text(after, "/metadata/uid");
         let (was, is) = (controller(before), controller(after));
-        let mut rest = after.clone();
-        rest["metadata"]["ownerReferences"] = before["metadata"]["ownerReferences"].clone();
-        rest["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
-        if rest != *before {
+        if super::fields::unclaimed(before) != super::fields::unclaimed(after) {
             return commit.breach("S16", "more than the owner of a pod changed");
         }
         let selected = |set: &str, labels: &Value| {

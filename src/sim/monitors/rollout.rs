@@ -1,5 +1,6 @@
 //! S1, S2, S4, S6 to S8: what becomes of ReplicaSets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -28,6 +29,10 @@ impl Monitors {
             Method::DELETE => self.trimmed(commit, deployment, &terms),
             Method::POST => {
                 Self::begun(commit, set, deployment, &terms)?;
+                if commit.call.overdue {
+                    return Ok(());
+                }
+                Self::numbered(commit, set, deployment)?;
                 self.resized(commit, set, deployment, &terms, since)
             }
             _ => {
@@ -47,7 +52,7 @@ impl Monitors {
         if terms.iter().all(|terms| terms.paused) {
             return commit.breach("S6", "a new set while the Deployment is paused");
         }
-        Self::numbered(commit, set, deployment)
+        Ok(())
     }
 
     /// S7: a revision that is given is the highest.
@@ -77,30 +82,36 @@ impl Monitors {
         let sum: i64 = sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>() + size - size_before;
         let bound = terms.iter().map(|terms| terms.replicas + terms.surge).max().unwrap_or(0);
         let adopted = commit.before.is_none_or(|before| controller(before) == deployment);
-        if size > size_before && sum > bound && adopted {
+        // Two leaders who know nothing of each other: what the other did a moment ago is not known.
+        let others = |(who, by): &&(Arc<str>, i64)| *who != commit.call.agent && *by != 0;
+        let raises = self.raises.get(deployment).into_iter().flat_map(|raises| raises.happened(since));
+        let raises: Vec<i64> = raises.filter(others).map(|(_, by)| *by).collect();
+        let unknown: i64 = raises.iter().filter(|by| **by > 0).sum();
+        if size > size_before && sum - unknown > bound && adopted {
             return commit.breach("S1", format!("{sum} pods wanted, {bound} allowed"));
         }
         let Some(first) = terms.first() else { return Ok(()) };
         // A new size or strategy lets sets shrink for other reasons than a rollout.
         let same = |terms: &&Terms| terms.replicas == first.replicas && terms.template == first.template;
-        let rolling = terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms));
+        let rolling =
+            terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms)) && raises.is_empty();
         let old = bare(&set["spec"]["template"]) != bare(&first.template);
         if size >= size_before || !old || !rolling {
             return Ok(());
         }
         let least = terms.iter().map(|terms| terms.replicas - terms.unavailable).min().unwrap_or(0);
-        let mut available = 0;
+        let (mut available, mut taken) = (0, 0);
         for other in &sets {
             let (counting, idle) = self.available(commit, other);
             let shrinks =
                 if text(other, "/metadata/uid") == text(set, "/metadata/uid") { size } else { i64::MAX };
             // What is not available goes first.
             let removed = (counting + idle - shrinks.min(counting + idle) - idle).max(0);
-            available += counting - removed;
-            let uid = text(other, "/metadata/uid");
-            available += self.losses.get(uid).map_or(0, |losses| losses.count(since));
+            available += counting - removed + self.lost(commit, text(other, "/metadata/uid"), since);
+            taken += removed;
         }
-        if available < least {
+        // What was never available may go even where too few are.
+        if taken > 0 && available < least {
             return commit.breach("S2", format!("{available} available pods are left, {least} promised"));
         }
         Ok(())

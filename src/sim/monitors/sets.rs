@@ -237,8 +237,8 @@ impl Monitors {
         }
         sets.push(after);
         let sum: i64 = sets.iter().map(|set| number(set, "/spec/replicas")).sum();
-        if sum != terms.replicas + terms.surge {
-            let allowed = terms.replicas + terms.surge;
+        let allowed = terms.replicas + terms.surge;
+        if sum != allowed {
             return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));
         }
         Ok(())

@@ -12,12 +12,10 @@ impl<T> Default for Window<T> {
     }
 }
 
-impl<T: PartialEq> Window<T> {
-    /// It is `value` from now on. (An event, as `()`, is noted every time.)
+impl<T> Window<T> {
+    /// It is `value` from now on, or this happens now.
     pub(super) fn push(&mut self, at: Duration, value: T) {
-        if size_of::<T>() == 0 || self.0.last().is_none_or(|(_, last)| *last != value) {
-            self.0.push((at, value));
-        }
+        self.0.push((at, value));
     }
 
     /// The values since `since`, the one that held just before included: instants are milliseconds long.
@@ -31,10 +29,9 @@ impl<T: PartialEq> Window<T> {
         self.0.first().is_some_and(|(at, _)| *at < since)
     }
 
-    /// How often something was noted after `since`.
-    pub(super) fn count(&self, since: Duration) -> i64 {
-        let count = self.0.iter().filter(|(at, _)| *at >= since).count();
-        i64::try_from(count).unwrap_or(i64::MAX)
+    /// What happened since `since`.
+    pub(super) fn happened(&self, since: Duration) -> impl Iterator<Item = &T> {
+        self.0.iter().filter(move |(at, _)| *at >= since).map(|(_, value)| value)
     }
 }
 
@@ -50,8 +47,9 @@ mod tests {
             window.push(at(second), value);
         }
         assert_eq!(window.since(at(7)).collect::<String>(), "bc");
-        assert_eq!(window.since(at(5)).collect::<String>(), "abc");
-        assert_eq!(window.since(at(6)).collect::<String>(), "bc");
+        assert_eq!(window.since(at(5)).collect::<String>(), "abbc");
+        assert_eq!(window.since(at(6)).collect::<String>(), "bbc");
         assert_eq!(window.since(at(10)).collect::<String>(), "c");
+        assert_eq!(window.happened(at(6)).collect::<String>(), "bc");
     }
 }
