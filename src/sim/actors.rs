@@ -1,5 +1,6 @@
 //! Carries out what the scenario says, as users and monkeys do: by requests.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,6 +184,7 @@ impl Actors {
             Act::Seize { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
                 let mut owners = pod["metadata"]["ownerReferences"].clone();
+                owners[0]["name"] = "somebody".into();
                 owners[0]["uid"] = "00000000-0000-4000-8000-000000000000".into();
                 self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
             }
@@ -234,15 +236,59 @@ impl Actors {
         self.change(name, json!({"spec": {"strategy": strategy}})).await;
     }
 
-    /// Pauses every Deployment, and gives it another size and template, and a surge that no 32 bits can
-    /// hold. Not while two sets want pods: in proportion, they would be given all of it.
-    pub async fn pause_and_change(&self) {
+    /// Pauses every Deployment, and gives it another size and template, and another strategy: Recreate, or a
+    /// surge that no 32 bits can hold. Not while two sets want pods: in proportion, they would be given all
+    /// of it. One pod of each fails.
+    pub async fn pause_and_change(&self, recreate: bool) {
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas") % 6 + 1;
             self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
-            self.percent(name, "99999999999", "25").await;
+            match recreate {
+                true => self.change(name, json!({"spec": {"strategy": strategy(0, 0, true)}})).await,
+                false => self.percent(name, "99999999999", "25").await,
+            }
             self.image(name, "paused").await;
         }
+        for pod in self.one_of_each() {
+            self.pod_status(&pod, json!({"phase": "Failed"})).await;
+        }
+    }
+
+    /// A live pod of each set.
+    fn one_of_each(&self) -> Vec<Arc<Value>> {
+        let picture = self.server.picture();
+        let mut sets = BTreeSet::new();
+        let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
+        pods.filter(|pod| is_live(pod) && sets.insert(controller(pod).to_owned())).cloned().collect()
+    }
+
+    /// Deletes a pod of each set while no watch of pods shows anything, and then breaks the watches; with
+    /// `compact` the server has forgotten the deletions when the daemons ask again.
+    pub async fn hide_deletions(&self, compact: bool) {
+        for daemon in 0..self.stops.len() {
+            self.server.lag(daemon, "pods", Duration::from_secs(2));
+        }
+        for pod in self.one_of_each() {
+            let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+            let options = json!({"gracePeriodSeconds": 0});
+            Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if compact {
+            self.server.sandbox.compact();
+        }
+        self.server.sandbox.break_watches();
+    }
+
+    /// Has every Deployment want one pod more while a quota refuses them, for so long.
+    pub async fn want_too_much(&self, time: Duration) {
+        self.server.set_quota(true);
+        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
+            let replicas = number(deployment, "/spec/replicas") + 1;
+            self.change(name, json!({"spec": {"replicas": replicas}})).await;
+        }
+        tokio::time::sleep(time).await;
+        self.server.set_quota(false);
     }
 
     /// Lets every Deployment go on.
@@ -252,13 +298,18 @@ impl Actors {
         }
     }
 
-    /// Makes the world a good one: what users and monkeys have broken, they repair.
+    /// Makes the world a good one: what users and monkeys have broken, they repair. What is not broken is not
+    /// touched: it has to come to rest by itself.
     pub async fn repair(&self) {
         self.server.set_quota(false);
         let picture = self.server.picture();
-        for name in picture.get("deployments").into_iter().flat_map(|all| all.keys()) {
-            self.change(name, json!({"spec": {"paused": false}})).await;
-            self.image(name, "last").await;
+        for (name, deployment) in picture.get("deployments").into_iter().flatten() {
+            if deployment["spec"]["paused"] == true {
+                self.change(name, json!({"spec": {"paused": false}})).await;
+            }
+            if text(deployment, "/spec/template/spec/containers/0/image") == "app:broken" {
+                self.image(name, "last").await;
+            }
         }
         for set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
             let finalizers = set["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -13,24 +13,42 @@ use super::server::{Picture, Server};
 /// two tries, and a rollout.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// How long nothing is written then.
+/// By when it is without faults.
+const SHORT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a quota refuses pods: two more tries would have to follow each other within a minute and a half,
+/// were it not for the longest wait between them.
+const REFUSED: Duration = Duration::from_secs(84);
+
+/// How long it may take after that: the longest wait between two tries, and a start.
+const AFTER_REFUSAL: Duration = Duration::from_secs(70);
+
+/// How long nothing is written in the end.
 const QUIET: Duration = Duration::from_secs(180);
 
-/// Waits until everything is as it should be, has sizes changed while all is paused, and then looks whether
-/// it stays so, over lists, watches and lives of the daemons.
+/// Waits until everything is as it should be, and goes on to what has to come right by itself without
+/// faults: hidden deletions, a quota, a change while all is paused. Then looks whether it stays so, over
+/// lists, watches and lives of the daemons.
 ///
 /// # Errors
 /// What is not as it should be in the end, or was written although nothing was to be done.
-pub async fn comes_to_rest(server: &Server, actors: &Actors) -> Result<(), Breach> {
-    until(server, actors, is_at_rest).await?;
+pub async fn comes_to_rest(server: &Server, actors: &Actors, recreate: bool) -> Result<(), Breach> {
+    until(server, actors, is_at_rest, PATIENCE).await?;
+    for compact in [false, true] {
+        actors.hide_deletions(compact).await;
+        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+    }
+    actors.want_too_much(REFUSED).await;
+    failures_are_told(&server.picture()).map_err(|untold| Breach::new("L8", untold))?;
+    until(server, actors, is_at_rest, AFTER_REFUSAL).await?;
     let before = server.picture();
-    actors.pause_and_change().await;
-    until(server, actors, is_sized).await?;
+    actors.pause_and_change(recreate).await;
+    until(server, actors, is_sized, SHORT_PATIENCE).await?;
     if !sets_of(&server.picture()).is_subset(&sets_of(&before)) {
         return Err(Breach::new("S6", "a set was created while all Deployments were paused"));
     }
     actors.resume().await;
-    until(server, actors, is_at_rest).await?;
+    until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     // The last status, and what is late.
     tokio::time::sleep(Duration::from_secs(130)).await;
     let writes = server.acts();
@@ -46,11 +64,21 @@ pub async fn comes_to_rest(server: &Server, actors: &Actors) -> Result<(), Breac
     }
 }
 
+/// Whether every Deployment says that its pods are refused.
+fn failures_are_told(picture: &Picture) -> Result<(), String> {
+    let silent = |deployment: &&Value| condition(deployment, "ReplicaFailure").is_none();
+    match objects(picture, "deployments").find(silent) {
+        Some(deployment) => Err(format!("{} does not say so", text(deployment, "/metadata/name"))),
+        None => Ok(()),
+    }
+}
+
 /// Waits until the picture is as it should be, or a monitor has found something.
 async fn until(
     server: &Server,
     actors: &Actors,
     is_so: fn(&Picture) -> Result<(), String>,
+    patience: Duration,
 ) -> Result<(), Breach> {
     let step = Duration::from_secs(1);
     let mut waited = Duration::ZERO;
@@ -58,7 +86,7 @@ async fn until(
         if server.failure().is_some() {
             break;
         }
-        if waited >= PATIENCE {
+        if waited >= patience {
             return Err(Breach::new("L1", unrest));
         }
         actors.heal().await;
@@ -176,13 +204,16 @@ fn its_sets_are_right(picture: &Picture, deployment: &Value) -> Result<(), Strin
     Ok(())
 }
 
+const COUNTS: [&str; 3] = ["replicas", "readyReplicas", "availableReplicas"];
+
 /// Whether every set, whoever owns it, has the pods that it wants and says so.
 fn sets_are_full(picture: &Picture) -> Result<(), String> {
     for set in objects(picture, "replicasets").filter(|set| !is_deleting(set)) {
         let (size, uid, name) =
             (number(set, "/spec/replicas"), text(set, "/metadata/uid"), text(set, "/metadata/name"));
         let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod)).count();
-        let counts = ["replicas", "readyReplicas", "availableReplicas"];
+        // A set without a Deployment may have an image that never starts.
+        let counts = if controller(set).is_empty() { &["replicas"][..] } else { &COUNTS };
         let exact = counts.iter().all(|field| number(&set["status"], &format!("/{field}")) == size);
         let observed = set["status"]["observedGeneration"] == set["metadata"]["generation"];
         if i64::try_from(pods) != Ok(size)

@@ -66,7 +66,8 @@ impl Decisions {
         if let Some((uid, version)) = based_on(call) {
             let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied();
             // Of what another controller has written since the sync began it need not know.
-            let known = |part| told(part).filter(|(told, _)| part == own(call) || *told < flight.began);
+            let began = flight.began.min(call.known);
+            let known = |part| told(part).filter(|(told, _)| part == own(call) || *told < began);
             let newest =
                 awaited(call).iter().filter_map(|part| known(*part)).map(|(_, version)| version).max();
             if let Some(newest) = newest.filter(|newest| version < *newest) {
