@@ -30,6 +30,62 @@ pub const BUGS: &[&str] = &[
     "relists lose deletions",
     "available is one too many",
     "adoption happens unasked",
+    "half a cache is believed",
+    "failed pods hold Recreate up",
+    "Recreate does not count pods on their way out",
+    "deletions are not waited for",
+    "a failed step is swallowed",
+    "writes to sets are not waited for",
+    "a change of a set drops its finalizers",
+    "a status that says nothing new is written",
+    "a status that was put off is forgotten",
+    "who loses a pod is not woken",
+    "a pod that is gone wakes nobody",
+    "an orphan wakes nobody",
+    "times of transition never move",
+    "a percentage overflows",
+    "no replicas are taken for one",
+    "maxUnavailable is rounded up",
+    "a label more lets an object go",
+    "any orphan is adopted",
+    "what is being deleted is adopted",
+    "the history is never trimmed",
+    "the history loses its latest",
+    "a Deployment that is being deleted goes on",
+    "a paused Deployment does not scale",
+    "other annotations make another set",
+    "collisions are not counted",
+    "max-replicas is not brought up to date",
+    "a set that comes back keeps its revision",
+    "minReadySeconds does not reach the set",
+    "a rollback goes a revision too far",
+    "a rollback keeps its request",
+    "surge is computed from the status",
+    "names of sets depend on the generation",
+    "proportional scaling loses the rest",
+    "every pod counts as updated",
+    "whether it is available is said once",
+    "creations do not start slowly",
+    "failed pods count",
+    "pods on their way out count",
+    "strays are kept",
+    "ready pods go first",
+    "the deletion cost is ignored",
+    "whoever is ready is available",
+    "a failure stays in the status",
+    "a set does not say what generation it has seen",
+    "nobody looks when a pod becomes available",
+    "calls under way outlive the lease",
+    "the backoff has no bound",
+    "a lease runs from the answer on",
+    "a lease is taken over too early",
+    "expectations are not lowered",
+    "what changes during a sync is lost",
+    "two workers may have one key",
+    "a watch that is too old is resumed",
+    "a watch goes on one version too late",
+    "a cache that has caught up wakes nobody",
+    "what is due later is forgotten",
 ];
 
 #[cfg(feature = "planted-bugs")]
@@ -54,5 +110,32 @@ pub fn is(bug: &str) -> bool {
     {
         let _never = bug;
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(not(feature = "planted-bugs"))]
+    fn without_the_feature_nothing_can_be_planted() {
+        for bug in BUGS {
+            plant(bug);
+            assert!(!is(bug), "{bug}");
+        }
+        assert!(!planted!("one pod too many is created"));
+    }
+
+    #[test]
+    #[cfg(feature = "planted-bugs")]
+    fn one_bug_at_a_time_is_planted_and_on_this_thread_alone() {
+        plant("one pod too many is created");
+        assert_eq!(BUGS.iter().filter(|bug| is(bug)).count(), 1);
+        assert!(planted!("one pod too many is created"));
+        let elsewhere = std::thread::spawn(|| BUGS.iter().any(|bug| is(bug))).join();
+        assert!(matches!(elsewhere, Ok(false)));
+        plant("");
+        assert!(!BUGS.iter().any(|bug| is(bug)));
     }
 }

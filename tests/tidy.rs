@@ -179,6 +179,19 @@ fn only_three_files_write_to_the_api() {
 }
 
 #[test]
+fn every_bug_on_the_list_is_planted_once_and_no_other_is() {
+    let mut planted: Vec<String> = Vec::new();
+    for source in sources().iter().filter(|source| source.path != "planted.rs") {
+        let points = source.shipped().split("planted!(\"").skip(1);
+        planted.extend(points.map(|rest| rest.split('"').next().unwrap().to_owned()));
+    }
+    planted.sort();
+    let mut listed: Vec<&str> = windlass::planted::BUGS.to_vec();
+    listed.sort_unstable();
+    assert_eq!(planted, listed);
+}
+
+#[test]
 fn no_file_is_too_long_to_see_at_a_glance() {
     let all = sources();
     // A module that its parent declares for tests only is a test, whatever its file is called.

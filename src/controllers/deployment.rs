@@ -12,7 +12,7 @@ use super::error::SyncError;
 use super::explanations::Explanation;
 use super::patch;
 use super::rollouts::NewSet;
-use crate::model::{Deployment, ObjectKey, Record, ReplicaSet, Resource, Strategy};
+use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::deployment::observed::lacks_pods;
 use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
 use crate::plan::replicaset::status::status_of_pods;
@@ -136,7 +136,11 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
         }
         let mut pods = cluster.pods.owned_by(&set.meta.uid);
         if recreate {
-            let running = pods.iter().filter(|pod| !pod.is_terminal()).count();
+            let ended = |pod: &Pod| {
+                pod.is_terminal() && !planted!("failed pods hold Recreate up")
+                    || pod.is_terminating() && planted!("Recreate does not count pods on their way out")
+            };
+            let running = pods.iter().filter(|pod| !ended(pod)).count();
             running_pods.insert(set.meta.uid.clone(), running);
         }
         pods.retain(|pod| set.replicas == 0 || !pod.is_available(set.min_ready_seconds, now));

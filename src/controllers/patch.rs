@@ -48,6 +48,9 @@ pub fn change(set: &Meta, change: &Change) -> Value {
     if !annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(annotations);
     }
+    if planted!("a change of a set drops its finalizers") {
+        patch["metadata"]["finalizers"] = json!([]);
+    }
     if replicas.is_some() || min_ready_seconds.is_some() {
         patch["spec"] = json!(Spec { replicas: *replicas, min_ready_seconds: *min_ready_seconds });
     }
@@ -154,7 +157,10 @@ impl Fields {
     }
 
     fn into_patch(self, object: &Meta, annotations: &BTreeMap<&str, &str>) -> Option<Value> {
-        if self.0.is_empty() && annotations.is_empty() {
+        if self.0.is_empty()
+            && annotations.is_empty()
+            && !planted!("a status that says nothing new is written")
+        {
             return None;
         }
         let mut metadata = json!({

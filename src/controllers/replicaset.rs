@@ -75,6 +75,7 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
         }
     }
     let reserved = (observed.reserved > 0).then_some(LATEST);
+    let later = later.filter(|_| !planted!("a status that was put off is forgotten"));
     let look_again: Option<Duration> =
         [settled.look_again, plan.look_again, later, reserved].into_iter().flatten().min();
     let Some(error) = executed.error.or(written.err()) else {

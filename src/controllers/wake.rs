@@ -58,11 +58,15 @@ impl Cluster {
         let pod = change.object();
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
+            && !planted!("who loses a pod is not woken")
         {
             self.wake_owner_of(old);
         }
         match &pod.meta.controller {
+            Some(_)
+                if matches!(change, Change::Deleted(_)) && planted!("a pod that is gone wakes nobody") => {}
             Some(_) => self.wake_owner_of(pod),
+            None if planted!("an orphan wakes nobody") => {}
             None if pod.is_active() => {
                 self.wake_who_selects::<ReplicaSet>(pod);
                 self.wake_who_selects::<ReplicationController>(pod);

@@ -22,6 +22,7 @@ pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
     // pod because of one odd operator would be the worst reading of it (S18).
     let ours = object.is_controlled_by(&owner.uid);
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
+    let selected = selected && !(planted!("a label more lets an object go") && object.labels.len() > 2);
     match &object.controller {
         Some(controller) if controller.uid == owner.uid => match (selected, owner.is_deleting()) {
             (true, _) => Claim::Keep,
@@ -31,9 +32,9 @@ pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
         },
         Some(_) => Claim::Ignore,
         None => {
-            let adoptable = selected
+            let adoptable = (selected || planted!("any orphan is adopted"))
                 && !owner.is_deleting()
-                && !object.is_deleting()
+                && (!object.is_deleting() || planted!("what is being deleted is adopted"))
                 && owner.key.namespace == object.key.namespace;
             if adoptable { Claim::Adopt } else { Claim::Ignore }
         }

@@ -297,7 +297,8 @@ impl Elector {
             // Elected, but so long ago that the time is over. Nothing was done with it: try again.
             return Step::Wait(now);
         }
-        self.standing = Standing::Leader { renewed: sent, optimistic: false };
+        let renewed = if planted!("a lease runs from the answer on") { now } else { sent };
+        self.standing = Standing::Leader { renewed, optimistic: false };
         // From one request to the next, so that answers that take four seconds do not use up the deadline.
         Step::Wait((sent + self.retry_period).max(now + self.retry_period / 4))
     }
@@ -382,7 +383,7 @@ impl Elector {
             Ok(seconds @ 1..) => Duration::from_secs(seconds),
             _ => self.lease_duration,
         };
-        observed.since + duration.min(NEVER)
+        observed.since + duration.min(NEVER) / if planted!("a lease is taken over too early") { 3 } else { 1 }
     }
 
     /// When to try again. A leader waits for the retry period, but not beyond its deadline. A standby

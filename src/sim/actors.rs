@@ -1,5 +1,6 @@
 //! Carries out what the scenario says, as users and monkeys do: by requests.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::monitors::{controller, is_live, text};
+use super::monitors::{controller, is_deleting, is_live, number, text};
 use super::scenario::Act;
 use super::server::{NAMESPACE, Server};
 
@@ -15,6 +16,8 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+/// Whoever put this on a set wants to be asked before it goes.
+const GUARD: &str = "example.com/guard";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 /// Users, monkeys, and whoever else is not a controller.
@@ -62,6 +65,22 @@ impl Actors {
         live.get(nth as usize % live.len().max(1)).map(|pod| (*pod).clone())
     }
 
+    fn set(&self, nth: u32) -> Option<Arc<Value>> {
+        let picture = self.server.picture();
+        let sets = picture.get("replicasets")?;
+        sets.values().nth(nth as usize % sets.len().max(1)).cloned()
+    }
+
+    async fn edit_pod(&self, pod: &Value, metadata: Value) {
+        let path = format!("{PODS}/{}", text(pod, "/metadata/name"));
+        Self::send(&self.monkey, Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
+    }
+
+    async fn edit_set(&self, set: &Value, metadata: Value) {
+        let path = format!("{SETS}/{}", text(set, "/metadata/name"));
+        Self::send(&self.user, Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
+    }
+
     async fn pod_status(&self, pod: &Value, status: Value) {
         let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
         let body = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
@@ -104,6 +123,9 @@ impl Actors {
             Act::Strategy { name, surge, unavailable, recreate } => {
                 let strategy = strategy(*surge, *unavailable, *recreate);
                 self.change(name, json!({"spec": {"strategy": strategy}})).await;
+            }
+            Act::Percent { name, surge, unavailable } => {
+                self.percent(name, &surge.to_string(), &unavailable.to_string()).await;
             }
             Act::Pause { name, paused } => self.change(name, json!({"spec": {"paused": paused}})).await,
             Act::RollBack { name } => {
@@ -148,15 +170,48 @@ impl Actors {
             }
             Act::Relabel { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
-                let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
-                let body = json!({"metadata": {"labels": {"app": "stray"}}});
-                Self::send(&self.monkey, Method::PATCH, &path, MERGE, &body).await;
+                self.edit_pod(&pod, json!({"labels": {"app": "stray"}})).await;
+            }
+            Act::Cost { nth, cost } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost.to_string()});
+                self.edit_pod(&pod, json!({"annotations": annotations})).await;
+            }
+            Act::Orphan { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                self.edit_pod(&pod, json!({"ownerReferences": null})).await;
+            }
+            Act::Seize { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                let mut owners = pod["metadata"]["ownerReferences"].clone();
+                owners[0]["name"] = "somebody".into();
+                owners[0]["uid"] = "00000000-0000-4000-8000-000000000000".into();
+                self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
+            }
+            Act::Loner { nth } => {
+                let Some(set) = self.set(*nth) else { return };
+                let metadata = json!({"name": format!("loner-{nth}"),
+                                      "labels": set["spec"]["template"]["metadata"]["labels"]});
+                let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                                 "spec": set["spec"]["template"]["spec"]});
+                Self::send(&self.user, Method::POST, PODS, "application/json", &pod).await;
+            }
+            Act::Disown { nth } => {
+                let Some(set) = self.set(*nth) else { return };
+                self.edit_set(&set, json!({"labels": {"app": "stray"}})).await;
+            }
+            Act::Guard { nth } => {
+                let Some(set) = self.set(*nth).filter(|set| !is_deleting(set)) else { return };
+                self.edit_set(&set, json!({"finalizers": [GUARD]})).await;
             }
             Act::Quota { full } => self.server.set_quota(*full),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),
             Act::Lag { daemon, resource, seconds } => {
                 self.server.lag(*daemon, resource, Duration::from_secs((*seconds).into()));
+            }
+            Act::SlowLease { daemon, seconds } => {
+                self.server.stall(*daemon, Duration::from_secs((*seconds).into()));
             }
             Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
             Act::Stop { daemon } => {
@@ -168,13 +223,100 @@ impl Actors {
         }
     }
 
-    /// Makes the world a good one: what users and monkeys have broken, they repair.
+    /// Has every daemon stop, and start again.
+    pub fn restart(&self) {
+        for stop in &self.stops {
+            let _closed = stop.send(());
+        }
+    }
+
+    async fn percent(&self, name: &str, surge: &str, unavailable: &str) {
+        let rolling = json!({"maxSurge": format!("{surge}%"), "maxUnavailable": format!("{unavailable}%")});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        self.change(name, json!({"spec": {"strategy": strategy}})).await;
+    }
+
+    /// Pauses every Deployment, and gives it another size and template, and another strategy: Recreate, or a
+    /// surge that no 32 bits can hold. Not while two sets want pods: in proportion, they would be given all
+    /// of it. One pod of each fails.
+    pub async fn pause_and_change(&self, recreate: bool) {
+        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
+            let replicas = number(deployment, "/spec/replicas") % 6 + 1;
+            self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
+            match recreate {
+                true => self.change(name, json!({"spec": {"strategy": strategy(0, 0, true)}})).await,
+                false => self.percent(name, "99999999999", "25").await,
+            }
+            self.image(name, "paused").await;
+        }
+        for pod in self.one_of_each() {
+            self.pod_status(&pod, json!({"phase": "Failed"})).await;
+        }
+    }
+
+    /// A live pod of each set.
+    fn one_of_each(&self) -> Vec<Arc<Value>> {
+        let picture = self.server.picture();
+        let mut sets = BTreeSet::new();
+        let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
+        pods.filter(|pod| is_live(pod) && sets.insert(controller(pod).to_owned())).cloned().collect()
+    }
+
+    /// Deletes a pod of each set while no watch of pods shows anything, and then breaks the watches; with
+    /// `compact` the server has forgotten the deletions when the daemons ask again.
+    pub async fn hide_deletions(&self, compact: bool) {
+        for daemon in 0..self.stops.len() {
+            self.server.lag(daemon, "pods", Duration::from_secs(2));
+        }
+        for pod in self.one_of_each() {
+            let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+            let options = json!({"gracePeriodSeconds": 0});
+            Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if compact {
+            self.server.sandbox.compact();
+        }
+        self.server.sandbox.break_watches();
+    }
+
+    /// Has every Deployment want one pod more while a quota refuses them, for so long.
+    pub async fn want_too_much(&self, time: Duration) {
+        self.server.set_quota(true);
+        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
+            let replicas = number(deployment, "/spec/replicas") + 1;
+            self.change(name, json!({"spec": {"replicas": replicas}})).await;
+        }
+        tokio::time::sleep(time).await;
+        self.server.set_quota(false);
+    }
+
+    /// Lets every Deployment go on.
+    pub async fn resume(&self) {
+        for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
+            self.change(name, json!({"spec": {"paused": false}})).await;
+        }
+    }
+
+    /// Makes the world a good one: what users and monkeys have broken, they repair. What is not broken is not
+    /// touched: it has to come to rest by itself.
     pub async fn repair(&self) {
         self.server.set_quota(false);
         let picture = self.server.picture();
-        for name in picture.get("deployments").into_iter().flat_map(|all| all.keys()) {
-            self.change(name, json!({"spec": {"paused": false}})).await;
-            self.image(name, "last").await;
+        for (name, deployment) in picture.get("deployments").into_iter().flatten() {
+            if deployment["spec"]["paused"] == true {
+                self.change(name, json!({"spec": {"paused": false}})).await;
+            }
+            if text(deployment, "/spec/template/spec/containers/0/image") == "app:broken" {
+                self.image(name, "last").await;
+            }
+        }
+        for set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
+            let finalizers = set["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let others: Vec<&Value> = finalizers.iter().filter(|finalizer| **finalizer != GUARD).collect();
+            if others.len() < finalizers.len() {
+                self.edit_set(set, json!({"finalizers": others})).await;
+            }
         }
         self.heal().await;
     }

@@ -28,6 +28,8 @@ pub struct Call {
     pub watch: bool,
     /// The body, if it is JSON.
     pub body: Value,
+    /// Tells it from every other call; 0 for those that are not judged.
+    pub id: u64,
     /// What its author could know is what happened until then, since the beginning of the history.
     pub known: Duration,
     /// It arrives after its author has given it up.
@@ -64,6 +66,7 @@ impl Call {
             namespace,
             watch,
             body,
+            id: 0,
             known: Duration::MAX,
             overdue: false,
         }

@@ -6,12 +6,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::exhaustive::{Bounds, visit, workloads};
+use super::finds::finds;
 use super::replay::Replay;
 use super::report::Report;
 use super::run::run;
 use super::scenario::Scenario;
 use super::search::{Search, Seeds};
-use crate::planted::BUGS;
 
 /// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
 /// made as small as can be, told step by step, and left as a file to run again.
@@ -97,7 +97,7 @@ pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> s
         return replay(source, args.shrink, &report, host, out);
     }
     if args.planted {
-        return planted(args, host.elapsed, out);
+        return finds(args, host.elapsed, out);
     }
     if let Some(replicas) = args.exhaustive {
         return exhaustive(args, replicas, &report, host, out);
@@ -173,43 +173,6 @@ fn exhaustive(
     let rate = histories as f64 * 60.0 / real;
     writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
     Ok(failures == 0)
-}
-
-/// How long each planted bug takes to find, on one thread.
-fn planted(args: &Args, elapsed: impl Fn() -> Duration, out: &mut impl Write) -> std::io::Result<bool> {
-    if cfg!(not(feature = "planted-bugs")) {
-        writeln!(out, "built without the feature planted-bugs")?;
-        return Ok(false);
-    }
-    let share = args.minutes * 60.0 / BUGS.len() as f64;
-    let mut times = Vec::new();
-    for bug in BUGS {
-        let start = elapsed();
-        let mut found = None;
-        for seed in args.seeds.clone() {
-            if (elapsed() - start).as_secs_f64() > share {
-                break;
-            }
-            let scenario = Scenario { bug, ..Scenario::new(seed) };
-            if let Some(failure) = run(&scenario, false)?.failure {
-                found = Some((seed, failure.invariant));
-                break;
-            }
-        }
-        let time = (elapsed() - start).as_secs_f64();
-        match found {
-            Some((seed, invariant)) => {
-                times.push(time);
-                writeln!(out, "{time:>7.2} s  seed {seed:<5} {invariant:<9} {bug}")?;
-            }
-            None => writeln!(out, "not found within {time:.0} s:   {bug}")?,
-        }
-    }
-    times.sort_by(f64::total_cmp);
-    let median = times.get(times.len() / 2).copied().unwrap_or_default();
-    let worst = times.last().copied().unwrap_or_default();
-    writeln!(out, "{} of {} found, median {median:.2} s, worst {worst:.2} s", times.len(), BUGS.len())?;
-    Ok(times.len() == BUGS.len())
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@
 //! * [`oracle`]: what faults must not change.
 //! * [`rest`]: what is owed after the faults.
 //! * [`run`]: one history from its beginning to its verdict.
-//! * [`search`]: many seeds; [`exhaustive`]: all that can happen within small bounds.
+//! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
+//!   within small bounds.
 //! * [`shrink`]: the same failure with as little as possible happening; [`transcript`]: a history as its
 //!   reader needs it; [`report`]: what is told of a failure.
 //! * [`cli`]: the flags.
@@ -30,6 +31,7 @@ pub mod cli;
 pub mod daemons;
 pub mod exhaustive;
 pub mod fate;
+pub mod finds;
 pub mod knowledge;
 pub mod log;
 pub mod monitors;

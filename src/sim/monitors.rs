@@ -9,10 +9,14 @@
 //! later, is not judged by S1 and S7. Its author may have decided on another template since, and have asked
 //! for a set of that; a creation has no version to refuse it by. The next sync brings it to its size.
 
+mod decisions;
 mod fields;
 mod leadership;
 mod pods;
 mod rollout;
+mod sets;
+mod status;
+mod victims;
 mod window;
 
 use std::collections::BTreeMap;
@@ -26,7 +30,11 @@ use serde_json::Value;
 use super::call::Call;
 use super::scenario::Scenario;
 use super::server::Picture;
+use decisions::Decisions;
 use leadership::Leadership;
+use sets::History;
+use status::Statuses;
+use victims::Victims;
 use window::Window;
 
 /// An invariant that does not hold.
@@ -118,6 +126,10 @@ pub struct Monitors {
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
     leadership: Leadership,
+    decisions: Decisions,
+    history: History,
+    statuses: Statuses,
+    victims: Victims,
 }
 
 impl Monitors {
@@ -130,9 +142,33 @@ impl Monitors {
     ///
     /// # Errors
     /// When it may not, or not now.
-    pub fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+    pub fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
         fields::allowed(call)?;
-        self.leadership.sent(at, call)
+        self.leadership.sent(at, call)?;
+        self.victims.condemned(call, picture)?;
+        if call.method == http::Method::DELETE {
+            self.history.condemned(text(&call.body, "/preconditions/uid"));
+        }
+        self.decisions.sent(at, call, picture)
+    }
+
+    /// A daemon's creation has been carried out, or has met what it was to create.
+    pub fn made(&mut self, at: Duration, call: &Call) {
+        self.decisions.made(at, call);
+    }
+
+    /// A daemon is told that its write has succeeded, and which version it made.
+    pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
+        self.decisions.told(at, call, version);
+    }
+
+    /// A call is over, in whatever way.
+    ///
+    /// # Errors
+    /// When it should have been over before.
+    pub fn ended(&mut self, at: Duration, id: u64) -> Result<(), Breach> {
+        let agent = self.decisions.ended(at, id);
+        agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 
     /// A daemon's write of the Lease has been carried out.
@@ -161,11 +197,19 @@ impl Monitors {
             "pods" => self.judge_pods(commit, since)?,
             _ => {}
         }
+        self.judge_sets(commit, since)?;
+        self.judge_counts(commit, since)?;
+        Self::judge_times(commit, since)?;
         self.judge_status(commit)
     }
 
     fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, now, .. } = commit;
+        self.history.remember(commit);
+        self.statuses.remember(commit);
+        if call.resource == "pods" {
+            self.victims.remember(commit);
+        }
         if let Some(after) = after {
             let uid = text(after, "/metadata/uid").to_owned();
             match &*call.resource {
@@ -226,6 +270,14 @@ impl Terms {
             history: number(deployment, "/spec/revisionHistoryLimit"),
             template: deployment["spec"]["template"].clone(),
         }
+    }
+}
+
+/// How many pods a Deployment may have beyond its size, as far as the API has numbers for it.
+pub fn surge(deployment: &Value) -> i64 {
+    match deployment["spec"]["strategy"]["type"].as_str() {
+        Some("Recreate") => 0,
+        _ => Terms::of(deployment).surge.min(i64::from(i32::MAX)),
     }
 }
 

@@ -1,50 +1,109 @@
 //! What is owed once the faults have ended and nobody wants anything new: L1 and L4.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::actors::Actors;
 use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
-use super::scenario::{Act, Scenario};
+use super::scenario::Scenario;
 use super::server::{Picture, Server};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Waits until everything is as it should be, and then looks whether it stays so.
+/// By when it is without faults.
+const SHORT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a quota refuses pods: two more tries would have to follow each other within a minute and a half,
+/// were it not for the longest wait between them.
+const REFUSED: Duration = Duration::from_secs(84);
+
+/// How long it may take after that: the longest wait between two tries, and a start.
+const AFTER_REFUSAL: Duration = Duration::from_secs(70);
+
+/// Waits until everything is as it should be, and goes on to what has to come right by itself without
+/// faults: hidden deletions, a quota, a change while all is paused. Then looks whether it stays so, over
+/// lists, watches and lives of the daemons.
 ///
 /// # Errors
 /// What is not as it should be in the end, or was written although nothing was to be done.
 pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    until(server, actors, is_at_rest, PATIENCE).await?;
+    if scenario.repair {
+        goes_on(server, actors, scenario.seed.is_multiple_of(2)).await?;
+    }
+    stays_so(scenario, server, actors).await
+}
+
+async fn goes_on(server: &Server, actors: &Actors, recreate: bool) -> Result<(), Breach> {
+    for compact in [false, true] {
+        actors.hide_deletions(compact).await;
+        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+    }
+    actors.want_too_much(REFUSED).await;
+    failures_are_told(&server.picture()).map_err(|untold| Breach::new("L8", untold))?;
+    until(server, actors, is_at_rest, AFTER_REFUSAL).await?;
+    let before = server.picture();
+    actors.pause_and_change(recreate).await;
+    until(server, actors, is_sized, SHORT_PATIENCE).await?;
+    if !sets_of(&server.picture()).is_subset(&sets_of(&before)) {
+        return Err(Breach::new("S6", "a set was created while all Deployments were paused"));
+    }
+    actors.resume().await;
+    until(server, actors, is_at_rest, SHORT_PATIENCE).await
+}
+
+async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    // The last status, and what is late.
+    tokio::time::sleep(Duration::from_secs(130)).await;
+    let writes = server.acts();
+    // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
+    server.sandbox.compact();
+    server.sandbox.break_watches();
+    tokio::time::sleep(scenario.quiet / 3).await;
+    actors.restart();
+    tokio::time::sleep(scenario.quiet / 3 * 2).await;
+    is_at_rest(&server.picture()).map_err(|unrest| Breach::new("L1", format!("not for ever: {unrest}")))?;
+    match server.acts() - writes {
+        0 => Ok(()),
+        writes => Err(Breach::new("L4", format!("{writes} writes in a settled cluster"))),
+    }
+}
+
+/// Whether every Deployment says that its pods are refused.
+fn failures_are_told(picture: &Picture) -> Result<(), String> {
+    let silent = |deployment: &&Value| condition(deployment, "ReplicaFailure").is_none();
+    match objects(picture, "deployments").find(silent) {
+        Some(deployment) => Err(format!("{} does not say so", text(deployment, "/metadata/name"))),
+        None => Ok(()),
+    }
+}
+
+/// Waits until the picture is as it should be, or a monitor has found something.
+async fn until(
+    server: &Server,
+    actors: &Actors,
+    is_so: fn(&Picture) -> Result<(), String>,
+    patience: Duration,
+) -> Result<(), Breach> {
     let step = Duration::from_secs(1);
     let mut waited = Duration::ZERO;
-    while let Err(unrest) = is_at_rest(&server.picture()) {
+    while let Err(unrest) = is_so(&server.picture()) {
         if server.failure().is_some() {
-            return Ok(());
+            break;
         }
-        if waited >= PATIENCE {
+        if waited >= patience {
             return Err(Breach::new("L1", unrest));
         }
         actors.heal().await;
         tokio::time::sleep(step).await;
         waited += step;
     }
-    // The last status, and what is late.
-    tokio::time::sleep(Duration::from_secs(130)).await;
-    let before = server.acts();
-    // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
-    server.sandbox.compact();
-    server.sandbox.break_watches();
-    tokio::time::sleep(scenario.quiet / 3).await;
-    actors.act(&Act::Stop { daemon: 0 }).await;
-    tokio::time::sleep(scenario.quiet / 3 * 2).await;
-    is_at_rest(&server.picture()).map_err(|unrest| Breach::new("L1", format!("not for ever: {unrest}")))?;
-    match server.acts() - before {
-        0 => Ok(()),
-        writes => Err(Breach::new("L4", format!("{writes} writes in a settled cluster"))),
-    }
+    server.say(&format!("at rest after {waited:?}"));
+    Ok(())
 }
 
 /// Waits for rest, if it comes within the patience of users.
@@ -59,6 +118,47 @@ pub async fn until_rest(server: &Server) {
 
 fn objects<'a>(picture: &'a Picture, resource: &str) -> impl Iterator<Item = &'a Value> {
     picture.get(resource).into_iter().flat_map(|all| all.values()).map(|object| &**object)
+}
+
+/// The UIDs of the sets that a Deployment has.
+fn sets_of(picture: &Picture) -> BTreeSet<&str> {
+    let owned = objects(picture, "replicasets").filter(|set| !controller(set).is_empty());
+    owned.map(|set| text(set, "/metadata/uid")).collect()
+}
+
+fn selects(owner: &Value, object: &Value) -> bool {
+    let wanted = owner["spec"]["selector"]["matchLabels"].as_object();
+    let labels = &object["metadata"]["labels"];
+    wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+fn annotation(object: &Value, name: &str) -> Option<i64> {
+    object["metadata"]["annotations"][format!("deployment.kubernetes.io/{name}")].as_str()?.parse().ok()
+}
+
+/// Whether every Deployment has as many pods as it wants, of whatever template.
+///
+/// # Errors
+/// The first one that has not.
+pub fn is_sized(picture: &Picture) -> Result<(), String> {
+    for deployment in objects(picture, "deployments") {
+        let (name, uid) = (text(deployment, "/metadata/name"), text(deployment, "/metadata/uid"));
+        let replicas = number(deployment, "/spec/replicas");
+        let sets = objects(picture, "replicasets").filter(|set| controller(set) == uid);
+        let size: i64 = sets.map(|set| number(set, "/spec/replicas")).sum();
+        let observed = deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"];
+        if size != replicas || number(deployment, "/status/availableReplicas") != replicas || !observed {
+            return Err(format!(
+                "{name} is paused, wants {replicas} and has {size}: {}",
+                deployment["status"]
+            ));
+        }
+    }
+    sets_are_full(picture)
 }
 
 /// Whether every Deployment is complete and has exactly its pods.
@@ -79,26 +179,93 @@ pub fn is_at_rest(picture: &Picture) -> Result<(), String> {
         let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
         let exact = counts.iter().all(|field| status[*field].as_i64().unwrap_or(0) == replicas);
         let observed = status["observedGeneration"] == deployment["metadata"]["generation"];
-        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let complete =
-            conditions.iter().any(|c| c["type"] == "Progressing" && c["reason"] == "NewReplicaSetAvailable");
-        if !exact || !observed || !complete {
+        let complete = condition(deployment, "Progressing")
+            .is_some_and(|condition| condition["reason"] == "NewReplicaSetAvailable");
+        let available = condition(deployment, "Available").is_some_and(|c| c["status"] == "True");
+        let fails = condition(deployment, "ReplicaFailure").is_some();
+        if !exact || !observed || !complete || !available || fails {
             return Err(format!("{name} wants {replicas} and has the status {status}"));
         }
-        let uid = text(deployment, "/metadata/uid");
-        let sets: Vec<&Value> =
-            objects(picture, "replicasets").filter(|set| controller(set) == uid).collect();
-        let sizes: Vec<i64> = sets.iter().map(|set| number(set, "/spec/replicas")).collect();
-        if sizes.iter().sum::<i64>() != replicas || sizes.iter().filter(|size| **size > 0).count() > 1 {
-            return Err(format!("{name} wants {replicas} and its sets have {sizes:?}"));
+        its_sets_are_right(picture, deployment)?;
+    }
+    sets_are_full(picture)?;
+    claims_are_made(picture)
+}
+
+/// Sizes, revisions, annotations and the history (S7, S8, S10).
+fn its_sets_are_right(picture: &Picture, deployment: &Value) -> Result<(), String> {
+    let (name, uid) = (text(deployment, "/metadata/name"), text(deployment, "/metadata/uid"));
+    let replicas = number(deployment, "/spec/replicas");
+    let mut sets: Vec<&Value> =
+        objects(picture, "replicasets").filter(|set| controller(set) == uid && !is_deleting(set)).collect();
+    let sizes: Vec<i64> = sets.iter().map(|set| number(set, "/spec/replicas")).collect();
+    if sizes.iter().sum::<i64>() != replicas || sizes.iter().filter(|size| **size > 0).count() > 1 {
+        return Err(format!("{name} wants {replicas} and its sets have {sizes:?}"));
+    }
+    sets.sort_by_key(|set| annotation(set, "revision"));
+    let Some((new, old)) = sets.split_last() else { return Err(format!("{name} has no set")) };
+    let ours = text(new, "/metadata/name");
+    let most = replicas + super::monitors::surge(deployment);
+    let sized = (annotation(new, "desired-replicas"), annotation(new, "max-replicas"));
+    if super::monitors::bare(&new["spec"]["template"]) != deployment["spec"]["template"] {
+        return Err(format!("{ours} has the highest revision and not the template of {name}"));
+    }
+    if annotation(new, "revision") != annotation(deployment, "revision") {
+        return Err(format!("{name} tells of another revision than {ours}"));
+    }
+    if sized != (Some(replicas), Some(most)) {
+        return Err(format!("{ours} says {sized:?} of {replicas} and at most {most}"));
+    }
+    if number(new, "/spec/minReadySeconds") != number(deployment, "/spec/minReadySeconds") {
+        return Err(format!("{ours} waits for other seconds than {name}"));
+    }
+    let limit = number(deployment, "/spec/revisionHistoryLimit");
+    if i64::try_from(old.len()).unwrap_or(i64::MAX) > limit {
+        return Err(format!("{name} keeps {} old sets, and {limit} are allowed", old.len()));
+    }
+    Ok(())
+}
+
+const COUNTS: [&str; 3] = ["replicas", "readyReplicas", "availableReplicas"];
+
+/// Whether every set, whoever owns it, has the pods that it wants and says so.
+fn sets_are_full(picture: &Picture) -> Result<(), String> {
+    for set in objects(picture, "replicasets").filter(|set| !is_deleting(set)) {
+        let (size, uid, name) =
+            (number(set, "/spec/replicas"), text(set, "/metadata/uid"), text(set, "/metadata/name"));
+        let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod)).count();
+        // A set without a Deployment may have an image that never starts.
+        let counts = if controller(set).is_empty() { &["replicas"][..] } else { &COUNTS };
+        let exact = counts.iter().all(|field| number(&set["status"], &format!("/{field}")) == size);
+        let observed = set["status"]["observedGeneration"] == set["metadata"]["generation"];
+        if i64::try_from(pods) != Ok(size)
+            || !exact
+            || !observed
+            || condition(set, "ReplicaFailure").is_some()
+        {
+            return Err(format!("{name} wants {size}, has {pods} pods and says {}", set["status"]));
         }
-        for set in sets {
-            let size = number(set, "/spec/replicas");
-            let uid = text(set, "/metadata/uid");
-            let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod)).count();
-            let ours = text(set, "/metadata/name");
-            if i64::try_from(pods) != Ok(size) || number(set, "/status/replicas") != size {
-                return Err(format!("{ours} wants {size}, has {pods} pods and says {}", set["status"]));
+    }
+    Ok(())
+}
+
+/// Whether everything has the owner that selects it, and nobody owns what he does not select (S15, S16).
+fn claims_are_made(picture: &Picture) -> Result<(), String> {
+    for (owners, owned) in [("deployments", "replicasets"), ("replicasets", "pods")] {
+        for owner in objects(picture, owners).filter(|owner| !is_deleting(owner)) {
+            let (name, uid) = (text(owner, "/metadata/name"), text(owner, "/metadata/uid"));
+            let there = |object: &&Value| {
+                if owned == "pods" { is_live(object) } else { !is_deleting(object) }
+            };
+            for object in objects(picture, owned).filter(there) {
+                let what = text(object, "/metadata/name");
+                match controller(object) {
+                    "" if selects(owner, object) => return Err(format!("{name} has not adopted {what}")),
+                    of if of == uid && !selects(owner, object) => {
+                        return Err(format!("{name} has not let go of {what}"));
+                    }
+                    _ => {}
+                }
             }
         }
     }

@@ -68,6 +68,13 @@ pub enum Act {
         unavailable: u32,
         recreate: bool,
     },
+    /// A user changes the strategy to one in per cent.
+    Percent {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        surge: u32,
+        unavailable: u32,
+    },
     /// A user pauses or resumes.
     Pause {
         #[serde(deserialize_with = "name")]
@@ -112,6 +119,18 @@ pub enum Act {
     Fail { nth: u32 },
     /// It takes a pod's label away from its selector.
     Relabel { nth: u32 },
+    /// It puts a price on the deletion of a pod.
+    Cost { nth: u32, cost: u32 },
+    /// It takes a pod away from its owner.
+    Orphan { nth: u32 },
+    /// It gives a pod to an owner that has the name of its own, and is another.
+    Seize { nth: u32 },
+    /// A user creates a pod with the labels of the n-th set's.
+    Loner { nth: u32 },
+    /// A user takes the label of the n-th set away from its Deployment's selector.
+    Disown { nth: u32 },
+    /// Somebody wants to be asked before the n-th set goes.
+    Guard { nth: u32 },
     /// A quota refuses new pods from now on, or does not any more.
     Quota { full: bool },
     /// All watches break.
@@ -129,6 +148,8 @@ pub enum Act {
     Crash { daemon: usize, writes: u32 },
     /// A daemon is asked to stop.
     Stop { daemon: usize },
+    /// A daemon can hardly renew its Lease for a while.
+    SlowLease { daemon: usize, seconds: u32 },
 }
 
 impl Act {
@@ -289,7 +310,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..42) {
+    match rng.u8(..52) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -320,7 +341,18 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
             Act::Lag { daemon: rng.usize(..daemons), resource, seconds: rng.u32(1..20) }
         }
         38..41 => Act::Crash { daemon: rng.usize(..daemons), writes: rng.u32(..6) },
-        _ => Act::Stop { daemon: rng.usize(..daemons) },
+        41 => Act::Stop { daemon: rng.usize(..daemons) },
+        42..44 => {
+            let surge = rng.choice([20, 30, 60, 110, 250]).unwrap_or(20);
+            Act::Percent { name, surge, unavailable: rng.choice([10, 25, 30]).unwrap_or(10) }
+        }
+        44 => Act::Cost { nth, cost: rng.u32(..3) },
+        45 => Act::Orphan { nth },
+        46 => Act::Seize { nth },
+        47 => Act::Loner { nth },
+        48 => Act::Disown { nth },
+        49 => Act::Guard { nth },
+        _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }
 

@@ -22,7 +22,7 @@ use super::call::{Call, daemon_of};
 use super::fate::Fate;
 use super::knowledge::Knowledge;
 use super::log::{Entry, Log};
-use super::monitors::{Breach, Commit, Monitors};
+use super::monitors::{Breach, Commit, Monitors, text};
 use super::oracle::Tally;
 use super::points::Points;
 use super::scenario::{Fault, Scenario};
@@ -61,8 +61,12 @@ struct State {
     /// How many writes a daemon has left to live.
     fuses: BTreeMap<usize, u32>,
     points: Points,
+    /// Until when a daemon's Lease can hardly be written.
+    stalls: BTreeMap<usize, (Instant, bool)>,
     dead: BTreeSet<Arc<str>>,
     requests: u64,
+    /// How many calls have been given a number.
+    calls: u64,
     acts: u64,
     tally: Tally,
     /// The second that was counted last, and its requests.
@@ -73,13 +77,22 @@ struct State {
 struct Over {
     server: Arc<Server>,
     agent: Arc<str>,
+    id: u64,
 }
 
 impl Drop for Over {
     fn drop(&mut self) {
-        self.server.state.lock().knowledge.ends(&self.agent, self.server.start.elapsed());
+        let now = self.server.start.elapsed();
+        let mut state = self.server.state.lock();
+        state.knowledge.ends(&self.agent, now);
+        let breach = state.monitors.ended(now, self.id);
+        self.server.note(&mut state, breach);
     }
 }
+
+/// The version that a write has made, in its answer.
+#[derive(Clone, Copy, Debug)]
+struct Version(u64);
 
 /// See the module.
 pub struct Server {
@@ -138,21 +151,41 @@ impl Server {
             (call.of_daemon() && !call.watch && call.resource != "leases" && call.resource != "events").then(
                 || {
                     let (server, agent) = (self.clone(), call.agent.clone());
-                    call.known = server.state.lock().knowledge.begins(&agent, server.start.elapsed());
-                    Over { server, agent }
+                    let mut state = server.state.lock();
+                    state.calls += 1;
+                    call.id = state.calls;
+                    call.known = state.knowledge.begins(&agent, server.start.elapsed());
+                    drop(state);
+                    Over { server, agent, id: call.id }
                 },
             );
         let fate = self.arrives(&call, &body);
+        let reply = self.clone().undergo(fate, &call, parts, body).await;
+        if call.of_daemon()
+            && let Some(Version(version)) = reply.extensions().get()
+        {
+            self.state.lock().monitors.told(self.start.elapsed(), &call, *version);
+        }
+        reply
+    }
+
+    async fn undergo(
+        self: Arc<Self>,
+        fate: Fate,
+        call: &Call,
+        parts: http::request::Parts,
+        body: Bytes,
+    ) -> Response<Body> {
         match fate {
-            Fate::Proceed => self.perform(&call, parts, body),
+            Fate::Proceed => self.perform(call, parts, body),
             Fate::LoseRequest => lost(),
             Fate::LoseReply => {
-                self.perform(&call, parts, body);
+                self.perform(call, parts, body);
                 lost()
             }
             Fate::Delay(time) => {
-                call.overdue = time >= GIVEN_UP;
                 // A task of its own: what is late happens even if its sender has given up.
+                let call = Call { overdue: time >= GIVEN_UP, ..call.clone() };
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     self.perform(&call, parts, body)
@@ -160,7 +193,7 @@ impl Server {
                 task.await.unwrap_or_else(|_| lost())
             }
             Fate::DelayReply(time) => {
-                let reply = self.perform(&call, parts, body);
+                let reply = self.perform(call, parts, body);
                 tokio::time::sleep(time).await;
                 reply
             }
@@ -196,7 +229,7 @@ impl Server {
             state.acts += 1;
         }
         if call.of_daemon() && call.is_write() {
-            let breach = state.monitors.sent(self.start.elapsed(), call);
+            let breach = state.monitors.sent(self.start.elapsed(), call, &state.picture);
             self.note(state, breach);
         }
         fate
@@ -220,6 +253,18 @@ impl Server {
         }
         if !call.of_daemon() || !state.faulty {
             return Fate::Proceed;
+        }
+        if call.resource == "leases"
+            && call.is_write()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some((_, answered)) =
+                state.stalls.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
+        {
+            return match std::mem::replace(answered, true) {
+                // Late, and still in time.
+                false => Fate::DelayReply(Duration::from_secs(4)),
+                true => Fate::LoseRequest,
+            };
         }
         if call.is_act()
             && let Some(daemon) = daemon_of(&call.agent)
@@ -274,7 +319,7 @@ impl Server {
         let lease = call.resource == "leases";
         let request = Request::from_parts(parts, Body::from(body));
         let response = self.router.clone().oneshot(request).now_or_never();
-        let Some(Ok(response)) = response else {
+        let Some(Ok(mut response)) = response else {
             let mut state = self.state.lock();
             let what = format!("the API server waited over {call}");
             self.note(&mut state, Err(Breach::new("the simulation", what)));
@@ -287,6 +332,9 @@ impl Server {
             // A list shows what there is now, and its watch has yet to begin.
             state.knowledge.falls_behind(&call.agent, &call.resource, self.start.elapsed());
         }
+        if call.of_daemon() && (code.is_success() || code == http::StatusCode::CONFLICT) {
+            state.monitors.made(self.start.elapsed(), call);
+        }
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.monitors.renewed(self.start.elapsed(), call);
         }
@@ -295,6 +343,9 @@ impl Server {
             after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
             before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
         }
+        let version =
+            after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
+        response.extensions_mut().insert(Version(version.parse().unwrap_or(0)));
         if call.is_write() {
             state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
         }
@@ -424,6 +475,7 @@ impl Server {
         state.faulty = faulty;
         if !faulty {
             state.lags.clear();
+            state.stalls.clear();
             state.fuses.clear();
         }
     }
@@ -431,6 +483,11 @@ impl Server {
     /// Lets a daemon's watch of a resource show nothing for a while.
     pub fn lag(&self, daemon: usize, resource: &str, time: Duration) {
         self.state.lock().lags.insert((daemon, resource.to_owned()), Instant::now() + time);
+    }
+
+    /// Lets a daemon's writes of its Lease fail for a while, but for the first, which is answered late.
+    pub fn stall(&self, daemon: usize, time: Duration) {
+        self.state.lock().stalls.insert(daemon, (Instant::now() + time, false));
     }
 
     /// Kills a daemon after so many more writes.

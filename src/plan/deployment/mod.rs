@@ -163,7 +163,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let text = format!("This deployment's selector is invalid: {defect}");
         return refused(Note::warning("InvalidSelector", text));
     }
-    if deployment.meta.is_deleting() {
+    if deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted goes on") {
         return Plan::default();
     }
     let claims = claims(observed);
@@ -179,7 +179,11 @@ fn decide(observed: &Observed<'_>) -> Plan {
         return Plan { writes, course: Course::Handover, ..Plan::default() };
     }
     if (deployment.paused && !planted!("a paused Deployment rolls out")) || scale::is_due(deployment, &sets) {
-        let mut writes = scale::plan(deployment, &sets, &observed.running_pods);
+        let mut writes = if deployment.paused && planted!("a paused Deployment does not scale") {
+            Vec::new()
+        } else {
+            scale::plan(deployment, &sets, &observed.running_pods)
+        };
         if deployment.paused && writes.is_empty() {
             writes = history::plan(deployment, &sets);
         }

@@ -57,7 +57,13 @@ impl Sets {
     fn assign(deployment: &Deployment, members: impl Iterator<Item = Arc<ReplicaSet>>) -> Self {
         let mut old: Vec<Arc<ReplicaSet>> = members.collect();
         old.sort_by(|a, b| (a.meta.created, &a.meta.key).cmp(&(b.meta.created, &b.meta.key)));
-        let at = old.iter().position(|set| set.template.asks_for_the_same_as(&deployment.template));
+        let is_known = |set: &ReplicaSet| {
+            !planted!("other annotations make another set")
+                || set.annotations.get("gitops") == deployment.annotations.get("gitops")
+        };
+        let is_new =
+            |set: &Arc<ReplicaSet>| set.template.asks_for_the_same_as(&deployment.template) && is_known(set);
+        let at = old.iter().position(is_new);
         Sets { new: at.map(|at| old.remove(at)), old }
     }
 

@@ -73,18 +73,22 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, sets: &Sets) -> Change
         }
     };
     copied(deployment).for_each(|(key, value)| put(key, value.to_string()));
-    size_annotations(deployment).into_iter().for_each(|(key, value)| put(key, value));
+    size_annotations(deployment)
+        .into_iter()
+        .filter(|(key, _)| *key != MAX_REPLICAS || !planted!("max-replicas is not brought up to date"))
+        .for_each(|(key, value)| put(key, value));
 
     let next = next_revision(sets);
     let current = revision_of(new);
-    if current.is_none_or(|current| current < next) {
+    if current.is_none_or(|current| current < next && !planted!("a set that comes back keeps its revision")) {
         put(REVISION, next.to_string());
         if let Some(current) = current.filter(|&current| current > 0) {
             put(REVISION_HISTORY, appended(new.annotations.get(REVISION_HISTORY).unwrap_or(""), current));
         }
     }
-    let min_ready_seconds =
-        (new.min_ready_seconds != deployment.min_ready_seconds).then_some(deployment.min_ready_seconds);
+    let is_other = new.min_ready_seconds != deployment.min_ready_seconds;
+    let min_ready_seconds = (is_other && !planted!("minReadySeconds does not reach the set"))
+        .then_some(deployment.min_ready_seconds);
     Change { replicas: None, annotations, min_ready_seconds }
 }
 

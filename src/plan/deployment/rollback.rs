@@ -79,13 +79,22 @@ pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
 fn second_latest(sets: &Sets) -> Option<i64> {
     let mut revisions: Vec<i64> = sets.all().filter_map(|set| revision_of(set)).collect();
     revisions.sort_unstable();
-    revisions.iter().rev().nth(1).copied().filter(|&revision| revision > 0)
+    revisions
+        .iter()
+        .rev()
+        .nth(1 + usize::from(planted!("a rollback goes a revision too far")))
+        .copied()
+        .filter(|&revision| revision > 0)
+}
+
+/// Whether this annotation is the request that is carried out.
+fn is_done(key: &str) -> bool {
+    key == ROLLBACK_TO && !planted!("a rollback keeps its request")
 }
 
 /// The annotations of the set, as they were copied to it, and those of the Deployment that are its own.
 fn annotations(deployment: &Deployment, set: &ReplicaSet) -> BTreeMap<String, String> {
-    let own =
-        deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && *key != ROLLBACK_TO);
+    let own = deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && !is_done(key));
     let copied = set.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key));
     own.chain(copied).map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }

@@ -37,7 +37,11 @@ impl Budget {
         Budget {
             most: replicas + i64::from(surge) + i64::from(planted!("surge is one too large")),
             least: replicas - i64::from(unavailable) - i64::from(planted!("one more may be unavailable")),
-            wanted: sets.wanted(),
+            wanted: if planted!("surge is computed from the status") {
+                sets.all().map(|set| i64::from(set.status.replicas)).sum()
+            } else {
+                sets.wanted()
+            },
             available: sets.available(),
             missing: sets.new.as_ref().map_or(0, missing),
         }
@@ -96,7 +100,10 @@ pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
 
 /// The set for the current template, at this size.
 pub(super) fn new_set(deployment: &Deployment, sets: &Sets, replicas: i32) -> NewSet {
-    let hash = deployment.template.hash(deployment.status.collision_count);
+    let count = deployment.status.collision_count;
+    let generation = i32::try_from(deployment.meta.generation).ok();
+    let depends = planted!("names of sets depend on the generation");
+    let hash = deployment.template.hash(if depends { generation } else { count });
     NewSet {
         name: set_name(&deployment.meta.key.name, &hash),
         hash,

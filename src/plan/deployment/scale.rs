@@ -117,7 +117,7 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
             (set.meta.uid.clone(), i64::from(set.replicas) + share)
         })
         .collect();
-    for (_, size) in &mut sizes {
+    for (_, size) in sizes.iter_mut().filter(|_| !planted!("proportional scaling loses the rest")) {
         let more = left.max(-*size);
         *size += more;
         left -= more;

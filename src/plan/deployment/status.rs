@@ -26,7 +26,11 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
     DeploymentStatus {
         observed_generation: deployment.meta.generation.max(deployment.status.observed_generation),
         replicas: sum(&|set| set.status.replicas),
-        updated: sets.new.as_ref().map_or(0, |new| new.status.replicas),
+        updated: if planted!("every pod counts as updated") {
+            sum(&|set| set.status.replicas)
+        } else {
+            sets.new.as_ref().map_or(0, |new| new.status.replicas)
+        },
         ready: sum(&|set| set.status.ready),
         available,
         // What the sets want and do not have. Upstream takes the same sum, never below nothing.
@@ -72,7 +76,10 @@ pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now
         let message = "Deployment does not have minimum availability.";
         Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
     };
-    condition::set(&mut status.conditions, condition);
+    let said = condition::find(&status.conditions, AVAILABLE).is_some();
+    if !said || !planted!("whether it is available is said once") {
+        condition::set(&mut status.conditions, condition);
+    }
 }
 
 /// Shows a step that was refused, or else copies the failure of a set: the new set's before any

@@ -30,12 +30,14 @@ impl Members {
     pub fn of(set: &ReplicaSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
         let mut members = Members { active: Vec::with_capacity(owned.len()), ..Members::default() };
         for pod in owned {
-            if pod.is_terminal() {
+            if pod.is_terminal() && !planted!("failed pods count") {
                 members.ended.push(pod);
                 continue;
             }
             match claim(&set.meta, &set.selector, &pod.meta) {
-                Claim::Keep if pod.is_terminating() => members.terminating.push(pod),
+                Claim::Keep if pod.is_terminating() && !planted!("pods on their way out count") => {
+                    members.terminating.push(pod);
+                }
                 Claim::Keep => members.active.push(pod),
                 Claim::Release if !pod.is_terminating() => members.strays.push(pod),
                 Claim::Release | Claim::Adopt | Claim::Ignore => members.leaving.push(pod),

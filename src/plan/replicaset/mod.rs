@@ -135,7 +135,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
 
     let orphans = &members.orphans;
-    plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
+    if !planted!("strays are kept") {
+        plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
+    }
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
     let (have, wanted) = (members.active.len() + orphans.len(), wanted(set));
     if have < wanted {

@@ -78,8 +78,8 @@ fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> Delet
     DeletionKey {
         assigned: pod.node.is_some(),
         phase: pod.phase,
-        ready: pod.ready_since.is_some(),
-        cost: pod.deletion_cost,
+        ready: pod.ready_since.is_some() != planted!("ready pods go first"),
+        cost: if planted!("the deletion cost is ignored") { 0 } else { pod.deletion_cost },
         pods_on_the_node: Reverse(pod.node.as_deref().and_then(|node| crowd.get(node)).copied().unwrap_or(0)),
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
         restarts: Reverse(pod.restarts),

@@ -54,7 +54,8 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
             || labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value));
         fully_labeled += usize::from(labeled);
         ready += usize::from(pod.ready_since.is_some());
-        if pod.is_available(set.min_ready_seconds, *now) {
+        let seconds = if planted!("whoever is ready is available") { 0 } else { set.min_ready_seconds };
+        if pod.is_available(seconds, *now) {
             available += 1;
         } else if let Some(at) = pod.available_at(set.min_ready_seconds) {
             next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
@@ -68,6 +69,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
             failed.last_update = None;
             condition::set(&mut conditions, failed);
         }
+        None if planted!("a failure stays in the status") => {}
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
 
@@ -78,9 +80,14 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         ready: size(ready),
         available: size(available + usize::from(planted!("available is one too many"))),
         terminating: Some(size(members.terminating.iter().filter(selected).count())),
-        observed_generation: set.meta.generation.max(set.status.observed_generation),
+        observed_generation: if planted!("a set does not say what generation it has seen") {
+            set.status.observed_generation
+        } else {
+            set.meta.generation.max(set.status.observed_generation)
+        },
         conditions,
     };
+    let next = next.filter(|_| !planted!("nobody looks when a pod becomes available"));
     Settled { status, look_again: next.map(|at| until(at, *now)) }
 }
 

@@ -69,6 +69,17 @@ fn without(object: &Value, spec_fields: &[&str]) -> Value {
     rest
 }
 
+/// An object without the fields that a change of hands may change.
+pub(super) fn unclaimed(object: &Value) -> Value {
+    let mut rest = object.clone();
+    if let Some(metadata) = rest["metadata"].as_object_mut() {
+        ["resourceVersion", "ownerReferences", "managedFields"]
+            .iter()
+            .for_each(|field| drop(metadata.remove(*field)));
+    }
+    rest
+}
+
 /// S19 for a Deployment: only its status and our annotations change, but for a rollback.
 pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };

@@ -46,6 +46,12 @@ impl Leadership {
         if self.released.contains(&agent) {
             return breach("H4", "acts after it gave the Lease up".into());
         }
+        let believes = |other: &&String, renewed: Duration| {
+            **other != agent && !self.released.contains(*other) && at < renewed + RENEW_DEADLINE
+        };
+        if let Some((other, _)) = self.renewed.iter().find(|(other, renewed)| believes(other, **renewed)) {
+            return breach("H1", format!("acts while {other} may believe that it leads"));
+        }
         if self.terms.last() != Some(&agent) {
             if self.terms.contains(&agent) {
                 return breach("H1", format!("two leaders, {:?}", self.terms));
@@ -53,5 +59,16 @@ impl Leadership {
             self.terms.push(agent);
         }
         Ok(())
+    }
+
+    /// A daemon's call is over: when its term ended, it was cut off.
+    pub(super) fn over(&self, at: Duration, agent: &str) -> Result<(), Breach> {
+        match self.renewed.get(agent) {
+            Some(renewed) if self.election && at > *renewed + RENEW_DEADLINE => {
+                let what = format!("a call of {agent} goes on at {at:?}, and it renewed at {renewed:?}");
+                Err(Breach::new("H1", what))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -24,6 +24,11 @@ impl<T> Window<T> {
         self.0.iter().skip(after.saturating_sub(1)).map(|(_, value)| value)
     }
 
+    /// Whether there was a value before `since`.
+    pub(super) fn began_before(&self, since: Duration) -> bool {
+        self.0.first().is_some_and(|(at, _)| *at < since)
+    }
+
     /// What happened since `since`.
     pub(super) fn happened(&self, since: Duration) -> impl Iterator<Item = &T> {
         self.0.iter().filter(move |(at, _)| *at >= since).map(|(_, value)| value)

@@ -1,0 +1,194 @@
+//! S14, S22, S23, and of H1 the calls under way: what a daemon decides on, and how much it does at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::window::Window;
+use super::{Breach, controller, text};
+use crate::sim::call::Call;
+use crate::sim::server::Picture;
+
+/// How long a creation that went well lets further ones follow it. No batch takes longer.
+const BATCH: Duration = Duration::from_secs(120);
+
+/// What a patch is about; each of these is written by one controller, which waits for its own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Body,
+    Owners,
+    Status,
+}
+
+/// A call under way.
+#[derive(Clone, Debug)]
+struct Flight {
+    agent: String,
+    /// The kind and name of the object for whose sake it is.
+    owner: (&'static str, String),
+    /// Whether nothing else may be under way for that owner.
+    alone: bool,
+    /// Whether a pod is created.
+    creates: bool,
+    /// When the sync began its writes. They follow each other without an instant between them.
+    began: Duration,
+}
+
+/// What is remembered of the daemons' calls.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    flights: BTreeMap<u64, Flight>,
+    /// When the last write of an agent for an owner ended, and when the first of its sync began.
+    ended: BTreeMap<(String, (&'static str, String)), (Duration, Duration)>,
+    /// The creations of an agent for a set that went well.
+    made: BTreeMap<(String, String), Window<()>>,
+    /// The latest versions that agents were told of, and when, by agent, UID and part.
+    told: BTreeMap<(String, String, Part), (Duration, u64)>,
+    /// Deletions that agents were told of, by agent and UID.
+    gone: BTreeSet<(String, String)>,
+}
+
+impl Decisions {
+    /// A daemon sends a write.
+    pub(super) fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
+        let agent = call.agent.to_string();
+        let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
+        if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), doomed(call).to_owned())) {
+            return breach("S23", "deletes once more what it has deleted".into());
+        }
+        let Some(mut flight) = Flight::new(call, picture, at) else { return Ok(()) };
+        let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
+        if let Some((_, began)) = before.filter(|(ended, _)| *ended == at) {
+            flight.began = *began;
+        }
+        if let Some((uid, version)) = based_on(call) {
+            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied();
+            // Of what another controller has written since the sync began it need not know.
+            let began = flight.began.min(call.known);
+            let known = |part| told(part).filter(|(told, _)| part == own(call) || *told < began);
+            let newest =
+                awaited(call).iter().filter_map(|part| known(*part)).map(|(_, version)| version).max();
+            if let Some(newest) = newest.filter(|newest| version < *newest) {
+                return breach("S23", format!("decided on version {version}, and wrote {newest} itself"));
+            }
+        }
+        let beside =
+            || self.flights.values().filter(|f| (&f.agent, &f.owner) == (&flight.agent, &flight.owner));
+        if beside().any(|other| flight.alone || other.alone) {
+            return breach("S22", "two syncs of one key at once".into());
+        }
+        if flight.creates {
+            let made = self.made.get(&(agent, flight.owner.1.clone()));
+            let made = made.map_or(0, |made| made.happened(at.saturating_sub(BATCH)).count());
+            let under_way = beside().filter(|other| other.creates).count();
+            if under_way > made {
+                return breach("S14", format!("{under_way} creations under way after {made} that went well"));
+            }
+        }
+        self.flights.insert(call.id, flight);
+        Ok(())
+    }
+
+    /// A creation has been carried out, or has met what it was to create.
+    pub(super) fn made(&mut self, at: Duration, call: &Call) {
+        if call.method == Method::POST && call.resource == "pods" {
+            let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
+            self.made.entry(key).or_default().happens(at, ());
+        }
+    }
+
+    /// A daemon is told that its write has succeeded, and which version it made.
+    pub(super) fn told(&mut self, at: Duration, call: &Call, version: u64) {
+        let agent = call.agent.to_string();
+        if call.method == Method::DELETE {
+            self.gone.insert((agent, doomed(call).to_owned()));
+        } else if let Some((uid, _)) = based_on(call) {
+            let told = self.told.entry((agent, uid, own(call))).or_default();
+            if told.1 < version {
+                *told = (at, version);
+            }
+        }
+    }
+
+    /// A call is over, in whatever way; who made it, if it was a write.
+    pub(super) fn ended(&mut self, at: Duration, id: u64) -> Option<String> {
+        let Flight { agent, owner, began, .. } = self.flights.remove(&id)?;
+        self.ended.insert((agent.clone(), owner), (at, began));
+        Some(agent)
+    }
+
+    /// When the sync that a call belongs to began its writes; `None` once its author has given it up.
+    pub(super) fn began(&self, id: u64) -> Option<Duration> {
+        self.flights.get(&id).map(|flight| flight.began)
+    }
+}
+
+impl Flight {
+    fn new(call: &Call, picture: &Picture, began: Duration) -> Option<Self> {
+        let there = || picture.get(&call.resource).and_then(|all| all.get(&call.name));
+        let owner = |object: &Value| Some(owner_name(object).to_owned()).filter(|name| !name.is_empty());
+        let (kind, name) = match (&*call.resource, &*call.subresource) {
+            ("deployments", _) => ("Deployment", call.name.clone()),
+            ("replicasets", "status") => ("ReplicaSet", call.name.clone()),
+            ("replicasets", _) if call.method == Method::POST => ("Deployment", owner(&call.body)?),
+            ("replicasets", _) => ("Deployment", owner(there()?)?),
+            ("pods", _) if call.method == Method::POST => ("ReplicaSet", owner(&call.body)?),
+            ("pods", _) => ("ReplicaSet", owner(there()?)?),
+            _ => return None,
+        };
+        Some(Flight {
+            agent: call.agent.to_string(),
+            owner: (kind, name),
+            // The writes of a Deployment come one after the other, and a status last.
+            alone: kind == "Deployment" || call.subresource == "status",
+            creates: call.resource == "pods" && call.method == Method::POST,
+            began,
+        })
+    }
+}
+
+fn owner_name(object: &Value) -> &str {
+    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = owners.iter().find(|owner| text(owner, "/uid") == controller(object));
+    found.map_or("", |owner| text(owner, "/name"))
+}
+
+/// The UID of what is to be deleted.
+fn doomed(call: &Call) -> &str {
+    text(&call.body, "/preconditions/uid")
+}
+
+/// The object that a patch is meant for, and the version that it was computed from.
+fn based_on(call: &Call) -> Option<(String, u64)> {
+    if call.method != Method::PATCH {
+        return None;
+    }
+    let value = |field: &str| match call.body.as_array() {
+        Some(steps) => {
+            let step = steps.iter().find(|step| step["path"] == format!("/metadata/{field}"))?;
+            step["value"].as_str()
+        }
+        None => call.body["metadata"][field].as_str(),
+    };
+    Some((value("uid")?.to_owned(), value("resourceVersion")?.parse().ok()?))
+}
+
+fn own(call: &Call) -> Part {
+    match &*call.subresource {
+        "status" => Part::Status,
+        _ if call.body["metadata"]["ownerReferences"].is_array() => Part::Owners,
+        _ => Part::Body,
+    }
+}
+
+/// The parts of which the author of a patch has to have seen its own writes. A set's status is written by
+/// another controller than the rest of it, which need not know of the claims of that one.
+fn awaited(call: &Call) -> &'static [Part] {
+    match (&*call.resource, own(call)) {
+        ("replicasets", Part::Status) => &[Part::Status, Part::Body],
+        ("replicasets", _) => &[Part::Body, Part::Owners],
+        _ => &[Part::Body, Part::Owners, Part::Status],
+    }
+}

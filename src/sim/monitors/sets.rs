@@ -1,0 +1,246 @@
+//! S5, S7 for rollbacks, S8 for the order, S9, and S15 to S17 for sets: what a Deployment does with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::status::fingerprint;
+use super::window::Window;
+use super::{Breach, Commit, Monitors, Terms, bare, controller, is_deleting, number, text};
+
+const ANNOTATIONS: &str = "/metadata/annotations";
+const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+
+/// What is remembered of sets.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// When each was last written, by UID.
+    changed: BTreeMap<String, Duration>,
+    /// When each was last written but for its status, and by whom, by UID.
+    resized: BTreeMap<String, (Duration, String)>,
+    /// Their labels, by UID.
+    labels: BTreeMap<String, Window<Value>>,
+    /// The names that were given for a template, by the Deployment's name and the template.
+    names: BTreeMap<(String, u64), BTreeSet<String>>,
+    /// The highest collisionCount of a Deployment, by name.
+    collisions: BTreeMap<String, i64>,
+    /// Sets that somebody has asked to delete.
+    sentenced: BTreeSet<String>,
+}
+
+impl History {
+    pub(super) fn remember(&mut self, commit: &Commit<'_>) {
+        let Some(object) = commit.after.or(commit.before) else { return };
+        let uid = text(object, "/metadata/uid").to_owned();
+        if commit.call.resource == "replicasets" {
+            self.changed.insert(uid.clone(), commit.at);
+            if commit.call.subresource.is_empty() {
+                self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
+            }
+            self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
+        } else if commit.call.resource == "deployments" {
+            let highest = self.collisions.entry(commit.call.name.clone()).or_default();
+            *highest = (*highest).max(number(object, "/status/collisionCount"));
+        }
+    }
+
+    /// A daemon asks for a deletion.
+    pub(super) fn condemned(&mut self, uid: &str) {
+        self.sentenced.insert(uid.to_owned());
+    }
+
+    /// Whether whoever knows what happened before `since` has seen this object as it is.
+    fn is_known(&self, set: &Value, since: Duration) -> bool {
+        self.changed.get(text(set, "/metadata/uid")).is_some_and(|changed| *changed < since)
+    }
+}
+
+fn revision(set: &Value) -> i64 {
+    text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1revision")).parse().unwrap_or(0)
+}
+
+fn desired(set: &Value) -> i64 {
+    text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1desired-replicas")).parse().unwrap_or(-1)
+}
+
+/// Whether an object was on its way out before `since`. Times are seconds long.
+fn was_deleting(commit: &Commit<'_>, object: &Value, since: Duration) -> bool {
+    let at = text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
+    at.is_some_and(|at| commit.now.duration_since(at).as_secs_f64() > (commit.at - since).as_secs_f64() + 1.0)
+}
+
+fn selects(deployment: &Value, labels: &Value) -> bool {
+    let wanted = deployment["spec"]["selector"]["matchLabels"].as_object();
+    wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+impl Monitors {
+    pub(super) fn judge_sets(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        let Some(object) = commit.after.or(commit.before) else { return Ok(()) };
+        if commit.call.resource == "deployments" {
+            return match &*commit.call.subresource {
+                "status" => Self::collided(commit),
+                _ => self.rolled_back(commit, since),
+            };
+        }
+        if commit.call.resource != "replicasets" || commit.call.subresource == "status" {
+            return Ok(());
+        }
+        if let (Some(before), Some(after)) = (commit.before, commit.after)
+            && controller(before) != controller(after)
+        {
+            return self.handed_over(commit, before, after, since);
+        }
+        let uid = controller(object);
+        let Some(deployment) = commit.by_uid("deployments", uid) else { return Ok(()) };
+        if was_deleting(commit, deployment, since) {
+            return commit.breach("S17", "a set of a Deployment that is being deleted is written");
+        }
+        match (&commit.call.method, commit.before, commit.after) {
+            (&Method::POST, _, Some(set)) => self.named(commit, text(deployment, "/metadata/name"), set),
+            (&Method::DELETE, Some(set), _) => self.trimmed_in_order(commit, set, uid, since),
+            (_, Some(before), Some(after)) => self.in_proportion(commit, before, after, uid, since),
+            _ => Ok(()),
+        }
+    }
+
+    /// S15 and S16 for a set.
+    fn handed_over(
+        &self,
+        commit: &Commit<'_>,
+        before: &Value,
+        after: &Value,
+        since: Duration,
+    ) -> Result<(), Breach> {
+        match (controller(before), controller(after)) {
+            ("", owner) => {
+                let deployment = commit.by_uid("deployments", owner);
+                // One that went meanwhile is no fault of the author's.
+                let may = deployment.is_none_or(|deployment| {
+                    selects(deployment, &after["metadata"]["labels"])
+                        && !was_deleting(commit, deployment, since)
+                });
+                if !may || is_deleting(before) {
+                    return commit.breach("S15", "a set adopted that may not be");
+                }
+            }
+            (owner, "") => {
+                let mut labels = self.history.labels.get(text(after, "/metadata/uid")).into_iter();
+                let mut labels = labels.by_ref().flat_map(|labels| labels.since(since));
+                let deployment = commit.by_uid("deployments", owner);
+                if deployment.is_some_and(|deployment| labels.all(|labels| selects(deployment, labels))) {
+                    return commit.breach("S16", "a set released that the selector selects");
+                }
+            }
+            (owner, _) => return commit.breach("S15", format!("a set stolen from {owner}")),
+        }
+        Ok(())
+    }
+
+    /// S5: a template has as many names as there were collisions, and one more.
+    fn named(&mut self, commit: &Commit<'_>, deployment: &str, set: &Value) -> Result<(), Breach> {
+        let key = (deployment.to_owned(), fingerprint(&set["spec"]["template"]));
+        let names = self.history.names.entry(key).or_default();
+        names.insert(commit.call.name.clone());
+        let collisions = self.history.collisions.get(deployment).copied().unwrap_or(0);
+        if i64::try_from(names.len()).unwrap_or(i64::MAX) > collisions + 1 {
+            return commit.breach("S5", format!("{names:?} for one template, after {collisions} collisions"));
+        }
+        Ok(())
+    }
+
+    /// S5: the count of collisions rises one by one.
+    fn collided(commit: &Commit<'_>) -> Result<(), Breach> {
+        let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
+        let of = |deployment| number(deployment, "/status/collisionCount");
+        match of(after) - of(before) {
+            0 | 1 => Ok(()),
+            rise => commit.breach("S5", format!("collisionCount rises by {rise}")),
+        }
+    }
+
+    /// S7: the last revision but one is what a rollback leads to.
+    fn rolled_back(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
+        let template = &after["spec"]["template"];
+        if before["metadata"]["annotations"][ROLLBACK_TO] != "0" || before["spec"]["template"] == *template {
+            return Ok(());
+        }
+        let mut sets = commit.owned("replicasets", text(before, "/metadata/uid"));
+        sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
+        let Some(last) = sets.get(1) else { return Ok(()) };
+        let known = sets.iter().all(|set| self.history.is_known(set, since));
+        if known && bare(&last["spec"]["template"]) != *template {
+            let name = text(last, "/metadata/name");
+            return commit.breach("S7", format!("a rollback to another revision than that of {name}"));
+        }
+        Ok(())
+    }
+
+    /// S8: the lowest revisions go first.
+    fn trimmed_in_order(
+        &mut self,
+        commit: &Commit<'_>,
+        set: &Value,
+        deployment: &str,
+        since: Duration,
+    ) -> Result<(), Breach> {
+        let terms = self.terms.get(deployment).into_iter().flat_map(|terms| terms.since(since));
+        let templates: Vec<u64> = terms.map(|terms| fingerprint(&terms.template)).collect();
+        for other in commit.owned("replicasets", deployment) {
+            let fields = ["/spec/replicas", "/status/replicas"];
+            let at_rest = fields.iter().all(|field| number(other, field) == 0)
+                && number(other, "/status/observedGeneration") == number(other, "/metadata/generation");
+            if at_rest
+                && revision(other) < revision(set)
+                && !is_deleting(other)
+                && !self.history.sentenced.contains(text(other, "/metadata/uid"))
+                && !templates.contains(&fingerprint(&other["spec"]["template"]))
+                && self.history.is_known(other, since)
+            {
+                let name = text(other, "/metadata/name");
+                return commit.breach("S8", format!("{name} has a lower revision and stays"));
+            }
+        }
+        Ok(())
+    }
+
+    /// S9, once the last of several sets has been resized for a new `spec.replicas`.
+    fn in_proportion(
+        &self,
+        commit: &Commit<'_>,
+        before: &Value,
+        after: &Value,
+        deployment: &str,
+        since: Duration,
+    ) -> Result<(), Breach> {
+        let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
+        let terms: Vec<&Terms> = terms.since(since).collect();
+        let [terms] = terms[..] else { return Ok(()) };
+        if terms.recreate || desired(before) == terms.replicas || number(before, "/spec/replicas") == 0 {
+            return Ok(());
+        }
+        // A plan that was interrupted goes on with another, whose steps do not add up by themselves.
+        let Some(began) = self.decisions.began(commit.call.id) else { return Ok(()) };
+        let in_this_plan = |set: &Value| {
+            let resized = self.history.resized.get(text(set, "/metadata/uid"));
+            resized.is_some_and(|(at, agent)| *at >= began && **agent == *commit.call.agent)
+        };
+        let uid = text(after, "/metadata/uid");
+        let mut sets = commit.owned("replicasets", deployment);
+        sets.retain(|set| text(set, "/metadata/uid") != uid && number(set, "/spec/replicas") > 0);
+        let done = sets.iter().all(|set| in_this_plan(set) && desired(set) == terms.replicas);
+        if sets.is_empty() || !done || number(after, "/spec/replicas") == 0 {
+            return Ok(());
+        }
+        sets.push(after);
+        let sum: i64 = sets.iter().map(|set| number(set, "/spec/replicas")).sum();
+        let allowed = terms.replicas + terms.surge;
+        if sum != allowed {
+            return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! S20 and S21, the second half: each status was true at some moment that its author may have seen, and
+//! times move with what they are the times of.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::window::Window;
+use super::{Breach, Commit, Monitors, bare, controller, is_live, number, text};
+
+/// A pod that counts: not ready, or ready since a second.
+type Ready = Option<i64>;
+
+/// What a set says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts {
+    template: u64,
+    replicas: i64,
+    ready: i64,
+    available: i64,
+}
+
+/// What there was to report lately.
+#[derive(Debug, Default)]
+pub(super) struct Statuses {
+    /// The pods of a set, by its UID.
+    pods: BTreeMap<String, Window<Vec<Ready>>>,
+    /// The sets of a Deployment, by its UID.
+    sets: BTreeMap<String, Window<Vec<Counts>>>,
+    /// minReadySeconds of sets.
+    min_ready: BTreeMap<String, Window<i64>>,
+    /// What sets and Deployments select.
+    selectors: BTreeMap<String, Value>,
+}
+
+/// Which template it is, without the label that tells sets apart.
+pub(super) fn fingerprint(template: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bare(template).to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// All objects of a resource as they are after the write.
+fn all_after<'a>(commit: &'a Commit<'_>) -> impl Iterator<Item = &'a Value> {
+    let others = commit.picture.get(&commit.call.resource).into_iter().flatten();
+    others.filter(|(name, _)| **name != commit.call.name).map(|(_, object)| &**object).chain(commit.after)
+}
+
+impl Statuses {
+    pub(super) fn remember(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, .. } = commit;
+        if let Some(after) = after
+            && call.resource != "pods"
+        {
+            let uid = text(after, "/metadata/uid");
+            if before.is_none() {
+                let selector = after["spec"]["selector"]["matchLabels"].clone();
+                self.selectors.insert(uid.to_owned(), selector);
+                self.pods.entry(uid.to_owned()).or_default().set(*at, Vec::new());
+                self.sets.entry(uid.to_owned()).or_default().set(*at, Vec::new());
+            }
+            let min_ready = number(after, "/spec/minReadySeconds");
+            self.min_ready.entry(uid.to_owned()).or_default().set(*at, min_ready);
+        }
+        if call.resource == "deployments" {
+            return;
+        }
+        let mut owners = [before, after].map(|object| object.map_or("", controller));
+        owners.sort_unstable();
+        for owner in owners.iter().filter(|owner| !owner.is_empty()) {
+            let selector = self.selectors.get(*owner).and_then(Value::as_object);
+            let selects = |object: &Value| {
+                let labels = &object["metadata"]["labels"];
+                selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+            };
+            let owned = all_after(commit).filter(|object| controller(object) == *owner && selects(object));
+            if call.resource == "pods" {
+                let pods = owned.filter(|pod| is_live(pod)).map(ready_since).collect();
+                self.pods.entry((*owner).to_owned()).or_default().set(*at, pods);
+            } else {
+                let sets = owned.map(Counts::of).collect();
+                self.sets.entry((*owner).to_owned()).or_default().set(*at, sets);
+            }
+        }
+    }
+}
+
+impl Counts {
+    fn of(set: &Value) -> Self {
+        Counts {
+            template: fingerprint(&set["spec"]["template"]),
+            replicas: number(set, "/status/replicas"),
+            ready: number(set, "/status/readyReplicas"),
+            available: number(set, "/status/availableReplicas"),
+        }
+    }
+}
+
+fn ready_since(pod: &Value) -> Ready {
+    let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ready = conditions.iter().find(|c| c["type"] == "Ready" && c["status"] == "True")?;
+    let since: Option<Timestamp> = text(ready, "/lastTransitionTime").parse().ok();
+    Some(since.map_or(i64::MAX, Timestamp::as_second))
+}
+
+fn size<T>(of: impl Iterator<Item = T>) -> i64 {
+    i64::try_from(of.count()).unwrap_or(i64::MAX)
+}
+
+impl Monitors {
+    /// S20: the counts. A cache is a prefix of what happened to its kind, so that each status is that of
+    /// one moment since the one up to which its author could know everything.
+    pub(super) fn judge_counts(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        let (Some(after), "status") = (commit.after, &*commit.call.subresource) else { return Ok(()) };
+        let uid = text(after, "/metadata/uid");
+        let status = |field: &str| number(after, &format!("/status/{field}"));
+        let (replicas, ready) = (status("replicas"), status("readyReplicas"));
+        let available = status("availableReplicas");
+        let never =
+            |what: &str| commit.breach("S20", format!("{what} at no time lately: {}", after["status"]));
+        if commit.call.resource == "deployments" {
+            let Some(lately) = self.statuses.sets.get(uid) else { return Ok(()) };
+            let terms = || self.terms.get(uid).into_iter().flat_map(|terms| terms.since(since));
+            let templates: Vec<u64> = terms().map(|terms| fingerprint(&terms.template)).collect();
+            let is_that = |sets: &Vec<Counts>| {
+                let sum = |of: fn(&Counts) -> i64| sets.iter().map(of).sum::<i64>();
+                let updated = status("updatedReplicas");
+                let is_new = |template: &u64| {
+                    let mut new = sets.iter().filter(|set| set.template == *template).peekable();
+                    if new.peek().is_none() { updated == 0 } else { new.any(|set| set.replicas == updated) }
+                };
+                // A set that has lost pods meanwhile may be believed to have fewer than it says (S2).
+                sum(|set| set.replicas) == replicas
+                    && sum(|set| set.ready) >= ready
+                    && sum(|set| set.available) >= available
+                    && templates.iter().any(is_new)
+            };
+            return if lately.since(since).any(is_that) { Ok(()) } else { never("its sets said so") };
+        }
+        let Some(lately) = self.statuses.pods.get(uid) else { return Ok(()) };
+        let are_ready = |pods: &[Ready]| size(pods.iter().flatten());
+        if !lately.since(since).any(|pods| (size(pods.iter()), are_ready(pods)) == (replicas, ready)) {
+            return never("it had these pods");
+        }
+        let waits = || self.statuses.min_ready.get(uid).into_iter().flat_map(|waits| waits.since(since));
+        let (shortest, longest) = (waits().min().copied().unwrap_or(0), waits().max().copied().unwrap_or(0));
+        let now = commit.now.as_second();
+        let decided = now - i64::try_from((commit.at - since).as_secs()).unwrap_or(0) - 1;
+        let for_long = |pods: &[Ready], wait: i64, now: i64| {
+            size(pods.iter().flatten().filter(|at| wait == 0 || at.saturating_add(wait) <= now))
+        };
+        let most = lately.since(since).map(|pods| for_long(pods, shortest, now)).max().unwrap_or(0);
+        let least = lately.since(since).map(|pods| for_long(pods, longest, decided)).min().unwrap_or(0);
+        if available < least || available > most {
+            return never("so many pods were available");
+        }
+        Ok(())
+    }
+
+    /// S21: a condition that turns says when. A set's failure brings its own time to the Deployment.
+    pub(super) fn judge_times(commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        let (Some(before), Some(after), "status") = (commit.before, commit.after, &*commit.call.subresource)
+        else {
+            return Ok(());
+        };
+        let all = |object: &Value| object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        for new in all(after) {
+            let turned =
+                all(before).iter().any(|old| old["type"] == new["type"] && old["status"] != new["status"]);
+            let at: Option<Timestamp> = text(&new, "/lastTransitionTime").parse().ok();
+            let age = at.map_or(i64::MAX, |at| commit.now.as_second() - at.as_second());
+            let late = i64::try_from((commit.at - since).as_secs()).unwrap_or(i64::MAX);
+            if turned && new["type"] != "ReplicaFailure" && age > late + 1 {
+                return commit.breach("S21", format!("{new} has turned, and says that was {age} s ago"));
+            }
+        }
+        Ok(())
+    }
+}
