@@ -39,12 +39,12 @@ spec:
     - --controllers={{ join "," .Values.controllers }}
     - --leader-elect-resource-name={{ include "windlass.leaseName" . }}
     - --leader-elect-resource-namespace={{ .Release.Namespace }}
-    - --secure-port={{ .Values.securePort }}
+    - --secure-port={{ int64 .Values.securePort }}
     - --kube-api-qps={{ .Values.kubeAPI.qps }}
-    - --kube-api-burst={{ .Values.kubeAPI.burst }}
+    - --kube-api-burst={{ int64 .Values.kubeAPI.burst }}
     - --on-conflict={{ .Values.onConflict }}
     - --logging-format={{ .Values.logging.format }}
-    - --v={{ .Values.logging.verbosity }}
+    - --v={{ int64 .Values.logging.verbosity }}
     {{- with .Values.scope.namespace }}
     - --namespace={{ . }}
     {{- end }}
