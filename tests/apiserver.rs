@@ -2,7 +2,8 @@
 //! `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`. The pod simulator and the
 //! collectors of the sandbox are the rest of the cluster.
 //!
-//! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml`.
+//! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml` and held by
+//! `deploy/admissionpolicy.yaml`.
 
 mod support;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use support::apiserver::{ASSETS, ApiServer, User, assets};
 use support::build::deployment;
 use support::https;
+use support::manifests;
 use support::process::{PATIENCE, Process, WINDLASS};
 use support::rights::{self, Rights};
 use support::scenarios::{self, every_scenario, every_scenario_with_its_own_daemons};
@@ -163,6 +165,9 @@ fn the_program_needs_exactly_the_rights_that_ship() {
         let client = server.client().await;
         let objects = rights::manifest();
         rights::create(&client, &objects).await;
+        // What it refuses the daemon shows as a 403 below.
+        rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
+        the_policy_is_in_force(&server).await;
         rights::wait_until_allowed(&client, DAEMON.name, &one_of_each_binding()).await;
         let end = CancellationToken::new();
         run_the_rest_of_the_cluster(&server, &end).await;
@@ -317,4 +322,226 @@ async fn metrics_are_for_those_who_may_read_them(client: &kube::Client, port: u1
             assert_eq!(code(path, token).await, 200, "{path} {token:?}");
         }
     }
+}
+
+/// A pod below `owner`, or below nobody.
+fn pod(name: &str, owner: Value) -> Value {
+    let owners: Vec<Value> = Some(owner).filter(|owner| !owner.is_null()).into_iter().collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "a"}, "ownerReferences": owners},
+        "spec": {"containers": [{"name": "c", "image": "app:v1"}]},
+    })
+}
+
+fn set(name: &str, owner: Value) -> Value {
+    let Value::Object(mut metadata) = pod(name, owner)["metadata"].take() else { unreachable!() };
+    metadata.remove("labels");
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata,
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                         "spec": {"containers": [{"name": "c", "image": "app:v1"}]}},
+        },
+    })
+}
+
+fn owner(api_version: &str, kind: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": format!("uid-of-{kind}"), "controller": true})
+}
+
+/// Does this as the daemon's ServiceAccount would: the code of the answer, and its message.
+async fn try_as_the_daemon(server: &ApiServer, method: Method, path: &str, body: &Value) -> (u16, String) {
+    let config = kube::config::Kubeconfig::read_from(server.kubeconfig(DAEMON.token)).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
+    let client = kube::Client::try_from(config).unwrap();
+    let patch = if path.contains("/pods/") { "application/strategic-merge-patch+json" } else { MERGE };
+    let content_type = if method == Method::PATCH { patch } else { "application/json" };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    match client.request::<Value>(request.body(bytes).unwrap()).await {
+        Ok(_) => (200, String::new()),
+        Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
+        Err(error) => panic!("{path}: {error}"),
+    }
+}
+
+const MERGE: &str = "application/merge-patch+json";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+
+/// Waits until the server, which learns of policies by a watch, holds the daemon to it.
+async fn the_policy_is_in_force(server: &ApiServer) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let (code, message) =
+            try_as_the_daemon(server, Method::POST, PODS, &pod("nobodys", Value::Null)).await;
+        if code == 403 && message.contains("ValidatingAdmissionPolicy") {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < end, "a bare pod is not refused: {code} {message}");
+        if code == 200 {
+            server
+                .client()
+                .await
+                .request::<Value>(
+                    http::Request::delete(format!("{PODS}/nobodys?gracePeriodSeconds=0"))
+                        .body(Vec::new())
+                        .unwrap(),
+                )
+                .await
+                .unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[test]
+fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start_with(folder, &[DAEMON]).await;
+        let client = server.client().await;
+        rights::create(&client, &rights::manifest()).await;
+        rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
+        rights::wait_until_allowed(&client, DAEMON.name, &one_of_each_binding()).await;
+        let default = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+        let request = http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
+        let _ = client.request::<Value>(request.body(default.to_string().into_bytes()).unwrap()).await;
+        the_policy_is_in_force(&server).await;
+
+        let (of_set, of_rc) = (owner("apps/v1", "ReplicaSet"), owner("v1", "ReplicationController"));
+        let of_deployment = owner("apps/v1", "Deployment");
+        let of_stateful_set = owner("apps/v1", "StatefulSet");
+        // By the administrator.
+        let there = [
+            pod("bare", Value::Null),
+            pod("of-a-set", of_set.clone()),
+            pod("to-relabel", of_set.clone()),
+            pod("of-another", of_stateful_set.clone()),
+            set("bare", Value::Null),
+            set("of-a-deployment", of_deployment.clone()),
+        ];
+        rights::create(&client, &there).await;
+        let pod_at = |name: &str| format!("{PODS}/{name}");
+        let set_at = |name: &str| format!("{SETS}/{name}");
+        let owners = |owner: &Value| json!({"metadata": {"ownerReferences": [owner]}});
+        let release = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": of_set["uid"]}]}});
+        let mut both = owners(&of_set);
+        both["metadata"]["labels"] = json!({"app": "b"});
+        let mut not_controlling = of_set.clone();
+        not_controlling["controller"] = json!(false);
+        let resize = json!({"spec": {"replicas": 1}});
+        let nothing = Value::Null;
+        let (post, patch, delete) = (Method::POST, Method::PATCH, Method::DELETE);
+        for (what, method, path, body, refusal) in [
+            ("a pod of a set", &post, PODS.to_owned(), pod("a", of_set.clone()), None),
+            ("a pod of an old controller", &post, PODS.to_owned(), pod("b", of_rc.clone()), None),
+            ("a set of a Deployment", &post, SETS.to_owned(), set("c", of_deployment.clone()), None),
+            (
+                "a bare pod",
+                &post,
+                PODS.to_owned(),
+                pod("d", nothing.clone()),
+                Some("only what is controlled"),
+            ),
+            (
+                "owned, not controlled",
+                &post,
+                PODS.to_owned(),
+                pod("d", not_controlling),
+                Some("only what is"),
+            ),
+            (
+                "a pod of another",
+                &post,
+                PODS.to_owned(),
+                pod("d", of_stateful_set.clone()),
+                Some("only what is"),
+            ),
+            (
+                "a false group",
+                &post,
+                PODS.to_owned(),
+                pod("d", owner("apps/v2", "ReplicaSet")),
+                Some("only what"),
+            ),
+            (
+                "a bare set",
+                &post,
+                SETS.to_owned(),
+                set("d", nothing.clone()),
+                Some("only what is controlled"),
+            ),
+            (
+                "a set of a set",
+                &post,
+                SETS.to_owned(),
+                set("d", of_set.clone()),
+                Some("only what is controlled"),
+            ),
+            ("another label", &patch, pod_at("to-relabel"), both.clone(), Some("only the owner references")),
+            ("theft", &patch, pod_at("of-another"), release.clone(), Some("only what is controlled by")),
+            ("adoption and more", &patch, pod_at("bare"), both, Some("only the owner references")),
+            (
+                "no adoption",
+                &patch,
+                pod_at("bare"),
+                json!({"metadata": {"labels": {"a": "b"}}}),
+                Some("only what"),
+            ),
+            (
+                "deletes a bare pod",
+                &delete,
+                pod_at("bare"),
+                nothing.clone(),
+                Some("only what is controlled by"),
+            ),
+            (
+                "deletes another's",
+                &delete,
+                pod_at("of-another"),
+                nothing.clone(),
+                Some("only what is controlled"),
+            ),
+            (
+                "resizes a bare set",
+                &patch,
+                set_at("bare"),
+                resize.clone(),
+                Some("only what is controlled by"),
+            ),
+            (
+                "deletes a bare set",
+                &delete,
+                set_at("bare"),
+                nothing.clone(),
+                Some("only what is controlled by"),
+            ),
+            ("resizes", &patch, set_at("of-a-deployment"), resize, None),
+            ("adopts", &patch, pod_at("bare"), owners(&of_set), None),
+            ("releases", &patch, pod_at("bare"), release, None),
+            ("adopts a set", &patch, set_at("bare"), owners(&of_deployment), None),
+            ("deletes its own", &delete, pod_at("of-a-set"), nothing.clone(), None),
+            ("deletes its own set", &delete, set_at("of-a-deployment"), nothing, None),
+        ] {
+            let (code, message) = try_as_the_daemon(&server, method.clone(), &path, &body).await;
+            match refusal {
+                None => assert_eq!((code, &*message), (200, ""), "{what}"),
+                Some(words) => assert!(code == 403 && message.contains(words), "{what}: {code} {message}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn the_manifests_that_ship_are_taken_as_they_are() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start(folder).await;
+        let client = server.client().await;
+        let files = ["rbac", "windlass", "networkpolicy", "admissionpolicy"];
+        for file in files {
+            rights::create(&client, &manifests::file(&format!("deploy/{file}.yaml"))).await;
+        }
+    });
 }

@@ -19,10 +19,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::cluster::Cluster;
+use support::manifests::{collection, objects};
 use support::rights;
 
 fn root() -> &'static Path {
@@ -32,13 +32,6 @@ fn root() -> &'static Path {
 fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The objects in a text of YAML documents.
-fn objects(text: &str) -> Vec<Value> {
-    let documents =
-        serde_yaml::Deserializer::from_str(text).map(|object| Value::deserialize(object).unwrap());
-    documents.filter(|object| !object.is_null()).collect()
 }
 
 /// One installation: where it is from, and its objects.
@@ -202,7 +195,7 @@ fn every_field_is_one_that_kubernetes_knows() {
     assert!(number > 10, "only {number}");
     let typo = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replica": 1,
         "selector": {}, "template": {"spec": {"containers": [{"name": "a", "portz": 1}]}}}});
-    assert_eq!(unknown_fields(&typo), ["spec.?.replica", "spec.?.template.spec.?.containers.0.portz"]);
+    assert_eq!(unknown_fields(&typo), ["spec.?.replica", "spec.?.template.?.spec.?.containers.?.0.portz"]);
 }
 
 /// What the Pod Security Standard "restricted" asks, as far as it concerns these pods.
@@ -439,18 +432,6 @@ fn the_example_clusters_switch_off_what_windlass_runs() {
     assert_eq!(argument, format!("--kube-controller-manager-arg=controllers+={off}"));
 }
 
-/// Where objects of this kind are.
-fn collection(object: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
-    let plural = kind.strip_suffix('y').map_or(format!("{kind}s"), |stem| format!("{stem}ies"));
-    let root = if version.contains('/') { "apis" } else { "api" };
-    match object["metadata"]["namespace"].as_str() {
-        Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
-        None => format!("/{root}/{version}/{plural}"),
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn each_installation_comes_up_on_the_sandbox() {
     for installation in installations() {
@@ -459,6 +440,11 @@ async fn each_installation_comes_up_on_the_sandbox() {
         for name in ["kube-system", "windlass", "monitoring"] {
             let namespace = json!({"metadata": {"name": name}});
             let _ = cluster.try_call(Method::POST, "/api/v1/namespaces", &namespace).await; // Some are there.
+        }
+        for node in cluster.objects("Node") {
+            let path = format!("/api/v1/nodes/{}", node["metadata"]["name"].as_str().unwrap());
+            let labels = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
+            cluster.call(Method::PATCH, &path, &labels).await;
         }
         for object in &installation.objects {
             // The operator's kinds are not served there.

@@ -1,15 +1,14 @@
 //! What a daemon may do, by `deploy/rbac.yaml`, and what it does, by the API server's audit log.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use http::Request;
 use kube::Client;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::manifests;
 
 /// A right in one line: `patch deployments.apps/status`.
 pub type Rights = BTreeSet<String>;
@@ -23,9 +22,7 @@ pub fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> Stri
 
 /// The objects of the file that ships.
 pub fn manifest() -> Vec<Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac.yaml");
-    let text = fs::read_to_string(file).unwrap();
-    serde_yaml::Deserializer::from_str(&text).map(|object| Value::deserialize(object).unwrap()).collect()
+    manifests::file("deploy/rbac.yaml")
 }
 
 fn texts(value: &Value) -> impl Iterator<Item = &str> {
@@ -66,13 +63,7 @@ pub fn used<'a>(events: impl IntoIterator<Item = &'a Value>) -> Rights {
 /// Creates the objects; waits for the namespace that the server makes for itself.
 pub async fn create(client: &Client, objects: &[Value]) {
     for object in objects {
-        let of = |field: &str| object[field].as_str().unwrap_or_default();
-        let (api_version, plural) = (of("apiVersion"), of("kind").to_lowercase() + "s");
-        let root = if api_version.contains('/') { "apis" } else { "api" };
-        let path = match object["metadata"]["namespace"].as_str() {
-            Some(namespace) => format!("/{root}/{api_version}/namespaces/{namespace}/{plural}"),
-            None => format!("/{root}/{api_version}/{plural}"),
-        };
+        let path = manifests::collection(object);
         let end = Instant::now() + Duration::from_secs(30);
         loop {
             let request = Request::post(format!("{path}?fieldValidation=Strict"))
