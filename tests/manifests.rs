@@ -22,7 +22,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::cluster::Cluster;
-use support::manifests::{collection, objects};
+use support::manifests::{self, collection, objects};
 use support::rights;
 
 fn root() -> &'static Path {
@@ -57,33 +57,16 @@ fn title(object: &Value) -> String {
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-fn yaml_files(folder: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let is_manifest = |path: &PathBuf| {
-        path.extension().is_some_and(|it| it == "yaml") && !path.ends_with("kustomization.yaml")
-    };
-    let mut files: Vec<PathBuf> = paths.filter(is_manifest).collect();
-    files.sort();
-    files
-}
-
 /// All of `deploy/`, as one.
 fn deployed() -> Installation {
     let folders = [root().join("deploy"), root().join("deploy/monitoring")];
-    let texts = folders.iter().flat_map(|folder| yaml_files(folder)).map(read);
+    let texts = folders.iter().flat_map(|folder| manifests::yaml_files(folder)).map(read);
     Installation { origin: "deploy".into(), objects: texts.flat_map(|text| objects(&text)).collect() }
 }
 
 fn installations() -> Vec<Installation> {
     let mut all = vec![deployed()];
-    if let Some(folder) = std::env::var_os("WINDLASS_RENDERED") {
-        let files = yaml_files(Path::new(&folder));
-        assert!(files.len() > 20, "{} has only {} files", folder.display(), files.len());
-        all.extend(files.into_iter().map(|file| {
-            let origin = file.file_stem().unwrap().to_string_lossy().into_owned();
-            Installation { origin, objects: objects(&read(file)) }
-        }));
-    }
+    all.extend(manifests::rendered().into_iter().map(|(origin, objects)| Installation { origin, objects }));
     all
 }
 
@@ -441,7 +424,10 @@ async fn each_installation_comes_up_on_the_sandbox() {
             let namespace = json!({"metadata": {"name": name}});
             let _ = cluster.try_call(Method::POST, "/api/v1/namespaces", &namespace).await; // Some are there.
         }
-        for node in cluster.objects("Node") {
+        // The nodes are there by then. One set of values wants them to be of the control plane.
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let nodes = cluster.call(Method::GET, "/api/v1/nodes", &Value::Null).await;
+        for node in nodes["items"].as_array().unwrap() {
             let path = format!("/api/v1/nodes/{}", node["metadata"]["name"].as_str().unwrap());
             let labels = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
             cluster.call(Method::PATCH, &path, &labels).await;

@@ -1,5 +1,8 @@
 //! The manifests that ship, as objects.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,8 +15,8 @@ pub fn objects(text: &str) -> Vec<Value> {
 
 /// Those of a file of this repository.
 pub fn file(path: &str) -> Vec<Value> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     objects(&text)
 }
 
@@ -27,4 +30,25 @@ pub fn collection(object: &Value) -> String {
         Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
         None => format!("/{root}/{version}/{plural}"),
     }
+}
+
+/// The manifests in a folder.
+pub fn yaml_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_manifest = |path: &PathBuf| {
+        path.extension().is_some_and(|it| it == "yaml") && !path.ends_with("kustomization.yaml")
+    };
+    let mut files: Vec<PathBuf> = paths.filter(is_manifest).collect();
+    files.sort();
+    files
+}
+
+/// What the chart renders for each of its sets of values, by their names, if `WINDLASS_RENDERED` names the folder
+/// that `.ci/chart check` has filled.
+pub fn rendered() -> Vec<(String, Vec<Value>)> {
+    let Some(folder) = std::env::var_os("WINDLASS_RENDERED") else { return Vec::new() };
+    let files = yaml_files(Path::new(&folder));
+    assert!(files.len() > 20, "{} has only {} files", folder.display(), files.len());
+    let named = |file: &PathBuf| file.file_stem().unwrap().to_string_lossy().into_owned();
+    files.iter().map(|file| (named(file), objects(&fs::read_to_string(file).unwrap()))).collect()
 }
