@@ -547,10 +547,31 @@ fn the_manifests_that_ship_are_taken_as_they_are() {
         for file in ["rbac", "windlass", "networkpolicy", "admissionpolicy"] {
             rights::create(&client, &manifests::file(&format!("deploy/{file}.yaml"))).await;
         }
-        // What `.ci/chart check` has rendered is judged, not kept: its sets share names.
-        let namespaces = ["windlass", "shop", "monitoring"]
-            .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+        let namespaces = ["windlass", "shop", "monitoring", "restricted"].map(|name| {
+            let enforce = if name == "restricted" { "restricted" } else { "privileged" };
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+                "name": name, "labels": {"pod-security.kubernetes.io/enforce": enforce}}})
+        });
         rights::create(&client, &namespaces).await;
+        let judge = async |object: &Value| {
+            let path = format!("{}?dryRun=All&fieldValidation=Strict", manifests::collection(object));
+            let request = http::Request::post(path).header("content-type", "application/json");
+            let request = request.body(object.to_string().into_bytes()).unwrap();
+            client.request::<Value>(request).await.map(drop)
+        };
+        // The pod security standard, as the admission plugin understands it.
+        for object in manifests::file("deploy/windlass.yaml") {
+            let template = &object["spec"]["template"];
+            if template["spec"].is_object() {
+                let metadata = json!({"name": "one", "namespace": "restricted"});
+                let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+                judge(&pod).await.unwrap();
+                pod["spec"]["hostNetwork"] = json!(true);
+                let refused = judge(&pod).await.unwrap_err().to_string();
+                assert!(refused.contains("violates PodSecurity"), "{refused}");
+            }
+        }
+        // What `.ci/chart check` has rendered is judged, not kept: its sets share names.
         for (origin, objects) in manifests::rendered() {
             for mut object in objects {
                 if object["apiVersion"] == "monitoring.coreos.com/v1" {
@@ -558,12 +579,80 @@ fn the_manifests_that_ship_are_taken_as_they_are() {
                 }
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                 object["metadata"]["name"] = json!(format!("another-{name}"));
-                let path = format!("{}?dryRun=All&fieldValidation=Strict", manifests::collection(&object));
-                let request = http::Request::post(path).header("content-type", "application/json");
-                let request = request.body(object.to_string().into_bytes()).unwrap();
-                let answer = client.request::<Value>(request).await;
+                let answer = judge(&object).await;
                 assert!(answer.is_ok(), "{origin}: {name}: {answer:?}");
             }
         }
     });
+}
+
+/// As the chart names it for the release `windlass` in the namespace `windlass`.
+const SCOPED: User = User {
+    token: "token-of-a-scoped-daemon",
+    name: "system:serviceaccount:windlass:windlass",
+    groups: "system:serviceaccounts,system:serviceaccounts:windlass",
+};
+
+#[test]
+fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
+    for set in ["namespace-windlass", "own-namespace-kube-system"] {
+        let rendered = manifests::rendered().into_iter().find(|(origin, _)| origin == set);
+        // Without `WINDLASS_RENDERED` there is nothing to look at.
+        let Some((_, objects)) = rendered else { return };
+        on_a_real_server(async |folder| {
+            let user = if set.starts_with("own") { DAEMON } else { SCOPED };
+            let server = ApiServer::start_with(folder, &[user]).await;
+            let client = server.client().await;
+            let namespace =
+                |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            rights::create(&client, &["windlass", "shop", "elsewhere"].map(namespace)).await;
+            let kinds = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+            let is_a_right = |object: &&Value| {
+                kinds.iter().any(|kind| object["kind"] == *kind)
+                    && !object["metadata"]["name"].as_str().unwrap().ends_with("-test")
+            };
+            rights::create(&client, &objects.iter().filter(is_a_right).cloned().collect::<Vec<_>>()).await;
+            let scope = if set.starts_with("own") { "kube-system" } else { "shop" };
+            let needed = json!({"verb": "create", "resource": "pods", "namespace": scope});
+            rights::wait_until_allowed(&client, user.name, &[needed]).await;
+            let end = CancellationToken::new();
+            run_the_rest_of_the_cluster(&server, &end).await;
+
+            let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let (config, log) = (server.kubeconfig(user.token), server.file("windlass.log"));
+            let own = [
+                format!("--kubeconfig={}", config.display()),
+                format!("--secure-port={port}"),
+                "--bind-address=127.0.0.1".to_owned(),
+            ];
+            let arguments =
+                deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+            let given = arguments.iter().map(|it| it.as_str().unwrap());
+            let flags: Vec<&str> = given
+                .filter(|flag| !flag.starts_with("--secure-port"))
+                .chain(own.iter().map(String::as_str))
+                .collect();
+            let daemon = Process::start(WINDLASS, &flags, &log);
+            let stage = Stage::in_namespace(client.clone(), client.clone(), Writes::default(), scope.into());
+            let played = tokio::spawn(async move {
+                scenarios::a_deployment_comes_up_rolls_and_goes_back(&stage).await;
+            });
+            let played = played.await;
+            let said = std::fs::read_to_string(&log).unwrap();
+            played.unwrap_or_else(|error| panic!("{set}: {}\n{said}", self::said(error)));
+            for path in ["/livez", "/readyz"] {
+                assert_eq!(https::get(port, path, None).await.0, 200, "{set}: {path}\n{said}");
+            }
+            daemon.terminate();
+            end.cancel();
+            let audit = server.audit();
+            let refused = |event: &&Value| {
+                event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("windlass"))
+                    && event["responseStatus"]["code"] == 403
+            };
+            let refused: Vec<&Value> = audit.iter().filter(refused).collect();
+            assert!(refused.is_empty(), "{set}: {refused:#?}");
+        });
+    }
 }
