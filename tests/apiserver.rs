@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Method;
 use serde_json::{Value, json};
-use support::apiserver::{ASSETS, ApiServer, User, assets};
+use support::apiserver::{ASSETS, ApiServer, TOKEN, User, assets};
 use support::build::deployment;
 use support::https;
 use support::manifests;
@@ -644,6 +644,9 @@ fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
             for path in ["/livez", "/readyz"] {
                 assert_eq!(https::get(port, path, None).await.0, 200, "{set}: {path}\n{said}");
             }
+            let is_of_the_test = |object: &&Value| object["metadata"]["name"] == "windlass-test";
+            let of_the_test: Vec<Value> = objects.iter().filter(is_of_the_test).cloned().collect();
+            tokio::task::block_in_place(|| run_the_charts_test(folder, &server, &of_the_test, scope));
             daemon.terminate();
             end.cancel();
             let audit = server.audit();
@@ -654,5 +657,42 @@ fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
             let refused: Vec<&Value> = audit.iter().filter(refused).collect();
             assert!(refused.is_empty(), "{set}: {refused:#?}");
         });
+    }
+}
+
+/// What `helm test` has the kubelet do: the pod's containers in turn, with its account's rights, here by kubectl.
+fn run_the_charts_test(assets: &Path, server: &ApiServer, objects: &[Value], namespace: &str) {
+    let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let admin = server.kubeconfig(TOKEN);
+    let kubectl = |arguments: &[String]| {
+        let own = assets.join("kubectl");
+        let program = if own.is_file() { own } else { "kubectl".into() };
+        let output = std::process::Command::new(program)
+            .env("KUBECONFIG", &admin)
+            .env("KUBECACHEDIR", server.file("kubectl"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
+    };
+    for kind in ["ServiceAccount", "Role", "RoleBinding"] {
+        let file = server.file("rights.json");
+        std::fs::write(&file, of(kind).to_string()).unwrap();
+        kubectl(&["create".into(), format!("--filename={}", file.display())]);
+    }
+    let manifest = server.file("deployment.yaml");
+    std::fs::write(&manifest, of("ConfigMap")["data"]["deployment.yaml"].as_str().unwrap()).unwrap();
+    let spec = &of("Pod")["spec"];
+    let steps = ["initContainers", "containers"].map(|list| spec[list].as_array().unwrap().clone()).concat();
+    assert!(steps.len() > 5);
+    for step in steps {
+        let text = |word: &Value| {
+            word.as_str().unwrap().replace("/manifests/deployment.yaml", manifest.to_str().unwrap())
+        };
+        let account = spec["serviceAccountName"].as_str().unwrap();
+        let mut arguments = vec![format!("--as=system:serviceaccount:{namespace}:{account}")];
+        arguments.extend(step["args"].as_array().unwrap().iter().map(text));
+        kubectl(&arguments);
     }
 }

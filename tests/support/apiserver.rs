@@ -201,7 +201,7 @@ impl ApiServer {
 }
 
 /// Of a server that nobody else can reach, and that is gone after the test.
-const TOKEN: &str = "admin-of-this-test";
+pub const TOKEN: &str = "admin-of-this-test";
 
 /// The certificate is one that the server makes for itself, so there is nothing to check it against.
 fn kubeconfig(server: &str, token: &str) -> Value {
