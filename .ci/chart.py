@@ -65,6 +65,8 @@ REFUSED = [
     ("resources: {limits: {memory: lots}}", "at '/resources/limits/memory'"),
     ("tolerations: [{operater: Exists}]", "at '/tolerations/0': additional properties 'operater' not allowed"),
     ("affinity: {podAffinty: {}}", "at '/affinity': additional properties 'podAffinty' not allowed"),
+    ("affinity: {podAffinity: {preferred: []}}", "at '/affinity/podAffinity': additional properties 'preferred'"),
+    ("extraEnv: [{name: A, valueFrom: {secretRef: {}}}]", "at '/extraEnv/0/valueFrom': additional properties"),
     ("topologySpreadConstraints: [{maxSkew: 1}]", "at '/topologySpreadConstraints/0': missing properties"),
     ("podSecurityContext: {runAsUser: 0}", "at '/podSecurityContext/runAsUser'"),
     ("podSecurityContext: {privileged: true}", "at '/podSecurityContext': additional properties 'privileged'"),
@@ -160,8 +162,10 @@ def check_schema():
 
     def closed(part, at):
         if isinstance(part, dict):
-            if "properties" in part and at[-2:-1] != ("if",) and at[-1:] != ("if",):
-                check(part.get("additionalProperties") is False, f"values.schema.json is open at {'/'.join(at)}")
+            # A map with keys that a user chooses has a type for its values; `global` is Helm's.
+            is_open = part.get("additionalProperties", True) is True
+            if part.get("type") == "object" and is_open and at != ("properties", "global"):
+                check(False, f"values.schema.json is open at {'/'.join(at)}")
             for key, value in part.items():
                 closed(value, (*at, key))
 
@@ -170,7 +174,7 @@ def check_schema():
     missing = values - set(schema_keys(schema))
     check(not missing, f"values.schema.json does not know {missing}")
     # Those without a default are optional parts of what is handed on to Kubernetes as it is.
-    handed_on = ("/resources", "/affinity", "/podSecurityContext", "/global")
+    handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/global")
     extra = {key for key in set(schema_keys(schema)) - values if not key.startswith(handed_on)}
     check(not extra, f"values.yaml does not say what {extra} is")
 

@@ -280,6 +280,12 @@ fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
             let is_of_the_test = |object: &&Value| object["metadata"]["name"] == "windlass-test";
             let of_the_test: Vec<Value> = objects.iter().filter(is_of_the_test).cloned().collect();
             tokio::task::block_in_place(|| run_the_charts_test(folder, &server, &of_the_test, scope));
+            // It stands for the pod of the StatefulSet, which makes the first pods of the Deployment.
+            if deployment["metadata"]["namespace"] == scope {
+                rights::create(&client, std::slice::from_ref(deployment)).await;
+                let stage = Stage::in_namespace(client.clone(), client, Writes::default(), scope.into());
+                stage.rolled_out(deployment["metadata"]["name"].as_str().unwrap()).await;
+            }
             daemon.terminate();
             end.cancel();
             let audit = server.audit();
