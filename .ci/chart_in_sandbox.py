@@ -155,3 +155,12 @@ def check(chart, program, scratch, check_that, done):
                                   "validatingadmissionpolicies,validatingadmissionpolicybindings")
         check_that("windlass" not in left, f"left after uninstalling: {left}")
         done("uninstalled without leftovers")
+
+        for verb in ("apply", "apply", "delete"):
+            fine, said = cluster.kubectl(verb, "-k", "deploy")
+            check_that(fine, f"kubectl {verb} -k deploy: {said}")
+            if verb == "apply":
+                fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass",
+                                             f"--timeout={PATIENCE}s")
+                check_that(fine, f"deploy/ does not roll out: {said}")
+        done("deploy/ applied twice, rolled out and deleted")
