@@ -30,8 +30,8 @@ use crate::runtime::events::EventWriter;
 use crate::runtime::fence::Fence;
 use crate::runtime::informer::{Informer, Ready};
 use crate::runtime::lease::{Election, Watchdog};
-use serving::Serving;
 pub use serving::http_router;
+use serving::{Servers, Serving};
 use tasks::{Running, by_itself, named, spawn};
 
 /// Runs the daemon until `shutdown`. `verbosity` is what `/debug/flags/v` changes.
@@ -44,6 +44,34 @@ pub async fn run(
     seed: u64,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    let drain = config.shutdown_timeout;
+    let stop_http = CancellationToken::new();
+    let _stop_on_return = stop_http.clone().drop_guard();
+    // Its credentials may come from a program that hangs, and the API server may be away.
+    let starting = start(config, verbosity, seed, &stop_http);
+    let Some(started) = shutdown.run_until_cancelled(starting).await else {
+        tracing::info!("stopped before the start was complete; nothing was written");
+        return Ok(());
+    };
+    let (controllers, mut servers) = started?;
+    let result = tokio::select! {
+        result = controllers.run(shutdown, drain) => result,
+        Some(ended) = servers.join_next() => bail!("an HTTP server ended by itself: {ended:?}"),
+    };
+    stop_http.cancel();
+    while let Some(ended) = servers.join_next().await {
+        ended.context("an HTTP server panicked")?.context("an HTTP server failed")?;
+    }
+    result
+}
+
+/// Finds the API server, builds the controllers, and begins to serve.
+async fn start(
+    config: Config,
+    verbosity: Verbosity,
+    seed: u64,
+    stop_http: &CancellationToken,
+) -> anyhow::Result<(Controllers, Servers)> {
     // Without `..`, so that a new setting cannot be forgotten here.
     let Config {
         client,
@@ -52,7 +80,7 @@ pub async fn run(
         serving: secure,
         insecure_address,
         settings,
-        shutdown_timeout,
+        shutdown_timeout: _,
         logging: _,
     } = config;
     let connect = || client::connect(&client, &|name| std::env::var(name).ok());
@@ -72,20 +100,9 @@ pub async fn run(
         election,
     };
     let controllers = Controllers::new(controllers, parts);
-
-    let stop_http = CancellationToken::new();
-    let _stop_on_return = stop_http.clone().drop_guard();
     let serving = Serving { secure, insecure_address, settings, verbosity };
-    let mut servers = serving.start(&connection, metrics, &controllers, &stop_http).await?;
-    let result = tokio::select! {
-        result = controllers.run(shutdown, shutdown_timeout) => result,
-        Some(ended) = servers.join_next() => bail!("an HTTP server ended by itself: {ended:?}"),
-    };
-    stop_http.cancel();
-    while let Some(ended) = servers.join_next().await {
-        ended.context("an HTTP server panicked")?.context("an HTTP server failed")?;
-    }
-    result
+    let servers = serving.start(&connection, metrics, &controllers, stop_http).await?;
+    Ok((controllers, servers))
 }
 
 /// What the controllers are built from.
@@ -226,7 +243,7 @@ impl Controllers {
         if drained.is_err() {
             workers.shutdown().await;
         }
-        let Running { mut watches, events, election, fence: _ } = running;
+        let Running { mut watches, events, election, fence } = running;
         let election = match election {
             None => None,
             Some(election) => {
@@ -239,9 +256,16 @@ impl Controllers {
         }
         stop_events.cancel();
         let flushed = matches!(tokio::time::timeout(FLUSH_TIMEOUT, events).await, Ok(Ok(true)));
+        let at_large = fence.and_then(|fence| fence.at_large());
         match election {
-            // Only after the last write: another may lead from then on. A write that was cut short may
-            // still arrive, so that the lease has to run out by itself.
+            // A write of unknown outcome may still arrive, and the next leader would not know of it. So the
+            // lease has to run out by itself: that takes as long as after a crash, 17 s at most.
+            Some(election) if at_large.is_some() && election.may_hold() => tracing::warn!(
+                lease = %election.lease(),
+                "the lease is not released but runs out, since a write whose outcome is unknown may still \
+                 be carried out"
+            ),
+            // Only after the last write: another may lead from then on.
             Some(election) if drained.is_ok() && flushed => {
                 election.release().await;
             }

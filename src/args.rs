@@ -13,6 +13,7 @@ pub mod serving;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Args as Group, CommandFactory, FromArgMatches, Parser};
@@ -21,7 +22,7 @@ use serde::Serialize;
 pub use generic::{ClientArgs, ControllerArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
-/// The Deployment and ReplicaSet controllers for Kubernetes, in one small daemon.
+/// The Deployment, ReplicaSet and ReplicationController controllers for Kubernetes, in one small daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100)]
 pub struct Args {
@@ -77,7 +78,7 @@ pub struct Args {
 pub struct SourceArgs {
     /// YAML file with settings; its keys are the flags' names without the dashes. Flags and the
     /// environment override it.
-    #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
+    #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_CONFIG")]
     pub config: Option<PathBuf>,
     /// Print the settings in force, in a form that --config accepts, and end.
     #[arg(long)]
@@ -89,7 +90,8 @@ pub struct SourceArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Logs flags")]
 pub struct LoggingArgs {
-    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step.
+    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step. kube-controller-manager's
+    /// default is 0; here 0 to 3 are the same, so that a rollout can be followed either way.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, env = "WINDLASS_V")]
     #[serde(rename = "v")]
     pub verbosity: u8,
@@ -126,8 +128,12 @@ pub enum LoadError {
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
     let command = Args::command();
-    let matches = command.clone().try_get_matches_from(&argv).map_err(explained)?;
-    let Some(path) = matches.get_one::<PathBuf>("config").cloned() else {
+    let matches = command
+        .clone()
+        .try_get_matches_from(&argv)
+        .map_err(|error| named_by_its_variable(explained(error), &command, &argv))?;
+    let path = matches.get_one::<PathBuf>("config").filter(|path| !path.as_os_str().is_empty());
+    let Some(path) = path.cloned() else {
         return Ok(read(&matches)?);
     };
     let wrong = |reason: String| LoadError::File { path: path.clone(), reason };
@@ -148,7 +154,13 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError>
     read(&matches).map_err(|error| wrong(plain(&error)))
 }
 
-/// `--flag=` is a list of nothing, not of one empty word.
+/// Reads a path that may be empty, which means that it is not given, as Go has it: what a template fills in
+/// may leave nothing.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// `--flag=` is a list of nothing, not of one empty word; a text or path that is not given.
 fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
     let mut args = Args::from_arg_matches(matches)?;
     for list in [
@@ -163,6 +175,26 @@ fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
     ] {
         list.iter_mut().for_each(|item| *item = item.trim().to_owned());
         list.retain(|item| !item.is_empty());
+    }
+    for path in [
+        &mut args.secure.cert_dir,
+        &mut args.secure.tls_cert_file,
+        &mut args.secure.tls_private_key_file,
+        &mut args.authentication.authentication_kubeconfig,
+        &mut args.authentication.client_ca_file,
+        &mut args.authentication.requestheader_client_ca_file,
+        &mut args.authorization.authorization_kubeconfig,
+        &mut args.client.kubeconfig,
+    ] {
+        path.take_if(|path| path.as_os_str().is_empty());
+    }
+    for text in [
+        &mut args.election.leader_elect_resource_namespace,
+        &mut args.scope.namespace,
+        &mut args.scope.selector,
+        &mut args.client.master,
+    ] {
+        text.take_if(|text| text.is_empty());
     }
     Ok(args)
 }
@@ -181,6 +213,26 @@ fn explained(mut error: clap::Error) -> clap::Error {
         && let Some(reason) = foreign::reason(given)
     {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![reason.into()]));
+    }
+    error
+}
+
+/// Says of a value that nobody typed which variable it comes from.
+fn named_by_its_variable(mut error: clap::Error, command: &clap::Command, argv: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
+    let name = given.trim_start_matches('-').split([' ', '=', '[']).next().unwrap_or_default();
+    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
+    let Some((argument, variable)) = argument.and_then(|it| Some((it, it.get_env()?.to_str()?))) else {
+        return error;
+    };
+    let is_typed = argv.iter().skip(1).filter_map(|word| word.to_str()).any(|word| {
+        let long = word.strip_prefix("--").and_then(|rest| rest.split('=').next());
+        let short = word.strip_prefix('-').and_then(|rest| rest.chars().next());
+        long == Some(name) || short.is_some() && short == argument.get_short()
+    });
+    if !is_typed && std::env::var_os(variable).is_some() {
+        let tip = format!("the value comes from the environment variable {variable}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
 }
@@ -277,6 +329,7 @@ mod tests {
             ("kube-api-qbs: 1", "kube-api-qbs"),
             ("kubeApiQps: 1", "kubeApiQps"),
             ("kube-api-qps: fast", "kube-api-qps"),
+            ("kube-api-qps: .nan", "kube-api-qps"),
             ("leader-elect: 7", "leader-elect"),
             ("logging-format: xml", "--logging-format"),
             ("kube-api-qps: 1\nkube-api-qps: 2", "duplicate"),
@@ -302,6 +355,20 @@ mod tests {
         assert!(error.contains("--allocate-node-cidrs") && error.contains("keep it on"), "{error}");
         let error = loaded(&["--nonsense"]).unwrap_err();
         assert!(error.contains("--nonsense") && !error.contains("tip:"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_text_or_path_is_not_given() {
+        let given = |args: &Args| serde_json::to_value(args).unwrap();
+        let nothing = given(&loaded(&[]).unwrap());
+        for (name, value) in nothing.as_object().unwrap() {
+            if value.is_null() {
+                assert_eq!(given(&loaded(&[&format!("--{name}=")]).unwrap()), nothing, "--{name}=");
+                assert_eq!(given(&with_file(&format!("{name}: ''"), &[]).unwrap()), nothing, "{name}");
+            }
+        }
+        assert!(nothing["kubeconfig"].is_null() && nothing["cert-dir"].is_null());
+        assert_eq!(given(&loaded(&["--config="]).unwrap()), nothing);
     }
 
     #[test]

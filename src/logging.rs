@@ -106,6 +106,9 @@ where
     let filter =
         EnvFilter::builder().parse(&directives).map_err(|error| LogError::Filter(directives, error))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
+    // A line that cannot be written is lost: to tell of that on the standard error stream is to panic
+    // where its reader has gone, and a cluster does not wait for a log collector that starts again.
+    let builder = builder.log_internal_errors(false);
     Ok(match options.format {
         Format::Text => {
             let builder = builder.with_filter_reloading();

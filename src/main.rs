@@ -60,14 +60,14 @@ async fn run(config: Config, verbosity: Verbosity) -> ExitCode {
     }
 }
 
-/// For `--print-config`. A reader that has gone away is no error of ours.
+/// For `--print-config`. A reader that has gone away is no error of ours, here and in [`fail`].
 fn say(text: &str) -> ExitCode {
     let _ = writeln!(std::io::stdout(), "{text}");
     ExitCode::SUCCESS
 }
 
-#[allow(clippy::print_stderr)] // The last words of a program; logging may not be set up.
+/// The last words; logging may not be set up.
 fn fail(error: &impl std::fmt::Display, code: u8) -> ExitCode {
-    eprintln!("windlass: {error}");
+    let _ = writeln!(std::io::stderr(), "windlass: {error}");
     ExitCode::from(code)
 }

@@ -40,6 +40,106 @@ async fn sigterm_ends_the_daemon_in_order_and_with_code_0() {
     assert_eq!(daemon.exit_code(), Some(0), "{}", fs::read_to_string(server.file("daemon.log")).unwrap());
 }
 
+/// A plugin that never answers; it ends with the directory of its test.
+const HANGS: &str = "touch $DIR/begun; while [ -e $DIR/begun ]; do sleep 0.1; done";
+
+/// Gives a token that has to be asked for anew with each request, until there is the file `hang`.
+const HANGS_LATER: &str = r#"
+    if [ -e $DIR/hang ]; then touch $DIR/begun; while [ -e $DIR/begun ]; do sleep 0.1; done; fi
+    echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+           "status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'
+"#;
+
+async fn appears(file: &std::path::Path) {
+    let end = tokio::time::Instant::now() + support::process::PATIENCE;
+    while !file.exists() {
+        assert!(tokio::time::Instant::now() < end, "{}", file.display());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_credential_plugin_that_hangs_at_the_start_holds_up_no_signal() {
+    let server = Server::start().await;
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(HANGS).display());
+    let mut daemon = server.daemon("daemon.log", &[&kubeconfig]);
+    appears(&server.file("begun")).await;
+    daemon.terminate();
+    assert_eq!(daemon.exit_code_within(Duration::from_secs(5)), Some(0));
+    let log = fs::read_to_string(server.file("daemon.log")).unwrap();
+    for words in ["/bin/sh", "credential plugin", "windlass-sandbox", "before the start was complete"] {
+        assert!(log.contains(words), "{words:?} is missing in: {log}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_plugin_that_hangs_later_holds_up_neither_a_signal_nor_the_end_of_the_leadership() {
+    for is_signalled in [true, false] {
+        let server = Server::start().await;
+        let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(HANGS_LATER).display());
+        let short = [
+            &*kubeconfig,
+            "--leader-elect-lease-duration=5s",
+            "--leader-elect-renew-deadline=3s",
+            "--leader-elect-retry-period=500ms",
+        ];
+        let mut daemon = server.daemon("daemon.log", &short);
+        server.create_web(1).await;
+        server.rolled_out().await;
+        fs::write(server.file("hang"), "").unwrap();
+        appears(&server.file("begun")).await;
+        if is_signalled {
+            daemon.terminate();
+        }
+        let code = daemon.exit_code_within(Duration::from_secs(15));
+        let log = fs::read_to_string(server.file("daemon.log")).unwrap();
+        if is_signalled {
+            assert!(log.contains("shutting down"), "{log}");
+        } else {
+            assert_eq!(code, Some(1), "{log}");
+            assert!(log.contains("leader election lost"), "{log}");
+        }
+    }
+}
+
+/// Gives such a token until there is the file `fail`.
+const FAILS_LATER: &str = r#"
+    if [ -e $DIR/fail ]; then echo hidden; echo log in first >&2; exit 3; fi
+    echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+           "status": {"token": "hidden", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'
+"#;
+
+#[tokio::test]
+async fn a_credential_plugin_that_fails_later_is_told_of_without_what_must_stay_secret() {
+    let server = Server::start().await;
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(FAILS_LATER).display());
+    let mut daemon = server.daemon("daemon.log", &[&kubeconfig]);
+    server.create_web(1).await;
+    server.rolled_out().await;
+    fs::write(server.file("fail"), "").unwrap();
+    assert_eq!(daemon.exit_code_within(Duration::from_secs(30)), Some(1), "the lease is lost");
+    let log = fs::read_to_string(server.file("daemon.log")).unwrap();
+    assert!(log.contains("the credential plugin ended with exit status: 3: log in first"), "{log}");
+    assert!(!log.contains("hidden"), "{log}");
+}
+
+#[tokio::test]
+async fn a_daemon_whose_log_nobody_reads_any_more_goes_on() {
+    let server = Server::start().await;
+    let mut child = std::process::Command::new(WINDLASS)
+        .arg(format!("--kubeconfig={}", server.file("kubeconfig").display()))
+        .args(["--secure-port=0", "--leader-elect=false"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    let mut daemon = support::process::Process(child);
+    server.create_web(2).await;
+    server.rolled_out().await;
+    daemon.terminate();
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
 #[tokio::test]
 async fn metrics_and_health_are_served_on_loopback() {
     let server = Server::start().await;

@@ -5,14 +5,12 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
 use support::build::deployment;
 use support::cluster::{Daemon, tag};
-use support::election::{LEASE, Rig, options};
-use tokio::time::Instant;
+use support::election::{A, B, C, LEASE, MS, Rig, S, acts, ends, leads, led_by_a, options};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use windlass::clock::Clock;
@@ -23,43 +21,9 @@ use windlass::runtime::lease::{Election, Tools, Watchdog};
 use windlass::runtime::{Api, Limiter, request};
 use windlass::sandbox::{RequestInfo, Verdict};
 
-const S: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
-
-const A: &str = "candidate-a";
-const B: &str = "candidate-b";
-const C: &str = "candidate-c";
-
 /// Whether `agent` wants to write the Lease.
 fn writes_lease(request: &RequestInfo, agent: &str) -> bool {
     request.user_agent == agent && request.kind == "Lease" && request.verb != "get"
-}
-
-/// A rig in which `a` leads, `b` stands by, and there is always something to do.
-async fn led_by_a(
-    verdict: impl Fn(&RequestInfo, Duration) -> Verdict + Send + Sync + 'static,
-) -> (Rig, Daemon, Daemon, tokio_util::task::AbortOnDropHandle<()>) {
-    let rig = Rig::with(verdict).await;
-    let a = rig.start(A, 1);
-    rig.until(5, "a leads", |rig| rig.holder() == "a").await;
-    let b = rig.start(B, 2);
-    let unrest = rig.unrest().await;
-    let written = |rig: &Rig| rig.acts().iter().any(|sent| sent.what.contains("Pod"));
-    rig.until(5, "a acts", written).await;
-    (rig, a, b, unrest)
-}
-
-/// Waits until `agent` has acted, and returns when it first did.
-async fn acts(rig: &Rig, seconds: u64, agent: &str) -> Duration {
-    let by = |rig: &Rig| rig.acts().into_iter().find(|sent| sent.agent == agent);
-    rig.until(seconds, "the other one acts", |rig| by(rig).is_some()).await;
-    by(rig).unwrap().at
-}
-
-/// Waits for a daemon to end by itself, and returns its error.
-async fn ends(daemon: Daemon) -> String {
-    let ended = tokio::time::timeout(120 * S, daemon.task).await.expect("the daemon ends");
-    format!("{:#}", ended.unwrap().expect_err("with an error"))
 }
 
 async fn get(daemon: &Daemon, path: &str) -> (u16, String) {
@@ -68,13 +32,6 @@ async fn get(daemon: &Daemon, path: &str) -> (u16, String) {
     let code = response.status().as_u16();
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     (code, String::from_utf8_lossy(&body).into_owned())
-}
-
-fn leads(daemon: &Daemon) -> bool {
-    let metrics = daemon.metrics.render();
-    let line = |value| format!("leader_election_master_status{{name=\"windlass\"}} {value}\n");
-    assert!(metrics.contains(&line(0)) || metrics.contains(&line(1)), "{metrics}");
-    metrics.contains(&line(1))
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,27 +59,6 @@ async fn one_of_three_acts_and_the_others_only_watch() {
         (&event["involvedObject"]["kind"], &event["involvedObject"]["namespace"]),
         (&json!("Lease"), &json!("kube-system"))
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clean_stop_hands_over_within_the_retry_period_and_after_the_last_write() {
-    for phase in 0..6 {
-        let (rig, a, b, _unrest) = led_by_a(|_, _| Verdict::Proceed).await;
-        tokio::time::sleep(5 * S + 340 * MS * phase).await;
-        a.stop().await;
-        let released = rig.sent().into_iter().find(|sent| sent.release).expect("the lease is released");
-        let last = rig.acts().into_iter().rfind(|sent| sent.agent == "a").unwrap();
-        assert!(last.at <= released.at, "released before the last write: {last:?} {released:?}");
-        assert_eq!(rig.lease()["spec"]["leaseDurationSeconds"], 1);
-        let took_over = acts(&rig, 10, "b").await - released.at;
-        assert!(took_over <= 2 * S + 50 * MS, "H4: {took_over:?}");
-        assert_eq!(rig.lease()["spec"]["leaseTransitions"], 1);
-        tokio::time::sleep(5 * S).await;
-        rig.one_at_a_time();
-        let said = |what: &str| rig.cluster.sandbox.objects("Event").iter().any(|e| e["message"] == what);
-        assert!(said("a stopped leading") && said("b became leader"));
-        assert!(leads(&b));
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,54 +248,6 @@ async fn two_who_meet_at_the_same_moment_agree_on_one() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_standby_that_is_stopped_ends_at_once_and_touches_nothing() {
-    let (rig, _a, b, _unrest) = led_by_a(|_, _| Verdict::Proceed).await;
-    tokio::time::sleep(5 * S).await;
-    let before = Instant::now();
-    b.stop().await;
-    assert!(before.elapsed() <= 100 * MS, "{:?}", before.elapsed());
-    assert_eq!(rig.holder(), "a");
-    assert!(rig.sent().iter().all(|sent| sent.agent == "a"), "H4");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sync_that_is_under_way_ends_before_the_lease_is_given_up() {
-    let (rig, a, _b, unrest) = led_by_a(|request, at| match request.kind {
-        "Pod" | "ReplicaSet" if request.user_agent == A && at > 30 * S && request.verb != "watch" => {
-            Verdict::Delay(4 * S)
-        }
-        _ => Verdict::Proceed,
-    })
-    .await;
-    tokio::time::sleep(31 * S).await;
-    let stopped = rig.start.elapsed();
-    drop(unrest);
-    a.stop().await;
-    let released = rig.sent().into_iter().find(|sent| sent.release).expect("released").at;
-    assert!(released > stopped + S && released <= stopped + 10 * S, "{stopped:?} {released:?}");
-    rig.one_at_a_time();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_drain_that_does_not_end_leaves_the_lease_to_run_out() {
-    let (rig, a, _b, _unrest) = led_by_a(|request, at| match request.kind {
-        "Pod" | "ReplicaSet" if request.user_agent == A && at > 30 * S && request.verb != "watch" => {
-            Verdict::Delay(25 * S)
-        }
-        _ => Verdict::Proceed,
-    })
-    .await;
-    tokio::time::sleep(33 * S).await;
-    a.shutdown.cancel();
-    let error = ends(a).await;
-    assert!(error.contains("did not finish within 10s"), "{error}");
-    assert_eq!(rig.holder(), "a", "a write may still arrive");
-    let ended = rig.start.elapsed();
-    assert!(acts(&rig, 30, "b").await > ended + 10 * S);
-    rig.one_at_a_time();
-}
-
 /// One election without a daemon around it.
 fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
     let api = |agent| {
@@ -479,15 +367,4 @@ async fn an_election_won_without_our_hearing_of_it_is_given_up_at_a_stop() {
         assert_eq!(rig.holder(), "");
         assert!(fence.check().is_err());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_is_kept_at_a_clean_stop_if_the_options_say_so() {
-    let rig = Rig::new().await;
-    let mut keep = options(A);
-    keep.release_on_cancel = false;
-    let a = rig.cluster.start(1, A, Some(keep));
-    rig.until(5, "a leads", |rig| rig.holder() == "a").await;
-    a.stop().await;
-    assert_eq!(rig.holder(), "a");
 }

@@ -11,15 +11,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::build::deployment;
 use support::cluster::tag;
-use support::election::Rig;
+use support::election::{A, B, Rig, S};
 use support::process;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
-
-const S: Duration = Duration::from_secs(1);
-
-const A: &str = "candidate-a";
-const B: &str = "candidate-b";
 
 /// Short enough for a test, and long enough for a busy machine.
 const LEASE_DURATION: Duration = Duration::from_secs(5);

@@ -1,10 +1,13 @@
 //! Clients that mean harm: slow, many, huge, and gone before the answer. A health probe gets through.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use windlass::http::{Checks, Limits, ServingMetrics, router, serve};
@@ -17,6 +20,10 @@ use support::{ApiServer, Options, Serving, ask, connect_from};
 
 /// Nothing here takes a tenth of this on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two clients.
+const LOUD: [u8; 4] = [127, 0, 0, 1];
+const QUIET: [u8; 4] = [127, 0, 0, 2];
 
 async fn secure(limits: Limits) -> Serving {
     let mut options = Options::default();
@@ -132,6 +139,164 @@ async fn streams_reset_as_soon_as_they_are_opened_end_their_own_connection_only(
     let reviews = serving.api.asked().accesses.lock().len();
     assert!(sent < 10_000 && reviews <= 64, "{sent} sent, {reviews} reviews");
     assert_eq!(serving.get("/healthz", &[], None).await.0, 200);
+}
+
+/// Asks once from this address.
+async fn get_from(serving: &Serving, from: [u8; 4], path: &str, token: Option<&str>) -> u16 {
+    let stream = connect_from(from, serving.address).await.unwrap();
+    let mut stream = serving.shake(stream, None, b"http/1.1").await.unwrap();
+    let token = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<(&str, &str)> = token.iter().map(|token| ("Authorization", &**token)).collect();
+    ask(&mut stream, path, &headers).await.0
+}
+
+/// Opens a connection of HTTP/2 from this address, asks for an answer of which it takes no byte, and pings
+/// for as long as the server lets it. The task ends with the connection.
+async fn hold_busy(serving: &Serving, from: [u8; 4]) -> JoinHandle<()> {
+    let stream = connect_from(from, serving.address).await.unwrap();
+    let stream = serving.shake(stream, None, b"h2").await.unwrap();
+    let (mut client, mut connection) =
+        h2::client::Builder::new().initial_window_size(0).handshake::<_, Bytes>(stream).await.unwrap();
+    let mut pings = connection.ping_pong().unwrap();
+    let driven = tokio::spawn(connection);
+    let request = http::Request::get("https://localhost/healthz").body(()).unwrap();
+    let response = client.send_request(request, true).unwrap().0;
+    let response = timeout(PATIENCE, response).await.unwrap().unwrap();
+    tokio::spawn(async move {
+        let _unread = response;
+        while pings.ping(h2::Ping::opaque()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let _ = driven.await;
+    })
+}
+
+#[tokio::test]
+async fn an_address_that_keeps_every_place_busy_starves_no_other() {
+    let serving = secure(Limits { connections: 16, ..Limits::default() }).await;
+    for _ in 0..16 {
+        hold_busy(&serving, LOUD).await;
+    }
+    let probe = async || timeout(Duration::from_secs(5), get_from(&serving, QUIET, "/healthz", None)).await;
+    assert_eq!(probe().await, Ok(200));
+    // More of them stand in the queue, before the probe.
+    let mut queue = Vec::new();
+    for _ in 0..200 {
+        queue.push(connect_from(LOUD, serving.address).await.unwrap());
+    }
+    assert_eq!(probe().await, Ok(200));
+    assert!(serving.metrics.render().contains("reason=\"turned_away\""));
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_ends_its_connection_however_often_it_pings() {
+    let serving = secure(Limits { request_timeout: Duration::from_millis(500), ..Limits::default() }).await;
+    let begin = Instant::now();
+    let held = hold_busy(&serving, LOUD).await;
+    timeout(Duration::from_secs(10), held).await.expect("the server ends the connection").unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(500));
+    assert!(serving.metrics.render().contains("reason=\"stalled\"} 1"));
+}
+
+/// Asks all of this at once, on as few connections of HTTP/2 as it takes, and waits for the answers.
+async fn ask_at_once(serving: &Serving, from: [u8; 4], requests: &[http::Request<()>]) {
+    let streams = usize::try_from(Limits::default().streams).unwrap();
+    let asking = requests.chunks(streams).map(async |requests| {
+        let stream = connect_from(from, serving.address).await.unwrap();
+        let stream = serving.shake(stream, None, b"h2").await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let answers = requests.iter().map(async |request| {
+            let mut ready = client.clone().ready().await.unwrap();
+            let response = ready.send_request(request.clone(), true).unwrap().0;
+            timeout(PATIENCE, response).await.unwrap().unwrap()
+        });
+        join_all(answers).await;
+    });
+    join_all(asking).await;
+}
+
+/// Asks with so many different tokens at once, which nobody knows.
+async fn guess(serving: &Serving, from: [u8; 4], tokens: usize) {
+    let request = |n| {
+        let request = http::Request::get("https://localhost/metrics");
+        request.header("authorization", format!("Bearer {}-{n}", from[3])).body(()).unwrap()
+    };
+    ask_at_once(serving, from, &(0..tokens).map(request).collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn one_address_that_guesses_tokens_leaves_the_reviews_to_the_others() {
+    let serving = secure(Limits::default()).await;
+    let begin = Instant::now();
+    let asking = guess(&serving, LOUD, 200);
+    let scraping = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        get_from(&serving, QUIET, "/metrics", Some("good")).await
+    };
+    let (_, code) = tokio::join!(asking, timeout(PATIENCE, scraping));
+    assert_eq!(code, Ok(200));
+    // Ten at once, then two in a second.
+    let most = 12 + 2 * usize::try_from(begin.elapsed().as_secs()).unwrap();
+    let asked = serving.api.asked().tokens.load(Ordering::Relaxed);
+    assert!(asked <= most, "{asked} reviews, {most} at most");
+}
+
+#[tokio::test]
+async fn one_address_that_tries_paths_leaves_the_reviews_to_the_others() {
+    let serving = secure(Limits::default()).await;
+    let begin = Instant::now();
+    let request = |n| http::Request::get(format!("https://localhost/{n}")).body(()).unwrap();
+    let requests: Vec<_> = (0..200).map(request).collect();
+    let asking = ask_at_once(&serving, LOUD, &requests);
+    let scraping = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        get_from(&serving, QUIET, "/metrics", Some("good")).await
+    };
+    let (_, code) = tokio::join!(asking, timeout(PATIENCE, scraping));
+    assert_eq!(code, Ok(200));
+    let most = 12 + 2 * usize::try_from(begin.elapsed().as_secs()).unwrap();
+    let asked = serving.api.asked().accesses.lock().len();
+    assert!(asked <= most, "{asked} reviews, {most} at most");
+}
+
+#[tokio::test]
+async fn a_token_that_was_good_is_asked_about_again_whatever_its_neighbours_guess() {
+    let ttl = Duration::from_millis(10);
+    let mut options = Options::default();
+    options.authentication.token_cache_ttl = ttl;
+    (options.authorization.authorized_ttl, options.authorization.unauthorized_ttl) = (ttl, ttl);
+    let serving = Serving::start(ApiServer::new(Err(404)), options).await;
+    assert_eq!(get_from(&serving, LOUD, "/metrics", Some("good")).await, 200);
+    let guessing = guess(&serving, LOUD, 200);
+    let scraping = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        get_from(&serving, LOUD, "/metrics", Some("good")).await
+    };
+    let (_, code) = tokio::join!(guessing, scraping);
+    assert_eq!(code, 200);
+}
+
+#[tokio::test]
+async fn the_configmap_is_read_while_the_reviews_are_used_up() {
+    let mut options = Options::default();
+    options.authentication.lookup_interval = Duration::from_millis(20);
+    let serving = Serving::start(ApiServer::new(Err(404)), options).await;
+    // More than all have at once; the rest waits.
+    let asking = join_all((1..=20).map(|n| guess(&serving, [127, 0, 1, n], 5)));
+    let reading = async {
+        let asked = serving.api.asked();
+        let end = Instant::now() + PATIENCE;
+        while asked.tokens.load(Ordering::Relaxed) < 40 {
+            assert!(Instant::now() < end);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let before = asked.map_reads.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        asked.map_reads.load(Ordering::Relaxed) - before
+    };
+    let (_, reads) = tokio::join!(asking, reading);
+    assert!(reads >= 5, "{reads}");
 }
 
 /// The memory of this process, in bytes.

@@ -153,6 +153,10 @@ impl File {
     /// When a number has no form as a flag.
     pub fn settings(&self) -> Result<Vec<(String, String)>, String> {
         use serde_json::Value;
+        // JSON would make nothing of it.
+        if let Some(qps) = self.kube_api_qps.filter(|qps| !qps.is_finite()) {
+            return Err(format!("kube-api-qps: {qps} is not a number"));
+        }
         let Value::Object(all) = serde_json::to_value(self).map_err(|error| error.to_string())? else {
             return Ok(Vec::new());
         };

@@ -6,6 +6,8 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args as Group};
 use serde::Serialize;
 
+use super::path;
+
 /// What all controllers share.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,7 +83,8 @@ pub struct ElectionArgs {
           env = "WINDLASS_LEADER_ELECT_RESOURCE_LOCK")]
     pub leader_elect_resource_lock: String,
     /// Name of the lease. Daemons that share it take turns; those with different scopes need different
-    /// names.
+    /// names. Not kube-controller-manager's, which goes on running beside Windlass with its other
+    /// controllers.
     #[arg(
         long,
         value_name = "NAME",
@@ -89,7 +92,8 @@ pub struct ElectionArgs {
         env = "WINDLASS_LEADER_ELECT_RESOURCE_NAME"
     )]
     pub leader_elect_resource_name: String,
-    /// Namespace of the lease. Without it: --namespace, or the pod's own, or kube-system.
+    /// Namespace of the lease. Without it: --namespace, or the pod's own, since Windlass may have rights
+    /// nowhere else, or kube-system, which is kube-controller-manager's default.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_LEADER_ELECT_RESOURCE_NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 }
@@ -158,8 +162,9 @@ pub struct ScopeArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Misc flags")]
 pub struct ClientArgs {
-    /// Path of a kubeconfig. Without it: $KUBECONFIG, ~/.kube/config, or in a pod its service account.
-    #[arg(long, value_name = "PATH", env = "WINDLASS_KUBECONFIG")]
+    /// Path of a kubeconfig. Without it: $KUBECONFIG, ~/.kube/config, or in a pod its service account,
+    /// which is all that kube-controller-manager looks for.
+    #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
     /// URL of the API server; replaces the one in the kubeconfig.
     #[arg(long, value_name = "URL", env = "WINDLASS_MASTER")]

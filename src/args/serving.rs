@@ -7,6 +7,8 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args as Group};
 use serde::Serialize;
 
+use super::path;
+
 /// Metrics, health and explanations over TLS.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -25,14 +27,14 @@ pub struct SecureArgs {
     #[arg(long, value_name = "PORT", default_value_t = 10257, env = "WINDLASS_SECURE_PORT")]
     pub secure_port: u16,
     /// Directory with windlass.crt and windlass.key. Without it, and without --tls-cert-file, a
-    /// self-signed certificate is made in memory.
-    #[arg(long, value_name = "DIR", env = "WINDLASS_CERT_DIR")]
+    /// self-signed certificate is made in memory, as in kube-controller-manager.
+    #[arg(long, value_name = "DIR", value_parser = path(), env = "WINDLASS_CERT_DIR")]
     pub cert_dir: Option<PathBuf>,
     /// PEM file with the certificate and its chain. Read again when it changes.
-    #[arg(long, value_name = "FILE", env = "WINDLASS_TLS_CERT_FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_TLS_CERT_FILE")]
     pub tls_cert_file: Option<PathBuf>,
     /// PEM file with the key of --tls-cert-file.
-    #[arg(long, value_name = "FILE", env = "WINDLASS_TLS_PRIVATE_KEY_FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_TLS_PRIVATE_KEY_FILE")]
     pub tls_private_key_file: Option<PathBuf>,
     /// Cipher suites of TLS 1.2 that are offered. All that are known without it.
     #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_TLS_CIPHER_SUITES")]
@@ -69,8 +71,8 @@ pub struct InsecureArgs {
 #[command(next_help_heading = "Authentication flags")]
 pub struct AuthenticationArgs {
     /// Kubeconfig for TokenReviews and for the configuration in kube-system. That of --kubeconfig, or
-    /// the service account, without it.
-    #[arg(long, value_name = "PATH", env = "WINDLASS_AUTHENTICATION_KUBECONFIG")]
+    /// the service account, without it; kube-controller-manager then takes everybody for anonymous.
+    #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_AUTHENTICATION_KUBECONFIG")]
     pub authentication_kubeconfig: Option<PathBuf>,
     /// Do not look up the configuration in kube-system; what the flags say is all there is.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
@@ -91,10 +93,10 @@ pub struct AuthenticationArgs {
     )]
     pub authentication_token_webhook_cache_ttl: String,
     /// PEM file with the authorities whose client certificates are believed.
-    #[arg(long, value_name = "FILE", env = "WINDLASS_CLIENT_CA_FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_CLIENT_CA_FILE")]
     pub client_ca_file: Option<PathBuf>,
     /// PEM file with the authorities of proxies whose request headers are believed.
-    #[arg(long, value_name = "FILE", env = "WINDLASS_REQUESTHEADER_CLIENT_CA_FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_REQUESTHEADER_CLIENT_CA_FILE")]
     pub requestheader_client_ca_file: Option<PathBuf>,
     /// Common names that such a proxy's certificate may have; any without it.
     #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_REQUESTHEADER_ALLOWED_NAMES")]
@@ -137,8 +139,9 @@ pub struct AuthenticationArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Authorization flags")]
 pub struct AuthorizationArgs {
-    /// Kubeconfig for SubjectAccessReviews. That of --kubeconfig, or the service account, without it.
-    #[arg(long, value_name = "PATH", env = "WINDLASS_AUTHORIZATION_KUBECONFIG")]
+    /// Kubeconfig for SubjectAccessReviews. That of --kubeconfig, or the service account, without it;
+    /// kube-controller-manager then forbids all but --authorization-always-allow-paths.
+    #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_AUTHORIZATION_KUBECONFIG")]
     pub authorization_kubeconfig: Option<PathBuf>,
     /// Paths that everybody may ask for; one that ends with '*' stands for all that begin so.
     #[arg(

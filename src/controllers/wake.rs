@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cluster::Cluster;
 use super::pod_owner::PodOwner;
-use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, ReplicationController, Strategy};
+use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, ReplicationController, Strategy};
 use crate::runtime::store::Change;
 
 impl Cluster {
@@ -96,10 +96,12 @@ impl Cluster {
         }
     }
 
-    /// By the name in the reference, whatever kind it names: a key without an object costs nothing.
+    /// By the name in the reference: a key without an object costs nothing.
     fn wake_deployment_of(&self, set: &Arc<ReplicaSet>) {
-        if let Some(key) = controller_key(&set.meta, "Deployment") {
-            self.deployment_queue.add(key);
+        let controller = set.meta.controller.as_ref().filter(|controller| &*controller.kind == "Deployment");
+        if let Some(deployment) = controller {
+            let namespace = set.meta.key.namespace.clone();
+            self.deployment_queue.add(ObjectKey::new(namespace, deployment.name.clone()));
         }
     }
 
@@ -141,8 +143,3 @@ fn gathering(pods: usize) -> Duration {
 
 /// So long nothing is left lying, however large the set.
 const LONGEST_GATHERING: Duration = Duration::from_millis(200);
-
-fn controller_key(object: &Meta, kind: &str) -> Option<ObjectKey> {
-    let controller = object.controller.as_ref().filter(|controller| &*controller.kind == kind)?;
-    Some(ObjectKey::new(object.key.namespace.clone(), controller.name.clone()))
-}

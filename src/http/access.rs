@@ -1,8 +1,9 @@
 //! The gate in front of the secure routes: how often, who, and may they.
 //!
-//! A request that shows no good credentials costs its address a token, before anybody is asked about it;
-//! so the API server hears of no more bad tokens than that, from one address, and no more than the
-//! reviewers' own limit from all.
+//! A request that shows no good credentials costs its address a token, before anybody is asked about it.
+//! A question to the API server costs one of a smaller store, which comes back with a good answer. So
+//! whoever guesses tokens or tries paths has a tenth of the reviews, and those who are known and may do
+//! what they do have the rest.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,12 +22,15 @@ use super::authentication::{Bearer, Certified, Said, TokenReviewer, User, bearer
 use super::authorization::{Authorizer, Decision, Deed, Question};
 use super::counters::ServingMetrics;
 use super::limits::AddressLimiter;
-use super::listener::Peer;
+use super::listener::{Peer, Vouched};
+use super::review_cache::Unasked;
 use super::router::plain;
 
 /// The gate.
 pub(super) struct Access {
     pub(super) limiter: AddressLimiter,
+    /// The reviews that led nowhere.
+    pub(super) reviews: AddressLimiter,
     pub(super) certified: Certified,
     pub(super) tokens: TokenReviewer,
     pub(super) authorizer: Authorizer,
@@ -49,10 +53,14 @@ enum Refusal {
 pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let mut response = match access.judge(&parts).await {
-        Ok(()) => {
+        Ok(user) => {
             // What a handler does not see it cannot log or serve.
             access.certified.strip(&mut parts.headers);
-            next.run(Request::from_parts(parts, body)).await
+            let mut response = next.run(Request::from_parts(parts, body)).await;
+            if user != User::anonymous() {
+                response.extensions_mut().insert(Vouched);
+            }
+            response
         }
         Err(refusal) => access.refuse(refusal),
     };
@@ -79,6 +87,15 @@ fn address(peer: Option<&Peer>) -> IpAddr {
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
 }
 
+impl From<Unasked> for Refusal {
+    fn from(unasked: Unasked) -> Self {
+        Refusal::TooMany(match unasked {
+            Unasked::Overloaded => "reviews",
+            Unasked::Unpaid => "address",
+        })
+    }
+}
+
 fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
     metrics.requests_limited.with_label_values(&[reason]).inc();
     let text = "Too many requests, please try again later.\n".to_owned();
@@ -88,7 +105,8 @@ fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
 }
 
 impl Access {
-    async fn judge(&self, request: &Parts) -> Result<(), Refusal> {
+    /// Who it is that may do this.
+    async fn judge(&self, request: &Parts) -> Result<User, Refusal> {
         let peer = request.extensions.get::<Peer>();
         let address = address(peer);
         let certificates = peer.map_or(&[][..], |peer| &peer.certificates);
@@ -98,8 +116,9 @@ impl Access {
         // that no second spelling of a path leads to its handler.
         let path = percent_decode_str(request.uri.path()).decode_utf8_lossy().into_owned();
         let verb = request.method.as_str().to_ascii_lowercase();
-        let question = Question { user, deed: Deed { path, verb } };
-        self.authorize(question, address, charged).await
+        let question = Question { user: user.clone(), deed: Deed { path, verb } };
+        self.authorize(question, address, charged).await?;
+        Ok(user)
     }
 
     /// Takes a token from the address, if this request has not taken one before.
@@ -134,9 +153,15 @@ impl Access {
         if let Some(Bearer::User(user)) = self.tokens.known(token) {
             return Ok(self.authenticated(*user));
         }
-        self.charge(address, charged)?;
-        match self.tokens.review(token).await.map_err(|_| Refusal::TooMany("reviews"))? {
-            Bearer::User(user) => Ok(self.authenticated(*user)),
+        if !self.tokens.was_good(token) {
+            self.charge(address, charged)?;
+        }
+        let mut deposit = self.reviews.deposit(address);
+        match self.tokens.review(token, || deposit.take(Instant::now())).await? {
+            Bearer::User(user) => {
+                deposit.give_back();
+                Ok(self.authenticated(*user))
+            }
             Bearer::Refused(reason) => Err(self.unauthenticated("failure", address, &reason)),
             Bearer::Failed(reason) => Err(self.unauthenticated("error", address, &reason)),
         }
@@ -164,8 +189,13 @@ impl Access {
                 if question.user == User::anonymous() {
                     self.charge(address, &mut charged)?;
                 }
-                let review = self.authorizer.review(question.clone()).await;
-                review.map_err(|_| Refusal::TooMany("reviews"))?
+                let mut deposit = self.reviews.deposit(address);
+                let pay = || deposit.take(Instant::now());
+                let decision = self.authorizer.review(question.clone(), pay).await?;
+                if decision == Decision::Allowed {
+                    deposit.give_back();
+                }
+                decision
             }
         };
         let (result, refusal) = match decision {

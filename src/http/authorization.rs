@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::authentication::{User, code};
+use super::authentication::User;
 use super::counters::ServingMetrics;
-use super::review_cache::{Overloaded, ReviewCache};
-use crate::runtime::api::{Api, ApiError};
-use crate::runtime::request;
+use super::review_cache::{Answered, ReviewCache, Standing, Unasked};
+use super::reviews::{Kind, Reviews};
+use crate::runtime::api::ApiError;
 
-const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const REVIEW: Kind = Kind {
+    path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+    api_version: "authorization.k8s.io/v1",
+    kind: "SubjectAccessReview",
+};
 
 /// How long is remembered that there was no answer.
 const FAILED: Duration = Duration::from_secs(1);
@@ -88,20 +92,14 @@ pub(super) enum Decision {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Review {
-    status: ReviewStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ReviewStatus {
+struct Status {
     allowed: bool,
     reason: String,
 }
 
 /// Decides who may read what.
 pub(super) struct Authorizer {
-    api: Api,
+    reviews: Reviews,
     allowed_paths: AllowedPaths,
     allowed_groups: Vec<String>,
     allowed_ttl: Duration,
@@ -115,14 +113,14 @@ const LARGEST_KEPT: usize = 10_000;
 
 impl Authorizer {
     pub(super) fn new(
-        api: Api,
+        reviews: Reviews,
         allowed_paths: AllowedPaths,
         allowed_groups: Vec<String>,
         (allowed_ttl, denied_ttl): (Duration, Duration),
         metrics: ServingMetrics,
     ) -> Self {
         let cache = ReviewCache::default();
-        Authorizer { api, allowed_paths, allowed_groups, allowed_ttl, denied_ttl, cache, metrics }
+        Authorizer { reviews, allowed_paths, allowed_groups, allowed_ttl, denied_ttl, cache, metrics }
     }
 
     /// The answer if the API server need not be asked.
@@ -134,23 +132,27 @@ impl Authorizer {
         self.cache.known(question, tokio::time::Instant::now())
     }
 
-    /// Asks the API server.
-    pub(super) async fn review(&self, question: Question) -> Result<Decision, Overloaded> {
-        let (api, metrics) = (self.api.clone(), self.metrics.clone());
+    /// Asks the API server, after `pay` unless the last answer to this was a yes.
+    pub(super) async fn review(
+        &self,
+        question: Question,
+        pay: impl FnOnce() -> bool,
+    ) -> Result<Decision, Unasked> {
+        let (reviews, metrics) = (self.reviews.clone(), self.metrics.clone());
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
         let small = size(&question) <= LARGEST_KEPT;
         let asked = question.clone();
-        let asking = || async move {
-            let decision = ask(&api, &asked, &metrics).await;
-            let keep = match &decision {
-                Decision::Allowed if small => allowed,
-                Decision::Denied(_) if small => denied,
-                Decision::Allowed | Decision::Denied(_) => Duration::ZERO,
-                Decision::Failed(_) => FAILED,
+        let ask = |standing| async move {
+            let answer = ask(&reviews, standing, &asked, &metrics).await;
+            let (keep, good) = match &answer {
+                Decision::Allowed if small => (allowed, Some(true)),
+                Decision::Denied(_) if small => (denied, Some(false)),
+                Decision::Allowed | Decision::Denied(_) => (Duration::ZERO, None),
+                Decision::Failed(_) => (FAILED, None),
             };
-            (decision, keep)
+            Answered { answer, keep, good }
         };
-        self.cache.get(question, asking).await
+        self.cache.get(question, pay, ask).await
     }
 }
 
@@ -160,21 +162,15 @@ fn size(question: &Question) -> usize {
     [name, uid, &deed.path].into_iter().chain(words).map(String::len).sum()
 }
 
-async fn ask(api: &Api, question: &Question, metrics: &ServingMetrics) -> Decision {
-    let body = serde_json::json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": question,
-    });
-    let request = match request::post(PATH, &[], &body) {
-        Ok(request) => request,
-        Err(error) => return Decision::Failed(error.to_string()),
-    };
-    let answer = api.call::<Review>(request).await;
-    metrics.access_reviews.with_label_values(&[&code(&answer)]).inc();
-    match answer {
-        Ok(Review { status: ReviewStatus { allowed: true, .. } }) => Decision::Allowed,
-        Ok(Review { status }) => Decision::Denied(status.reason),
+async fn ask(
+    reviews: &Reviews,
+    standing: Standing,
+    question: &Question,
+    metrics: &ServingMetrics,
+) -> Decision {
+    match reviews.ask(standing, &REVIEW, question, &metrics.access_reviews).await {
+        Ok(Status { allowed: true, .. }) => Decision::Allowed,
+        Ok(Status { reason, .. }) => Decision::Denied(reason),
         // An API server without reviews, such as a test bed's, allows nobody; it is not in trouble.
         Err(error) if error.is_not_found() => Decision::Denied(
             "the API server has no SubjectAccessReviews (authorization.k8s.io/v1), so nobody is allowed \

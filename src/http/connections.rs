@@ -1,23 +1,28 @@
 //! The open connections of a listener: which have had their time, and which one makes room.
 //!
 //! A pure value, told the time. The rule that keeps a probe alive in a flood: when every place is taken,
-//! the newcomer gets the place of the connection that has been without a request for longest, of the
-//! address that has the most connections. So a client that opens thousands takes its own places only.
+//! the newcomer gets a place of the address that has the most, whatever goes on there. So a client that
+//! opens thousands takes its own places only, and nothing that it sends or leaves unread makes one safe.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::limits::Limits;
+use super::limits::{Limits, client_of};
 
-/// A connection keeps its place for so long at least, or it would lose it before it could ask. The price:
-/// a flood passes through at `connections` in each such time, some 2500 a second.
+/// A connection is safe for so long from newcomers of its own address, or it would lose its place before
+/// it could ask. The price: a flood passes through at `connections` in each such time, some 2500 a second;
+/// what comes faster is turned away.
 const GRACE: Duration = Duration::from_millis(100);
 
+/// The same for a connection on which a request is under way.
+const BUSY_GRACE: Duration = Duration::from_secs(1);
+
 /// Where a connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     /// In the TLS handshake.
     Handshake,
@@ -25,20 +30,35 @@ enum Phase {
     Header,
     /// Between two requests.
     Idle,
-    /// So many requests are being answered.
-    Busy(u32),
+    /// The requests that are being answered, by when that began; as many as there may be streams at most.
+    Busy(Vec<Instant>),
 }
 
 #[derive(Debug)]
 struct Open {
-    address: IpAddr,
+    client: IpAddr,
     phase: Phase,
     opened: Instant,
-    /// Since when it has been in this phase; while it is busy, since the last byte went either way.
+    /// Since when it has been in this phase. What is sent meanwhile changes nothing: it may be pings.
     since: Instant,
     /// Whether bytes between two requests are the beginning of a header. In HTTP/2 they may be a ping.
     header_follows: bool,
+    /// Whether somebody who is known has asked here for what they may have.
+    vouched: bool,
     finishing: bool,
+}
+
+impl Open {
+    fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Busy(_))
+    }
+
+    /// Whether it may lose its place to a newcomer of its own address. It counts from the opening, which
+    /// is the one thing that a client cannot begin anew.
+    fn is_ripe(&self, now: Instant) -> bool {
+        let grace = if self.is_busy() { BUSY_GRACE } else { GRACE };
+        !self.vouched && now.saturating_duration_since(self.opened) >= grace
+    }
 }
 
 /// Why a connection has had its time.
@@ -48,7 +68,7 @@ pub(super) enum Overdue {
     Handshake,
     /// Close it: the header took too long.
     Header,
-    /// Close it: a request is under way, and nothing has moved for too long.
+    /// Close it: an answer was not made or not read for too long.
     Stalled,
     /// Have it finish: there was no request for too long.
     Idle,
@@ -95,26 +115,33 @@ impl Connections {
         self.open.len()
     }
 
-    /// Who makes room for a newcomer: nobody has to, this connection, or nobody until then.
-    pub(super) fn room(&self, now: Instant) -> Room {
+    /// Who makes room for a newcomer of this address, if anybody has to.
+    ///
+    /// The address with the most connections does, if it has more than the newcomer's would have then: at
+    /// once, since none of its connections is worth more than the newcomer's first. Else the newcomer can
+    /// only replace one of its like. Those that nobody has vouched for go first, then those without a
+    /// request, then the longest in their state. A proxy that hides its clients is one client here: it has
+    /// all places if nobody else wants them, and in a flood its scraper keeps the one that it scrapes on.
+    pub(super) fn room(&self, address: IpAddr, now: Instant) -> Room {
         if self.open.len() < self.limits.connections.max(1) {
             return Room::Free;
         }
-        let mut of_address: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        let mut of_client: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for open in self.open.values() {
-            *of_address.entry(open.address).or_default() += 1;
+            *of_client.entry(open.client).or_default() += 1;
         }
-        let movable_at = |open: &Open| match open.phase {
-            Phase::Busy(_) => open.since + self.limits.request_timeout,
-            Phase::Handshake | Phase::Header | Phase::Idle => open.since + GRACE,
+        let crowd = |client: &IpAddr| of_client.get(client).copied().unwrap_or_default();
+        let newcomer = client_of(address);
+        let own = crowd(&newcomer);
+        let gives_way = |open: &Open| {
+            let crowd = crowd(&open.client);
+            crowd > own + 1 || (open.is_ripe(now) && (crowd > own || open.client == newcomer))
         };
-        let crowd = |open: &Open| of_address.get(&open.address).copied().unwrap_or_default();
-        let movable = self.open.iter().filter(|(_, open)| movable_at(open) <= now);
-        let longest = movable.min_by_key(|(id, open)| (usize::MAX - crowd(open), open.since, **id));
-        match longest {
-            Some((&id, _)) => Room::InPlaceOf(id),
-            None => Room::Not(self.open.values().map(movable_at).min().unwrap_or(now + GRACE)),
-        }
+        let giving_way = self.open.iter().filter(|(_, open)| gives_way(open));
+        let first = giving_way.min_by_key(|(id, open)| {
+            (Reverse(crowd(&open.client)), open.vouched, open.is_busy(), open.since, **id)
+        });
+        first.map_or(Room::Full, |(&id, _)| Room::InPlaceOf(id))
     }
 
     /// A connection is open; the number stands for it from now on.
@@ -122,7 +149,15 @@ impl Connections {
         let phase = if tls { Phase::Handshake } else { Phase::Header };
         let id = self.next;
         self.next += 1;
-        let open = Open { address, phase, opened: now, since: now, header_follows: true, finishing: false };
+        let open = Open {
+            client: client_of(address),
+            phase,
+            opened: now,
+            since: now,
+            header_follows: true,
+            vouched: false,
+            finishing: false,
+        };
         self.open.insert(id, open);
         id
     }
@@ -136,41 +171,42 @@ impl Connections {
 
     /// Bytes came from the client.
     pub(super) fn read(&mut self, id: u64, now: Instant) {
-        self.change(id, |open| match open.phase {
-            Phase::Idle if open.header_follows => (open.phase, open.since) = (Phase::Header, now),
-            Phase::Busy(_) => open.since = now,
-            // Else a byte every nine seconds would buy another ten.
-            Phase::Idle | Phase::Handshake | Phase::Header => {}
-        });
-    }
-
-    /// Bytes went to the client.
-    pub(super) fn written(&mut self, id: u64, now: Instant) {
-        self.change(id, |open| match open.phase {
-            Phase::Busy(_) => open.since = now,
-            // The rest of an answer. In HTTP/2 it may be the answer to a ping.
-            Phase::Idle if open.header_follows => open.since = now,
-            Phase::Idle | Phase::Handshake | Phase::Header => {}
-        });
-    }
-
-    /// A request's header is complete.
-    pub(super) fn began(&mut self, id: u64, now: Instant) {
         self.change(id, |open| {
-            let running = if let Phase::Busy(running) = open.phase { running } else { 0 };
-            (open.phase, open.since) = (Phase::Busy(running.saturating_add(1)), now);
+            // Only the first byte of a header, else one every nine seconds would buy another ten.
+            if open.phase == Phase::Idle && open.header_follows {
+                (open.phase, open.since) = (Phase::Header, now);
+            }
         });
     }
 
-    /// A request has its answer, or nobody waits for one any more.
-    pub(super) fn ended(&mut self, id: u64, now: Instant) {
-        self.change(id, |open| {
-            open.phase = match open.phase {
-                Phase::Busy(running @ 2..) => Phase::Busy(running - 1),
-                _ => Phase::Idle,
-            };
-            open.since = now;
+    /// A request's header is complete, or its answer is made and to be read. Returns what
+    /// [`Connections::ended`] wants to know.
+    pub(super) fn began(&mut self, id: u64, now: Instant) -> Instant {
+        self.change(id, |open| match &mut open.phase {
+            Phase::Busy(under_way) => under_way.push(now),
+            Phase::Handshake | Phase::Header | Phase::Idle => {
+                (open.phase, open.since) = (Phase::Busy(vec![now]), now);
+            }
         });
+        now
+    }
+
+    /// What began then is over: the answer is made, or read, or nobody waits for one any more.
+    pub(super) fn ended(&mut self, id: u64, began: Instant, now: Instant) {
+        self.change(id, |open| {
+            let Phase::Busy(under_way) = &mut open.phase else { return };
+            if let Some(place) = under_way.iter().position(|other| *other == began) {
+                under_way.swap_remove(place);
+            }
+            if under_way.is_empty() {
+                (open.phase, open.since) = (Phase::Idle, now);
+            }
+        });
+    }
+
+    /// Somebody who is known has asked for what they may have.
+    pub(super) fn vouched(&mut self, id: u64) {
+        self.change(id, |open| open.vouched = true);
     }
 
     /// The connection is closed.
@@ -181,17 +217,20 @@ impl Connections {
     /// The connections that have had their time.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(u64, Overdue)> {
         let Limits { handshake_timeout, header_timeout, idle_timeout, connection_age, .. } = self.limits;
+        // So that the sentence about an answer that took too long to make gets out.
+        let request_timeout = self.limits.request_timeout + GRACE;
         let mut found = Vec::new();
         for (&id, open) in &mut self.open {
             let quiet = now.saturating_duration_since(open.since);
             let age = now.saturating_duration_since(open.opened);
-            let overdue = match open.phase {
+            let stalled = |began: &Instant| now.saturating_duration_since(*began) >= request_timeout;
+            let overdue = match &open.phase {
                 Phase::Handshake if quiet >= handshake_timeout => Overdue::Handshake,
                 Phase::Header if quiet >= header_timeout => Overdue::Header,
-                Phase::Busy(_) if quiet >= idle_timeout => Overdue::Stalled,
+                Phase::Busy(under_way) if under_way.iter().any(stalled) => Overdue::Stalled,
                 Phase::Idle if quiet >= idle_timeout && open.finishing => Overdue::Overstayed,
                 Phase::Idle if quiet >= idle_timeout => Overdue::Idle,
-                // Else a client that reads a byte a minute would stay for as long as it likes.
+                // Else a client that always has a request under way would stay for as long as it likes.
                 _ if age >= connection_age + idle_timeout => Overdue::Overstayed,
                 _ if age >= connection_age && !open.finishing => Overdue::Age,
                 _ => continue,
@@ -216,8 +255,8 @@ pub(super) enum Room {
     Free,
     /// Once this one is closed.
     InPlaceOf(u64),
-    /// Not before this instant, unless one ends by itself.
-    Not(Instant),
+    /// There is none: it would have to take that of somebody with no more.
+    Full,
 }
 
 #[cfg(test)]
@@ -251,8 +290,8 @@ mod tests {
         let id = table.open(address(1), true, now);
         assert_eq!(table.overdue(now + 10 * S), [(id, Overdue::Handshake)]);
         table.shaken(id, false, now);
-        table.began(id, now);
-        table.ended(id, now);
+        let began = table.began(id, now);
+        table.ended(id, began, now);
         assert_eq!(table.overdue(now + 89 * S), []);
         table.read(id, now + 89 * S);
         assert_eq!(table.overdue(now + 98 * S), []);
@@ -264,11 +303,10 @@ mod tests {
         let (mut table, now) = table(10);
         let id = table.open(address(1), true, now);
         table.shaken(id, true, now);
-        table.began(id, now);
-        table.ended(id, now);
+        let began = table.began(id, now);
+        table.ended(id, began, now);
         for second in 1..90 {
             table.read(id, now + second * S);
-            table.written(id, now + second * S);
             assert_eq!(table.overdue(now + second * S), []);
         }
         assert_eq!(table.overdue(now + 90 * S), [(id, Overdue::Idle)]);
@@ -276,50 +314,103 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_its_answer_is_cut_off() {
+    fn a_client_that_does_not_read_its_answer_is_cut_off_whatever_it_sends() {
         let (mut table, now) = table(10);
-        let id = table.open(address(1), false, now);
-        table.began(id, now);
-        table.written(id, now + 60 * S);
-        assert_eq!(table.overdue(now + 149 * S), []);
-        assert_eq!(table.overdue(now + 150 * S), [(id, Overdue::Stalled)]);
-    }
-
-    #[test]
-    fn an_old_connection_is_asked_once_to_finish() {
-        let (mut table, now) = table(10);
-        let id = table.open(address(1), false, now);
-        table.began(id, now);
-        for second in 1..=600 {
-            table.written(id, now + second * S);
+        let id = table.open(address(1), true, now);
+        table.shaken(id, true, now);
+        let began = table.began(id, now);
+        // The answer is made.
+        table.began(id, now + 10 * S);
+        table.ended(id, began, now + 10 * S);
+        for second in 1..=40 {
+            table.read(id, now + second * S);
+            // Other requests come and go.
+            let other = table.began(id, now + second * S);
+            table.ended(id, other, now + second * S);
+            assert_eq!(table.overdue(now + second * S), []);
         }
-        assert_eq!(table.overdue(now + 600 * S), [(id, Overdue::Age)]);
-        assert_eq!(table.overdue(now + 601 * S), []);
-        table.written(id, now + 690 * S);
-        assert_eq!(table.overdue(now + 690 * S), [(id, Overdue::Overstayed)]);
+        assert_eq!(table.overdue(now + 41 * S), [(id, Overdue::Stalled)]);
     }
 
     #[test]
-    fn the_newcomer_takes_the_place_of_the_longest_idle_of_the_greediest() {
+    fn an_old_connection_is_asked_once_to_finish_however_busy_it_is() {
+        let (mut table, now) = table(10);
+        let id = table.open(address(1), false, now);
+        let mut began = table.began(id, now);
+        let mut found = Vec::new();
+        for second in 1..=690 {
+            let next = table.began(id, now + second * S);
+            table.ended(id, began, next);
+            began = next;
+            found.extend(table.overdue(next).into_iter().map(|(_, why)| (second, why)));
+        }
+        assert_eq!(found, [(600, Overdue::Age), (690, Overdue::Overstayed)]);
+    }
+
+    #[test]
+    fn the_greediest_address_makes_room_at_once_by_the_one_that_is_longest_without_a_request() {
         let (mut table, now) = table(4);
-        let modest = table.open(address(1), false, now);
+        table.open(address(1), false, now);
         let greedy: Vec<u64> = (1..4).map(|n| table.open(address(2), false, now + n * S)).collect();
         table.began(greedy[0], now + 4 * S);
-        assert_eq!(table.room(now + 5 * S), Room::InPlaceOf(greedy[1]));
+        assert_eq!(table.room(address(3), now + 3 * S), Room::InPlaceOf(greedy[1]));
         table.closed(greedy[1]);
-        assert_eq!(table.room(now + 5 * S), Room::Free);
-        assert!(modest < greedy[0]);
+        assert_eq!(table.room(address(3), now + 3 * S), Room::Free);
     }
 
     #[test]
-    fn nobody_is_moved_before_it_could_ask_nor_while_it_is_answered() {
+    fn no_state_of_its_connections_keeps_an_address_from_making_room_for_another() {
+        let (mut table, now) = table(4);
+        let greedy: Vec<u64> = (0..4).map(|_| table.open(address(1), true, now)).collect();
+        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
+        for id in &greedy {
+            table.began(*id, now);
+            table.vouched(*id);
+        }
+        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
+        // An even share is all that there is to have by being many.
+        table.closed(greedy[0]);
+        table.open(address(2), true, now);
+        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[1]));
+        table.closed(greedy[1]);
+        table.open(address(2), true, now);
+        assert_eq!(table.room(address(2), now), Room::Full);
+    }
+
+    #[test]
+    fn the_addresses_of_one_ipv6_network_share_their_places() {
         let (mut table, now) = table(2);
-        let fresh = table.open(address(1), false, now);
+        let first = table.open("2001:db8::1".parse().unwrap(), true, now);
+        table.open("2001:db8::2".parse().unwrap(), true, now);
+        assert_eq!(table.room("2001:db8::3".parse().unwrap(), now), Room::Full);
+        assert_eq!(table.room("2001:db8:0:1::1".parse().unwrap(), now), Room::InPlaceOf(first));
+    }
+
+    #[test]
+    fn nobody_loses_its_place_to_its_like_before_it_could_ask_and_be_answered() {
+        let (mut table, now) = table(2);
+        let idle = table.open(address(1), false, now);
         let busy = table.open(address(1), false, now);
         table.began(busy, now);
-        assert_eq!(table.room(now), Room::Not(now + GRACE));
-        assert_eq!(table.room(now + GRACE), Room::InPlaceOf(fresh));
-        table.began(fresh, now);
-        assert_eq!(table.room(now + S), Room::Not(now + 30 * S));
+        assert_eq!(table.room(address(1), now), Room::Full);
+        assert_eq!(table.room(address(1), now + GRACE), Room::InPlaceOf(idle));
+        table.began(idle, now + GRACE);
+        assert_eq!(table.room(address(1), now + GRACE), Room::Full);
+        assert_eq!(table.room(address(1), now + S), Room::InPlaceOf(busy));
+    }
+
+    #[test]
+    fn a_scraper_behind_a_busy_proxy_keeps_its_connection() {
+        let (mut table, now) = table(3);
+        let scraper = table.open(address(1), true, now);
+        table.vouched(scraper);
+        let strangers = [S, 2 * S].map(|after| table.open(address(1), true, now + after));
+        assert_eq!(table.room(address(1), now + 60 * S), Room::InPlaceOf(strangers[0]));
+        table.closed(strangers[0]);
+        table.open(address(1), true, now + 60 * S);
+        assert_eq!(table.room(address(1), now + 60 * S), Room::InPlaceOf(strangers[1]));
+        table.closed(strangers[1]);
+        table.open(address(1), true, now + 60 * S);
+        assert_eq!(table.room(address(1), now + 60 * S), Room::Full);
     }
 }

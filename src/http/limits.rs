@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The bounds of one listener. The defaults suit a scraper, a kubelet, and a person with curl.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Connections open at once. When all are taken, the newcomer gets the place of an idle one.
+    /// Connections open at once. When all are taken, the address with the most of them makes room.
     pub connections: usize,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
@@ -19,10 +19,10 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// The largest header of a request, in bytes; a larger one is answered with 431.
     pub header_bytes: usize,
-    /// How long a connection may be kept open without a request, and how long a client may take to read
-    /// the next part of an answer. Upstream's is 90 s as well.
+    /// How long a connection may be kept open without a request. Upstream's is 90 s as well.
     pub idle_timeout: Duration,
-    /// How long an answer may take to be made, the request's body included.
+    /// How long an answer may take to be made, the request's body included; and then, how long the client
+    /// may take to read it. Nothing that is served goes on for longer, as a watch would.
     pub request_timeout: Duration,
     /// After this a connection is closed between two requests, so that none lasts for ever.
     pub connection_age: Duration,
@@ -32,6 +32,11 @@ pub struct Limits {
     pub unauthenticated_qps: f64,
     /// The same at once, after a quiet time.
     pub unauthenticated_burst: u32,
+    /// Reviews per second that may be asked for on account of one address, in the long run: those of a
+    /// token or of a path that turned out well are not counted. A tenth of what there is for all.
+    pub refused_reviews_qps: f64,
+    /// The same at once, after a quiet time.
+    pub refused_reviews_burst: u32,
     /// How long open connections may take to end at shutdown.
     pub drain: Duration,
 }
@@ -49,6 +54,8 @@ impl Default for Limits {
             streams: 100,
             unauthenticated_qps: 100.0,
             unauthenticated_burst: 400,
+            refused_reviews_qps: 2.0,
+            refused_reviews_burst: 10,
             drain: Duration::from_secs(2),
         }
     }
@@ -73,10 +80,11 @@ struct Buckets {
 }
 
 impl AddressLimiter {
-    pub(super) fn new(limits: &Limits) -> Self {
-        let seconds = 1.0 / limits.unauthenticated_qps;
+    /// So many in a second in the long run, and at once.
+    pub(super) fn new(qps: f64, burst: u32) -> Self {
+        let seconds = 1.0 / qps;
         let interval = Duration::try_from_secs_f64(seconds).unwrap_or_default().min(Duration::from_secs(60));
-        let capacity = interval.saturating_mul(limits.unauthenticated_burst.max(1));
+        let capacity = interval.saturating_mul(burst.max(1));
         AddressLimiter { interval, capacity, buckets: Mutex::default() }
     }
 
@@ -101,9 +109,49 @@ impl AddressLimiter {
         *full_at = now + missing;
         true
     }
+
+    /// Gives back a token that this address has taken.
+    fn give_back(&self, address: IpAddr) {
+        let full_at = &mut self.buckets.lock().full_at;
+        let client = client_of(address);
+        let client = if full_at.contains_key(&client) { client } else { Ipv6Addr::UNSPECIFIED.into() };
+        if let Some(full_at) = full_at.get_mut(&client)
+            && let Some(sooner) = full_at.checked_sub(self.interval)
+        {
+            *full_at = sooner;
+        }
+    }
+
+    /// A token of this address that may be taken, and given back.
+    pub(super) fn deposit(&self, address: IpAddr) -> Deposit<'_> {
+        Deposit { limiter: self, address, taken: false }
+    }
 }
 
-fn client_of(address: IpAddr) -> IpAddr {
+/// A token that is gone unless it is given back.
+pub(super) struct Deposit<'l> {
+    limiter: &'l AddressLimiter,
+    address: IpAddr,
+    taken: bool,
+}
+
+impl Deposit<'_> {
+    /// Takes the token; `false` if the address has none.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        self.taken = self.taken || self.limiter.take(self.address, now);
+        self.taken
+    }
+
+    /// Gives it back if it was taken.
+    pub(super) fn give_back(self) {
+        if self.taken {
+            self.limiter.give_back(self.address);
+        }
+    }
+}
+
+/// Whom an address stands for.
+pub(super) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -118,11 +166,7 @@ mod tests {
     use super::*;
 
     fn limiter() -> AddressLimiter {
-        AddressLimiter::new(&Limits {
-            unauthenticated_qps: 1.0,
-            unauthenticated_burst: 3,
-            ..Limits::default()
-        })
+        AddressLimiter::new(1.0, 3)
     }
 
     #[test]
@@ -134,6 +178,19 @@ mod tests {
         assert!(limiter.take(quiet, now));
         assert!(limiter.take(loud, now + Duration::from_secs(1)));
         assert!(!limiter.take(loud, now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_and_no_more_than_that() {
+        let (limiter, now) = (limiter(), Instant::now());
+        let address = "10.0.0.1".parse().unwrap();
+        for _ in 0..10 {
+            let mut deposit = limiter.deposit(address);
+            assert!(deposit.take(now));
+            deposit.give_back();
+        }
+        limiter.deposit(address).give_back();
+        assert_eq!((0..10).filter(|_| limiter.deposit(address).take(now)).count(), 3);
     }
 
     #[test]

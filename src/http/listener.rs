@@ -27,7 +27,6 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +48,10 @@ pub struct Peer {
     /// The certificates that it showed, its own first. Their key is proven; nothing else is.
     pub certificates: Arc<[CertificateDer<'static>]>,
 }
+
+/// An extension of an answer: somebody who is known asked, and might.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vouched;
 
 /// HTTP/2's answer to streams that are reset as soon as they are opened (CVE-2023-44487): after so many
 /// that we had not even looked at, the connection ends.
@@ -72,7 +75,8 @@ pub async fn serve(
     metrics: ServingMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let gate = Arc::new((AddressLimiter::new(&limits), metrics.clone()));
+    let limiter = AddressLimiter::new(limits.unauthenticated_qps, limits.unauthenticated_burst);
+    let gate = Arc::new((limiter, metrics.clone()));
     let router = router.layer(from_fn_with_state(gate, slow_down));
     Server::new("insecure", None, router, limits, metrics).run(listener, shutdown).await;
     Ok(())
@@ -98,7 +102,6 @@ pub(super) struct Server {
     limits: Limits,
     metrics: ServingMetrics,
     table: Mutex<Table>,
-    left: Notify,
     all: Orders,
 }
 
@@ -113,7 +116,7 @@ impl Server {
         let connections = Connections::new(limits.clone());
         let table = Mutex::new(Table { connections, orders: BTreeMap::new() });
         let all = Orders { finish: CancellationToken::new(), abort: CancellationToken::new() };
-        Arc::new(Server { name, tls, router, limits, metrics, table, left: Notify::new(), all })
+        Arc::new(Server { name, tls, router, limits, metrics, table, all })
     }
 
     /// Accepts until `shutdown`, then drains.
@@ -136,8 +139,10 @@ impl Server {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    self.make_room().await;
-                    tasks.spawn(self.clone().connection(stream, address));
+                    // Who finds no place is not waited for: others stand in the queue behind it.
+                    if self.make_room(address.ip()) {
+                        tasks.spawn(self.clone().connection(stream, address));
+                    }
                     // A flood must not starve the connections that are open.
                     tokio::task::yield_now().await;
                 }
@@ -149,22 +154,17 @@ impl Server {
         }
     }
 
-    /// Waits until there is room for one more connection, and takes an idle one's if need be.
-    async fn make_room(&self) {
-        loop {
-            let left = self.left.notified();
-            let room = self.table.lock().connections.room(Instant::now());
-            let until = match room {
-                Room::Free => return,
-                Room::InPlaceOf(id) => {
-                    self.close(id, "evicted");
-                    return;
-                }
-                Room::Not(until) => until,
-            };
-            tokio::select! {
-                () = left => {}
-                () = tokio::time::sleep_until(until) => {}
+    /// Whether there is a place for one more connection from this address, another one's if need be.
+    fn make_room(&self, address: IpAddr) -> bool {
+        match self.with(|table, now| table.room(address, now)) {
+            Room::Free => true,
+            Room::InPlaceOf(id) => {
+                self.close(id, "evicted");
+                true
+            }
+            Room::Full => {
+                self.metrics.connections_closed.with_label_values(&[self.name, "turned_away"]).inc();
+                false
             }
         }
     }
@@ -181,8 +181,8 @@ impl Server {
 
     /// Ends the connections that have had their time.
     async fn keep_time(&self) {
-        let Limits { handshake_timeout, header_timeout, idle_timeout, .. } = self.limits;
-        let shortest = handshake_timeout.min(header_timeout).min(idle_timeout);
+        let Limits { handshake_timeout, header_timeout, idle_timeout, request_timeout, .. } = self.limits;
+        let shortest = handshake_timeout.min(header_timeout).min(idle_timeout).min(request_timeout);
         let tick = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         loop {
             sleep(tick).await;
@@ -238,7 +238,6 @@ impl Drop for Place {
             table.orders.remove(&self.id);
         }
         self.count();
-        self.server.left.notify_waiters();
     }
 }
 
@@ -284,6 +283,10 @@ impl Place {
             let (server, peer) = (answering.clone(), peer.clone());
             async move {
                 let response = server.answer(request, peer).await;
+                if response.extensions().get::<Vouched>().is_some() {
+                    server.with(|table, _| table.vouched(id));
+                }
+                let under_way = under_way.answered();
                 Ok::<_, Infallible>(response.map(|body| Answer { body, _under_way: under_way }))
             }
         });
@@ -354,18 +357,31 @@ impl Server {
 struct UnderWay {
     server: Arc<Server>,
     id: u64,
+    /// Since when the one or the other.
+    since: Instant,
 }
 
 impl UnderWay {
     fn begin(server: Arc<Server>, id: u64) -> Self {
-        server.with(|table, now| table.began(id, now));
-        UnderWay { server, id }
+        let since = server.with(|table, now| table.began(id, now));
+        UnderWay { server, id, since }
+    }
+
+    /// The answer is made, and it is the client's turn. `answer` has cut the time for the making.
+    fn answered(mut self) -> Self {
+        let made = self.since;
+        self.since = self.server.with(|table, now| {
+            let since = table.began(self.id, now);
+            table.ended(self.id, made, now);
+            since
+        });
+        self
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.server.with(|table, now| table.ended(self.id, now));
+        self.server.with(|table, now| table.ended(self.id, self.since, now));
     }
 }
 
@@ -395,7 +411,7 @@ impl http_body::Body for Answer {
     }
 }
 
-/// A stream that tells the table of each move.
+/// A stream that tells the table what the client sends.
 struct Watched<S> {
     stream: S,
     server: Arc<Server>,
@@ -419,11 +435,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(1..)) = polled {
-            self.server.with(|table, now| table.written(self.id, now));
-        }
-        polled
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

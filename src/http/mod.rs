@@ -9,8 +9,8 @@
 //! * [`health`], [`mod@router`]: what is served.
 //! * [`limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
 //! * [`tls`], [`certificates`]: HTTPS.
-//! * [`authentication`], [`authorization`], `review_cache`, `access`: who may read it. The API server
-//!   decides both, by TokenReview and SubjectAccessReview.
+//! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `access`: who may read it. The API
+//!   server decides both, by TokenReview and SubjectAccessReview.
 //! * [`serving`]: the options, and the server that puts these together.
 //! * [`counters`]: what all of this counts.
 
@@ -24,6 +24,7 @@ pub mod health;
 pub mod limits;
 pub mod listener;
 mod review_cache;
+pub mod reviews;
 pub mod router;
 pub mod serving;
 pub mod tls;
@@ -32,7 +33,6 @@ pub use counters::ServingMetrics;
 pub use health::Checks;
 pub use limits::Limits;
 pub use listener::serve;
+pub use reviews::Reviewers;
 pub use router::{configz, explanations, profiling, router, verbosity};
-pub use serving::{
-    AuthenticationOptions, AuthorizationOptions, Reviewers, SecureOptions, SecureServer, ServingOptions,
-};
+pub use serving::{AuthenticationOptions, AuthorizationOptions, SecureOptions, SecureServer, ServingOptions};

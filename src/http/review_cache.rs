@@ -2,6 +2,10 @@
 //!
 //! The one guarantee: however many requests ask the same at once, and whether or not they wait for the
 //! answer, the API server is asked once; and what is kept is bounded.
+//!
+//! A question whose last answer was good is a regular's: it costs nobody anything, and has a share of its
+//! own. Else whoever asks many that lead nowhere would keep a scraper out, which asks each half minute and
+//! whose answer is kept for ten seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +18,41 @@ use tokio::time::Instant;
 /// So many answers are kept.
 const ANSWERS: usize = 4096;
 
-/// So many questions may wait for their answer at once.
+/// So many questions of strangers may wait for their answer at once, and so many more of regulars.
 const QUESTIONS: usize = 64;
 
-/// Too many different questions wait for an answer.
+/// So many regulars are known.
+const REGULARS: usize = 1024;
+
+/// For so long one is known after the last good answer: longer than between any two scrapes.
+const REGULAR: Duration = Duration::from_secs(3600);
+
+/// Why a question was not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overloaded;
+pub(super) enum Unasked {
+    /// Too many others wait for an answer.
+    Overloaded,
+    /// Whoever asks has asked too many that led nowhere.
+    Unpaid,
+}
+
+/// Who asks, by what the last answer was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It was good.
+    Regular,
+    /// There was none, or it was not good.
+    Stranger,
+}
+
+/// An answer, and what follows from it.
+pub(super) struct Answered<V> {
+    pub(super) answer: V,
+    /// How long it holds.
+    pub(super) keep: Duration,
+    /// Whether it was a good one; `None` if it says nothing, since there was no answer.
+    pub(super) good: Option<bool>,
+}
 
 enum Slot<V> {
     Known { answer: V, until: Instant },
@@ -29,6 +62,8 @@ enum Slot<V> {
 struct Slots<K, V> {
     slots: BTreeMap<K, Slot<V>>,
     asked: usize,
+    /// Until when.
+    regulars: BTreeMap<K, Instant>,
 }
 
 /// A cache from questions to answers. Clones share it.
@@ -44,7 +79,8 @@ impl<K, V> Clone for ReviewCache<K, V> {
 
 impl<K, V> Default for ReviewCache<K, V> {
     fn default() -> Self {
-        ReviewCache { inner: Arc::new(Mutex::new(Slots { slots: BTreeMap::new(), asked: 0 })) }
+        let slots = Slots { slots: BTreeMap::new(), asked: 0, regulars: BTreeMap::new() };
+        ReviewCache { inner: Arc::new(Mutex::new(slots)) }
     }
 }
 
@@ -52,8 +88,7 @@ impl<K, V> Default for ReviewCache<K, V> {
 enum Turn<V> {
     Known(V),
     Wait(watch::Receiver<Option<V>>),
-    Ask(watch::Sender<Option<V>>, watch::Receiver<Option<V>>),
-    Overloaded,
+    Ask(Standing, watch::Sender<Option<V>>, watch::Receiver<Option<V>>),
 }
 
 impl<K, V> ReviewCache<K, V>
@@ -69,25 +104,35 @@ where
         }
     }
 
-    /// The answer, by `ask` if need be, which says how long to keep it as well.
+    /// Whether the last answer to it was good.
+    pub(super) fn standing(&self, question: &K, now: Instant) -> Standing {
+        self.inner.lock().standing(question, now)
+    }
+
+    /// The answer, by `ask` if need be. Before a stranger's question is asked, `pay` says whether it may.
     ///
     /// The question is asked in a task of its own: a client that hangs up as soon as it has asked, and
     /// asks again, would have it asked each time else.
-    pub(super) async fn get<F>(&self, question: K, ask: impl FnOnce() -> F) -> Result<V, Overloaded>
+    pub(super) async fn get<F>(
+        &self,
+        question: K,
+        pay: impl FnOnce() -> bool,
+        ask: impl FnOnce(Standing) -> F,
+    ) -> Result<V, Unasked>
     where
-        F: Future<Output = (V, Duration)> + Send + 'static,
+        F: Future<Output = Answered<V>> + Send + 'static,
     {
-        let mut waiting = match self.turn(&question) {
+        let mut waiting = match self.turn(&question, pay)? {
             Turn::Known(answer) => return Ok(answer),
-            Turn::Overloaded => return Err(Overloaded),
             Turn::Wait(waiting) => waiting,
-            Turn::Ask(told, waiting) => {
-                let asked = Asked { cache: self.clone(), question, answer: None };
-                let asking = ask();
+            Turn::Ask(standing, told, waiting) => {
+                let asked = Asked { cache: self.clone(), question, answered: None };
+                let asking = ask(standing);
                 tokio::spawn(async move {
                     let mut asked = asked;
-                    let (answer, keep) = asking.await;
-                    asked.answer = Some((answer.clone(), Instant::now() + keep));
+                    let answered = asking.await;
+                    let answer = answered.answer.clone();
+                    asked.answered = Some(answered);
                     drop(asked);
                     // Nobody may be waiting any more.
                     let _ = told.send(Some(answer));
@@ -95,25 +140,30 @@ where
                 waiting
             }
         };
-        let answer = waiting.wait_for(Option::is_some).await.map_err(|_| Overloaded)?;
-        answer.clone().ok_or(Overloaded)
+        let answer = waiting.wait_for(Option::is_some).await.map_err(|_| Unasked::Overloaded)?;
+        answer.clone().ok_or(Unasked::Overloaded)
     }
 
-    fn turn(&self, question: &K) -> Turn<V> {
+    fn turn(&self, question: &K, pay: impl FnOnce() -> bool) -> Result<Turn<V>, Unasked> {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         match inner.slots.get(question) {
-            Some(Slot::Known { answer, until }) if *until > now => return Turn::Known(answer.clone()),
-            Some(Slot::Asked(waiting)) => return Turn::Wait(waiting.clone()),
+            Some(Slot::Known { answer, until }) if *until > now => return Ok(Turn::Known(answer.clone())),
+            Some(Slot::Asked(waiting)) => return Ok(Turn::Wait(waiting.clone())),
             _ => {}
         }
-        if inner.asked >= QUESTIONS {
-            return Turn::Overloaded;
+        let standing = inner.standing(question, now);
+        let most = if standing == Standing::Regular { 2 * QUESTIONS } else { QUESTIONS };
+        if inner.asked >= most {
+            return Err(Unasked::Overloaded);
+        }
+        if standing == Standing::Stranger && !pay() {
+            return Err(Unasked::Unpaid);
         }
         let (told, waiting) = watch::channel(None);
         inner.slots.insert(question.clone(), Slot::Asked(waiting.clone()));
         inner.asked += 1;
-        Turn::Ask(told, waiting)
+        Ok(Turn::Ask(standing, told, waiting))
     }
 
     /// How many answers and questions are kept.
@@ -123,11 +173,30 @@ where
     }
 }
 
+impl<K: Ord + Clone, V> Slots<K, V> {
+    fn standing(&self, question: &K, now: Instant) -> Standing {
+        let regular = self.regulars.get(question).is_some_and(|until| *until > now);
+        if regular { Standing::Regular } else { Standing::Stranger }
+    }
+
+    fn remember(&mut self, question: &K, good: bool, now: Instant) {
+        self.regulars.remove(question);
+        if !good {
+            return;
+        }
+        if self.regulars.len() >= REGULARS {
+            let soonest = self.regulars.iter().min_by_key(|(_, until)| **until).map(|(key, _)| key.clone());
+            soonest.and_then(|soonest| self.regulars.remove(&soonest));
+        }
+        self.regulars.insert(question.clone(), now + REGULAR);
+    }
+}
+
 /// A question that is being asked. When it ends, by a panic for example, the next one may ask again.
 struct Asked<K: Ord + Clone, V> {
     cache: ReviewCache<K, V>,
     question: K,
-    answer: Option<(V, Instant)>,
+    answered: Option<Answered<V>>,
 }
 
 impl<K: Ord + Clone, V> Drop for Asked<K, V> {
@@ -136,7 +205,13 @@ impl<K: Ord + Clone, V> Drop for Asked<K, V> {
         let mut inner = self.cache.inner.lock();
         inner.asked -= 1;
         inner.slots.remove(&self.question);
-        let Some((answer, until)) = self.answer.take().filter(|(_, until)| *until > now) else { return };
+        let Some(Answered { answer, keep, good }) = self.answered.take() else { return };
+        if let Some(good) = good {
+            inner.remember(&self.question, good, now);
+        }
+        if keep.is_zero() {
+            return;
+        }
         if inner.slots.len() >= ANSWERS {
             inner.slots.retain(|_, slot| !matches!(slot, Slot::Known { until, .. } if *until <= now));
         }
@@ -150,7 +225,7 @@ impl<K: Ord + Clone, V> Drop for Asked<K, V> {
                 inner.slots.remove(&soonest);
             }
         }
-        inner.slots.insert(self.question.clone(), Slot::Known { answer, until });
+        inner.slots.insert(self.question.clone(), Slot::Known { answer, until: now + keep });
     }
 }
 
@@ -166,41 +241,49 @@ mod tests {
     struct Server(Arc<AtomicUsize>);
 
     impl Server {
-        fn answer(&self, keep: Duration) -> impl Future<Output = (usize, Duration)> + Send + 'static {
+        fn answer(&self, keep: Duration) -> impl Future<Output = Answered<usize>> + Send + 'static {
             let asked = self.0.clone();
             async move {
                 tokio::time::sleep(S).await;
-                (asked.fetch_add(1, Ordering::Relaxed) + 1, keep)
+                Answered { answer: asked.fetch_add(1, Ordering::Relaxed) + 1, keep, good: None }
             }
         }
+    }
+
+    fn free() -> bool {
+        true
+    }
+
+    fn answered(good: Option<bool>) -> impl Future<Output = Answered<bool>> + Send + 'static {
+        std::future::ready(Answered { answer: good == Some(true), keep: S, good })
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_who_ask_the_same_are_one_question() {
         let (cache, server) = (ReviewCache::default(), Server::default());
-        let asking = (0..1000).map(|_| cache.get("k", || server.answer(10 * S)));
+        let asking = (0..1000).map(|_| cache.get("k", free, |_| server.answer(10 * S)));
         let answers = futures::future::join_all(asking).await;
         assert!(answers.iter().all(|answer| *answer == Ok(1)));
         tokio::time::sleep(9 * S).await;
-        assert_eq!(cache.get("k", || server.answer(S)).await, Ok(1));
+        assert_eq!(cache.get("k", free, |_| server.answer(S)).await, Ok(1));
         tokio::time::sleep(2 * S).await;
-        assert_eq!(cache.get("k", || server.answer(S)).await, Ok(2));
+        assert_eq!(cache.get("k", free, |_| server.answer(S)).await, Ok(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_hangs_up_and_asks_again_does_not_have_it_asked_again() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         for _ in 0..1000 {
-            let impatient = cache.get("k", || server.answer(10 * S));
+            let impatient = cache.get("k", free, |_| server.answer(10 * S));
             let _ = tokio::time::timeout(Duration::from_micros(1), impatient).await;
         }
-        assert_eq!(cache.get("k", || server.answer(10 * S)).await, Ok(1));
+        assert_eq!(cache.get("k", free, |_| server.answer(10 * S)).await, Ok(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_different_questions_are_refused_instead_of_queued() {
         let (cache, server) = (ReviewCache::default(), Server::default());
-        let asking = (0..1000).map(|n| cache.get(n, || server.answer(10 * S)));
+        let asking = (0..1000).map(|n| cache.get(n, free, |_| server.answer(10 * S)));
         let answers = futures::future::join_all(asking).await;
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), QUESTIONS);
         assert_eq!(cache.len(), QUESTIONS);
@@ -210,17 +293,52 @@ mod tests {
     async fn what_is_kept_is_bounded() {
         let cache = ReviewCache::default();
         for n in 0..2 * ANSWERS {
-            let _ = cache.get(n, || async move { (n, 3600 * S) }).await;
+            let _ = cache
+                .get(n, free, |_| async move { Answered { answer: n, keep: 3600 * S, good: Some(true) } })
+                .await;
         }
         assert_eq!(cache.len(), ANSWERS);
+        assert_eq!(cache.inner.lock().regulars.len(), REGULARS);
         assert!(cache.known(&(2 * ANSWERS - 1), Instant::now()).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_whose_asking_panics_can_be_asked_again() {
         let cache = ReviewCache::<&str, u32>::default();
-        let panics = || async { if true { panic!("a mistake") } else { (0, S) } };
-        assert_eq!(cache.get("k", panics).await, Err(Overloaded));
-        assert_eq!(cache.get("k", || async { (7, S) }).await, Ok(7));
+        let answer = |answer| Answered { answer, keep: S, good: None };
+        let panics = |_| async move { if true { panic!("a mistake") } else { answer(0) } };
+        assert_eq!(cache.get("k", free, panics).await, Err(Unasked::Overloaded));
+        assert_eq!(cache.get("k", free, |_| async move { answer(7) }).await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_strangers_question_has_to_be_paid_for_and_only_if_it_is_asked() {
+        let cache = ReviewCache::default();
+        let poor = || false;
+        assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(Unasked::Unpaid));
+        assert_eq!(cache.get("k", free, |_| answered(Some(true))).await, Ok(true));
+        assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(true), "it is known");
+        tokio::time::sleep(2 * S).await;
+        // An API server that does not answer makes nobody a stranger.
+        assert_eq!(cache.get("k", poor, |_| answered(None)).await, Ok(false));
+        tokio::time::sleep(2 * S).await;
+        assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(false));
+        tokio::time::sleep(2 * S).await;
+        assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(Unasked::Unpaid));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_regular_is_asked_about_although_too_many_strangers_wait() {
+        let (cache, server) = (ReviewCache::default(), Server::default());
+        let good = |_| async { Answered { answer: 0, keep: S, good: Some(true) } };
+        assert_eq!(cache.get(0, free, good).await, Ok(0));
+        tokio::time::sleep(2 * S).await;
+        let strangers = (1..1000).map(|n| cache.get(n, free, |_| server.answer(S)));
+        let strangers = futures::future::join_all(strangers);
+        let regular = async {
+            tokio::time::sleep(S / 2).await;
+            (cache.get(0, free, good).await, cache.get(1000, free, good).await)
+        };
+        assert_eq!(tokio::join!(strangers, regular).1, (Ok(0), Err(Unasked::Overloaded)));
     }
 }

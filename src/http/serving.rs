@@ -4,6 +4,7 @@
 //! anything is served. An API server that is away for the moment is not such a thing: the server starts,
 //! answers health probes, and keeps asking; upstream ends instead, and is started again and again.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use prometheus::IntCounterVec;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -25,11 +27,10 @@ use super::certificates::{CertificateOptions, Certificates};
 use super::counters::ServingMetrics;
 use super::limits::{AddressLimiter, Limits};
 use super::listener::Server;
+use super::reviews::{Authentication, Reviewers};
 use super::tls::server_config;
 pub use super::tls::{CipherSuite, Curve, TlsOptions, TlsVersion, UnknownName};
 use crate::clock::Clock;
-use crate::runtime::api::Api;
-use crate::runtime::limit::Limiter;
 
 /// Where and how HTTPS is served. The defaults are upstream's.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,34 +140,6 @@ pub struct SecureOptions {
     pub authorization: AuthorizationOptions,
 }
 
-/// The API server as the reviews reach it. Each has a limit of its own, so that a flood of requests to
-/// us takes nothing from the controllers; see [`Reviewers::new`].
-#[derive(Clone, Debug)]
-pub struct Reviewers {
-    /// For TokenReviews and the ConfigMap; `--authentication-kubeconfig`.
-    pub authentication: Api,
-    /// For SubjectAccessReviews; `--authorization-kubeconfig`.
-    pub authorization: Api,
-}
-
-/// How many reviews of one kind are asked for in a second, and at once. A scraper needs one in ten
-/// seconds; each more comes from somebody who tries.
-const REVIEWS: (f64, u32) = (20.0, 40);
-
-/// How long a review may take; upstream's.
-const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-
-impl Reviewers {
-    /// Both through one client. `host` labels the metrics.
-    pub fn new(client: kube::Client, host: &str, metrics: Arc<crate::metrics::Metrics>) -> Self {
-        let api = || {
-            let limiter = Limiter::new(REVIEWS.0, REVIEWS.1);
-            Api::new(client.clone(), host, limiter, metrics.clone()).with_timeout(REVIEW_TIMEOUT)
-        };
-        Reviewers { authentication: api(), authorization: api() }
-    }
-}
-
 /// Why there is no secure server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
@@ -233,7 +206,8 @@ impl SecureServer {
     ) -> Result<Self, ServingError> {
         // Without `..`, so that a new group of options cannot be forgotten here.
         let SecureOptions { serving, authentication, authorization } = options;
-        let Reviewers { authentication: asks_who, authorization: asks_whether } = reviewers;
+        let Reviewers { authentication: Authentication { look_up: map, tokens }, authorization: accesses } =
+            reviewers;
         let certificates = CertificateOptions {
             files: serving.tls_files.clone(),
             dir: serving.cert_dir.clone(),
@@ -244,7 +218,7 @@ impl SecureServer {
         let trust = Arc::new(TrustSource::new(
             authentication.client_ca_file.clone(),
             authentication.request_header.clone(),
-            (!authentication.skip_lookup).then(|| asks_who.clone()),
+            (!authentication.skip_lookup).then_some(map),
         ));
         look_up(&trust, authentication.tolerate_lookup_failure).await?;
         let asking = trust.clone();
@@ -253,17 +227,19 @@ impl SecureServer {
         let ttls = (authorization.authorized_ttl, authorization.unauthorized_ttl);
         let (paths, groups) =
             (authorization.always_allow_paths.clone(), authorization.always_allow_groups.clone());
+        let limits = &serving.limits;
         let access = Access {
-            limiter: AddressLimiter::new(&serving.limits),
+            limiter: AddressLimiter::new(limits.unauthenticated_qps, limits.unauthenticated_burst),
+            reviews: AddressLimiter::new(limits.refused_reviews_qps, limits.refused_reviews_burst),
             certified: Certified { trust: trust.clone(), clock },
-            tokens: TokenReviewer::new(asks_who, authentication.token_cache_ttl, metrics.clone()),
-            authorizer: Authorizer::new(asks_whether, paths, groups, ttls, metrics.clone()),
+            tokens: TokenReviewer::new(tokens, authentication.token_cache_ttl, metrics.clone()),
+            authorizer: Authorizer::new(accesses, paths, groups, ttls, metrics.clone()),
             metrics: metrics.clone(),
         };
         // Around everything, what is not found included: a stranger learns no paths.
         let router = router.layer(axum::middleware::from_fn_with_state(Arc::new(access), admit));
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let server = Server::new("secure", Some(acceptor), router, serving.limits.clone(), metrics.clone());
+        let server = Server::new("secure", Some(acceptor), router, limits.clone(), metrics.clone());
         let intervals = (serving.reload_interval, authentication.lookup_interval);
         Ok(SecureServer { listener, server, certificates, trust, intervals, metrics })
     }
@@ -281,11 +257,14 @@ impl SecureServer {
         let SecureServer { listener, server, certificates, trust, intervals, metrics } = self;
         let (files, lookup) = intervals;
         let ended = shutdown.clone();
+        let (certificate, authority) = ("the serving certificate", "the authority of client certificates");
+        let certificates = keep(certificate, files, &metrics.certificate_reloads, || certificates.reload());
+        let trust = keep(authority, lookup, &metrics.trust_reloads, || trust.reload());
         tokio::join!(server.run(listener, shutdown), async {
             tokio::select! {
                 () = ended.cancelled() => {}
-                () = keep_certificates(&certificates, files, &metrics) => {}
-                () = keep_trust(&trust, lookup, &metrics) => {}
+                () = certificates => {}
+                () = trust => {}
             }
         });
     }
@@ -323,35 +302,23 @@ async fn look_up(trust: &TrustSource, tolerate: bool) -> Result<(), TrustError> 
     Err(error)
 }
 
-async fn keep_certificates(certificates: &Certificates, interval: Duration, metrics: &ServingMetrics) {
+/// Looks at it again and again. What is new and cannot be used changes nothing.
+async fn keep<F, E>(what: &str, interval: Duration, reloads: &IntCounterVec, reload: impl Fn() -> F)
+where
+    F: Future<Output = Result<bool, E>>,
+    E: Display,
+{
     loop {
         tokio::time::sleep(interval).await;
-        match certificates.reload().await {
+        match reload().await {
             Ok(false) => {}
             Ok(true) => {
-                metrics.certificate_reloads.with_label_values(&["reloaded"]).inc();
-                tracing::info!("the serving certificate was replaced");
+                reloads.with_label_values(&["reloaded"]).inc();
+                tracing::info!("{what} was replaced");
             }
             Err(error) => {
-                metrics.certificate_reloads.with_label_values(&["failed"]).inc();
-                tracing::error!(%error, "the new serving certificate cannot be used; the old one stays");
-            }
-        }
-    }
-}
-
-async fn keep_trust(trust: &TrustSource, interval: Duration, metrics: &ServingMetrics) {
-    loop {
-        tokio::time::sleep(interval).await;
-        match trust.reload().await {
-            Ok(false) => {}
-            Ok(true) => {
-                metrics.trust_reloads.with_label_values(&["reloaded"]).inc();
-                tracing::info!("the authorities of client certificates were replaced");
-            }
-            Err(error) => {
-                metrics.trust_reloads.with_label_values(&["failed"]).inc();
-                tracing::warn!(%error, "the authorities of client certificates stay as they were");
+                reloads.with_label_values(&["failed"]).inc();
+                tracing::error!(%error, "{what} cannot be read anew; the old one stays");
             }
         }
     }

@@ -13,12 +13,13 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use kube::client::Body;
+use kube::client::{AuthError, Body};
 use kube::core::Status;
 use kube::core::response::{StatusDetails, reason};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::client::without_secrets;
 use super::fence::Fence;
 use super::limit::Limiter;
 use crate::metrics::Metrics;
@@ -73,11 +74,16 @@ pub enum ApiError {
 
 /// The cause behind all wrappers: `Connection refused` says more than `client error (Connect)`.
 fn innermost(error: &kube::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    loop {
+        if let Some(error) = cause.downcast_ref::<AuthError>() {
+            return without_secrets("the credential plugin", error);
+        }
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => return cause.to_string(),
+        }
     }
-    cause.to_string()
 }
 
 fn describe(status: &Status) -> String {
@@ -155,6 +161,19 @@ impl ApiError {
             ApiError::Transport { sent, .. } => *sent,
             ApiError::Status(status) => status.code >= 500,
             ApiError::NotSent(_) => false,
+        }
+    }
+
+    /// Whether a write may even happen from now on. Unlike a write whose outcome is merely unknown to us,
+    /// one that got an answer is over: only an answer that came from something in front of the API server,
+    /// or from its own limit on time, says nothing about the request behind it. `InternalError` is said by
+    /// the handler itself, of an admission webhook that failed for example.
+    pub fn may_still_happen(&self) -> bool {
+        match self {
+            ApiError::Timeout(_) | ApiError::CutOff(_) => true,
+            ApiError::Transport { sent, .. } => *sent,
+            ApiError::Status(status) => status.code >= 500 && status.reason != reason::INTERNAL_ERROR,
+            ApiError::Decode(_) | ApiError::TooLarge(_) | ApiError::NotSent(_) => false,
         }
     }
 
@@ -264,9 +283,7 @@ impl Api {
         let waited = self.limiter.acquire().await;
         self.metrics.rest_limiter_duration.with_label_values(&labels).observe(waited.as_secs_f64());
         let fence = self.fence.as_ref().filter(|_| method != Method::GET);
-        if let Some(fence) = fence {
-            fence.check().map_err(ApiError::NotSent)?;
-        }
+        let passage = fence.map(Fence::pass).transpose().map_err(ApiError::NotSent)?;
         self.metrics.rest_request_size.with_label_values(&labels).observe(request.body().len() as f64);
         let start = Instant::now();
         let mut code = None;
@@ -289,6 +306,12 @@ impl Api {
                 result.unwrap_or(Err(ApiError::Timeout(self.timeout)))
             }
         };
+        if let Some(passage) = passage
+            && (code.is_some_and(|code| code.is_success())
+                || !result.as_ref().is_err_and(ApiError::may_still_happen))
+        {
+            passage.ended();
+        }
         self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
         self.metrics.rest_requests.with_label_values(&[code, method.as_str(), &self.host]).inc();
@@ -297,14 +320,17 @@ impl Api {
 }
 
 fn transport(error: kube::Error) -> ApiError {
-    ApiError::Transport { sent: !never_connected(&error), error: Box::new(error) }
+    ApiError::Transport { sent: !never_sent(&error), error: Box::new(error) }
 }
 
-/// Whether the request certainly did not leave, because nobody accepted the connection. Every other
-/// failure may have come after the request was sent.
-fn never_connected(error: &kube::Error) -> bool {
+/// Whether the request certainly did not leave, because there were no credentials for it, or because nobody
+/// accepted the connection. Every other failure may have come after the request was sent.
+fn never_sent(error: &kube::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
+        if error.is::<AuthError>() {
+            return true;
+        }
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return error.kind() == io::ErrorKind::ConnectionRefused;
         }

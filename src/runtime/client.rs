@@ -1,4 +1,10 @@
 //! Finds the API server and builds the client: from flags, a kubeconfig, or the pod we run in.
+//!
+//! A kubeconfig may name a credential plugin: a program that is run for a token, and that may hang. While
+//! the client is built it runs on a thread of its own, for at most [`CREDENTIALS_TIMEOUT`]. Later kube runs
+//! it again before a token expires, likewise on a thread of its own; the requests that need the token wait,
+//! each within its own limit on time, so that a leader whose plugin hangs loses its lease and ends. What is
+//! no longer waited for is not killed: kube does not tell which process it is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,10 +12,15 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Config;
+use kube::client::AuthError;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the credentials may take when the client is built. Somebody may have to log in first, so that
+/// this is long; who waits reads in the log for what.
+pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What the user said about the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,17 +48,16 @@ pub struct Connection {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A kubeconfig could not be used.
-    #[error("{source_name}: {error}")]
+    #[error("{source_name}: {reason}")]
     Kubeconfig {
         /// The flag or variable, and the file.
         source_name: String,
         /// What is wrong with it.
-        #[source]
-        error: Box<KubeconfigError>,
+        reason: String,
     },
     /// The service account of the pod we run in could not be used.
     #[error("in-cluster configuration (KUBERNETES_SERVICE_HOST is set): {0}")]
-    InCluster(#[source] Box<InClusterError>),
+    InCluster(Box<InClusterError>),
     /// `--master` is not a URL.
     #[error("--master {url:?} is not a URL: {reason}")]
     Master {
@@ -65,14 +75,23 @@ pub enum ClientError {
         /// The default kubeconfig.
         home: String,
     },
+    /// What the client is built from did not come in time.
+    #[error("{source_name}: {what} did not end within {} s", patience.as_secs_f64())]
+    Slow {
+        /// Where the configuration came from.
+        source_name: String,
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        patience: Duration,
+    },
     /// The client could not be built from a valid configuration.
-    #[error("{source_name}: could not build the client: {error}")]
+    #[error("{source_name}: {reason}")]
     Build {
         /// Where the configuration came from.
         source_name: String,
         /// What failed.
-        #[source]
-        error: Box<kube::Error>,
+        reason: String,
     },
 }
 
@@ -119,7 +138,7 @@ fn choose(
     Err(ClientError::Nowhere { home })
 }
 
-/// Builds the client. `env` reads an environment variable.
+/// Builds the client. `env` reads an environment variable. Nothing here holds up the caller's thread.
 ///
 /// # Errors
 /// When no source says where the API server is, or the one that does cannot be used. The message names
@@ -128,19 +147,23 @@ pub async fn connect(
     options: &ClientOptions,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<Connection, ClientError> {
-    let (mut config, source) = match choose(options, env, &|file| file.is_file())? {
-        Source::Files { name, files } => match load(&files).await {
-            Ok(config) => (config, name),
-            Err(error) => {
-                return Err(ClientError::Kubeconfig { source_name: name, error: Box::new(error) });
-            }
-        },
-        Source::InCluster => {
-            let config = Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?;
-            (config, "the service account of this pod".to_owned())
-        }
-        Source::Master => (Config::new(http::Uri::default()), "--master".to_owned()),
+    connect_within(CREDENTIALS_TIMEOUT, options, env).await
+}
+
+async fn connect_within(
+    patience: Duration,
+    options: &ClientOptions,
+    env: &(dyn Fn(&str) -> Option<String> + Sync),
+) -> Result<Connection, ClientError> {
+    let source = choose(options, env, &|file| file.is_file())?;
+    let name = match &source {
+        Source::Files { name, .. } => name.clone(),
+        Source::InCluster => "the service account of this pod".to_owned(),
+        Source::Master => "--master".to_owned(),
     };
+    let slow = |what: &str| ClientError::Slow { source_name: name.clone(), what: what.to_owned(), patience };
+    let reading = aside(patience, move || source.read());
+    let (mut config, plugin) = reading.await.ok_or_else(|| slow("reading its files"))??;
     if let Some(url) = &options.master {
         config.cluster_url = parse_master(url)?;
     }
@@ -155,17 +178,90 @@ pub async fn connect(
         (Some(host), None) => host.to_owned(),
         (None, _) => String::new(),
     };
-    let client = kube::Client::try_from(config)
-        .map_err(|error| ClientError::Build { source_name: source.clone(), error: Box::new(error) })?;
-    Ok(Connection { client, host, source })
+    if let Some(plugin) = &plugin {
+        tracing::info!(source = name, "asking {plugin} for credentials");
+    }
+    let building = aside(patience, move || kube::Client::try_from(config)).await;
+    let client = building
+        .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
+        .map_err(|error| ClientError::Build {
+            source_name: name.clone(),
+            reason: match (&error, &plugin) {
+                (kube::Error::Auth(error), Some(plugin)) => without_secrets(plugin, error),
+                _ => format!("could not build the client: {}", first_line(&error)),
+            },
+        })?;
+    Ok(Connection { client, host, source: name })
 }
 
-async fn load(files: &[PathBuf]) -> Result<Config, KubeconfigError> {
+/// Does what may block on a thread of its own; `None` if it takes longer than `patience`. The thread then
+/// stays behind until its work ends by itself.
+async fn aside<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    match tokio::time::timeout(patience, tokio::task::spawn_blocking(work)).await.ok()? {
+        Ok(done) => Some(done),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The program ends.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+impl Source {
+    /// The configuration, and the credential plugin that it names. Blocks.
+    fn read(self) -> Result<(Config, Option<String>), ClientError> {
+        match self {
+            Source::Files { name, files } => load(&files)
+                .map_err(|error| ClientError::Kubeconfig { source_name: name, reason: first_line(&error) }),
+            Source::InCluster => {
+                let config = Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?;
+                Ok((config, None))
+            }
+            Source::Master => Ok((Config::new(http::Uri::default()), None)),
+        }
+    }
+}
+
+fn load(files: &[PathBuf]) -> Result<(Config, Option<String>), KubeconfigError> {
     let mut merged = Kubeconfig::default();
     for file in files {
         merged = merged.merge(Kubeconfig::read_from(file)?)?;
     }
-    Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await
+    let context =
+        merged.contexts.iter().find(|context| Some(&context.name) == merged.current_context.as_ref());
+    let user = context.and_then(|context| context.context.as_ref()?.user.clone()).unwrap_or_default();
+    // It only reads files, and never waits for anything else.
+    let options = KubeConfigOptions::default();
+    let loading = Config::from_custom_kubeconfig(merged, &options);
+    let config = tokio::runtime::Handle::current().block_on(loading)?;
+    let exec = config.auth_info.exec.as_ref().and_then(|exec| exec.command.as_ref());
+    let provider = config.auth_info.auth_provider.as_ref().and_then(|it| it.config.get("cmd-path"));
+    let plugin = exec.or(provider).map(|it| format!("the credential plugin {it:?} of the user {user:?}"));
+    Ok((config, plugin))
+}
+
+/// kube's own words in one line. The further lines of a syntax error show the file around it, and with it
+/// perhaps a token.
+fn first_line(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// Why there are no credentials. Of a plugin that fails kube shows the environment and the output, which
+/// may both hold secrets; only what it wrote for people is repeated here.
+pub(super) fn without_secrets(plugin: &str, error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            format!("{plugin} ended with {}: {}", out.status, said.join("; "))
+        }
+        AuthError::AuthExecParse(_) => format!("what {plugin} wrote is no ExecCredential"),
+        other => format!("{plugin}: {}", first_line(other)),
+    }
 }
 
 fn parse_master(url: &str) -> Result<http::Uri, ClientError> {
@@ -241,6 +337,56 @@ mod tests {
         let options = ClientOptions { kubeconfig: Some("/does/not/exist".into()), master: None };
         let error = connect(&options, &|_| None).await.err().unwrap().to_string();
         assert!(error.starts_with("--kubeconfig /does/not/exist: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_credential_plugin_that_fails_is_told_of_without_what_must_stay_secret() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let options = ClientOptions { kubeconfig: Some(file.clone()), master: None };
+        for (script, words) in [
+            ("echo hidden; echo log in first >&2; exit 3", "exit status: 3: log in first"),
+            ("echo '{hidden'", "is no ExecCredential"),
+        ] {
+            let text = "{apiVersion: v1, kind: Config, current-context: c,
+                clusters: [{name: k, cluster: {server: 'http://one:1'}}],
+                contexts: [{name: c, context: {cluster: k, user: robot}}],
+                users: [{name: robot, user: {exec: {apiVersion: client.authentication.k8s.io/v1,
+                    command: /bin/sh, args: [-c, SCRIPT], env: [{name: PASSWORD, value: hidden}],
+                    interactiveMode: Never}}}]}";
+            std::fs::write(&file, text.replace("SCRIPT", &format!("{script:?}"))).unwrap();
+            let error = anyhow::Error::from(connect(&options, &|_| None).await.err().unwrap());
+            let said = format!("{error:#}");
+            assert!(said.contains(words) && said.contains("robot") && !said.contains("hidden"), "{said}");
+            assert_eq!(said.matches(words).count(), 1, "{said}");
+        }
+        std::fs::write(&file, "users: [{name: u, user: {token: hidden}").unwrap();
+        let error = anyhow::Error::from(connect(&options, &|_| None).await.err().unwrap());
+        let said = format!("{error:#}");
+        assert!(said.lines().count() == 1 && !said.contains("hidden"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_credential_plugin_that_hangs_is_named_with_its_user_and_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, lives) = (directory.path().join("config"), directory.path().join("lives"));
+        std::fs::write(&lives, "").unwrap();
+        let text = "{apiVersion: v1, kind: Config, current-context: c,
+            clusters: [{name: k, cluster: {server: 'http://one:1'}}],
+            contexts: [{name: c, context: {cluster: k, user: robot}}],
+            users: [{name: robot, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh,
+                args: [-c, 'while [ -e LIVES ]; do sleep 0.05; done'], interactiveMode: Never}}}]}";
+        std::fs::write(&file, text.replace("LIVES", lives.to_str().unwrap())).unwrap();
+        let options = ClientOptions { kubeconfig: Some(file.clone()), master: None };
+        let error = connect_within(Duration::from_millis(300), &options, &|_| None).await.err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "--kubeconfig {}: the credential plugin \"/bin/sh\" of the user \"robot\" did not end within \
+                 0.3 s",
+                file.display()
+            )
+        );
     }
 
     #[tokio::test]

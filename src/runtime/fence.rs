@@ -6,8 +6,10 @@
 //! end on time even if the task that renews the lease hangs.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -27,10 +29,41 @@ enum State {
     Shut(&'static str),
 }
 
+/// How long a write may still be carried out after we stopped waiting for its outcome: the minute after
+/// which kube-apiserver gives a request up (`--request-timeout`). It is not counted from when the write
+/// was sent, since something in between may have held it back until we hung up.
+pub const AT_LARGE: Duration = Duration::from_secs(60);
+
 /// Says whether a write may be sent now. Clones look at the same fence.
 #[derive(Clone, Debug)]
 pub struct Fence {
     state: watch::Receiver<State>,
+    /// When we last stopped waiting for a write without knowing its outcome.
+    lost_sight: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A write that the fence let through. Dropped before it has [`Passage::ended`], its outcome is unknown:
+/// whatever cut it short, a limit on time or a task that was aborted, the request may still be on its way.
+#[derive(Debug)]
+#[must_use = "a write that is not said to have ended counts as one that may still be carried out"]
+pub struct Passage {
+    lost_sight: Arc<Mutex<Option<Instant>>>,
+    is_over: bool,
+}
+
+impl Passage {
+    /// The write was carried out, or never will be.
+    pub fn ended(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        if !self.is_over {
+            *self.lost_sight.lock() = Some(Instant::now());
+        }
+    }
 }
 
 /// Opens, extends and shuts a [`Fence`]. There is one for each fence, and it belongs to the election.
@@ -42,7 +75,7 @@ pub struct FenceKeeper {
 /// A fence that lets nothing through yet, and its keeper.
 pub fn fence() -> (FenceKeeper, Fence) {
     let (sender, receiver) = watch::channel(State::Waiting);
-    (FenceKeeper { state: sender }, Fence { state: receiver })
+    (FenceKeeper { state: sender }, Fence { state: receiver, lost_sight: Arc::default() })
 }
 
 impl FenceKeeper {
@@ -88,6 +121,22 @@ impl Fence {
             State::Until(_) => Err(OVERDUE),
             State::Shut(reason) => Err(reason),
         }
+    }
+
+    /// Lets a write through that is sent at this instant.
+    ///
+    /// # Errors
+    /// Why it must not be sent, as [`Fence::check`].
+    pub fn pass(&self) -> Result<Passage, &'static str> {
+        self.check()?;
+        Ok(Passage { lost_sight: self.lost_sight.clone(), is_over: false })
+    }
+
+    /// For how long a write that passed, and whose outcome nobody knows, may still be carried out; `None`
+    /// if there is none.
+    pub fn at_large(&self) -> Option<Duration> {
+        let until = (*self.lost_sight.lock())? + AT_LARGE;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
     /// Waits for the fence to open, and returns at once if it ever has.
@@ -190,6 +239,27 @@ mod tests {
         keeper.shut("released");
         assert!(!keeper.extend(Instant::now() + 10 * S));
         assert_eq!((shut.check(), shut.shuts().await), (Err("another leads"), "another leads"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_of_unknown_outcome_is_at_large_for_a_minute_after_it_was_last_seen() {
+        let (keeper, fence) = fence();
+        assert_eq!(fence.pass().err(), Some(STANDBY));
+        keeper.extend(Instant::now() + 600 * S);
+        let writes = [fence.pass().unwrap(), fence.pass().unwrap(), fence.clone().pass().unwrap()];
+        tokio::time::sleep(30 * S).await;
+        assert_eq!(fence.at_large(), None, "they are waited for");
+        let [known, first, second] = writes;
+        known.ended();
+        assert_eq!(fence.at_large(), None);
+        drop(first);
+        tokio::time::sleep(20 * S).await;
+        assert_eq!(fence.at_large(), Some(40 * S));
+        drop(second);
+        tokio::time::sleep(59 * S).await;
+        assert_eq!(fence.at_large(), Some(S));
+        tokio::time::sleep(S).await;
+        assert_eq!(fence.at_large(), None);
     }
 
     #[tokio::test(start_paused = true)]

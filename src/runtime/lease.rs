@@ -152,6 +152,11 @@ impl Election {
         }
     }
 
+    /// Whether the lease is or may be ours.
+    pub fn may_hold(&self) -> bool {
+        self.elector.may_hold()
+    }
+
     /// Announces that we stop, as long as events are still written.
     pub fn announce_end(&self) {
         if self.leads {

@@ -37,6 +37,13 @@ pub struct Rig {
     sent: Arc<Mutex<Vec<Sent>>>,
 }
 
+pub const S: Duration = Duration::from_secs(1);
+pub const MS: Duration = Duration::from_millis(1);
+
+pub const A: &str = "candidate-a";
+pub const B: &str = "candidate-b";
+pub const C: &str = "candidate-c";
+
 pub const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/windlass";
 
 /// The deadline of the default options.
@@ -177,4 +184,38 @@ pub fn options(agent: &str) -> ElectionOptions {
         identity: Some(agent.strip_prefix(CANDIDATE).unwrap().into()),
         ..ElectionOptions::default()
     }
+}
+
+/// A rig in which `a` leads, `b` stands by, and there is always something to do.
+pub async fn led_by_a(
+    verdict: impl Fn(&RequestInfo, Duration) -> Verdict + Send + Sync + 'static,
+) -> (Rig, Daemon, Daemon, tokio_util::task::AbortOnDropHandle<()>) {
+    let rig = Rig::with(verdict).await;
+    let a = rig.start(A, 1);
+    rig.until(5, "a leads", |rig| rig.holder() == "a").await;
+    let b = rig.start(B, 2);
+    let unrest = rig.unrest().await;
+    let written = |rig: &Rig| rig.acts().iter().any(|sent| sent.what.contains("Pod"));
+    rig.until(5, "a acts", written).await;
+    (rig, a, b, unrest)
+}
+
+/// Waits until `agent` has acted, and returns when it first did.
+pub async fn acts(rig: &Rig, seconds: u64, agent: &str) -> Duration {
+    let by = |rig: &Rig| rig.acts().into_iter().find(|sent| sent.agent == agent);
+    rig.until(seconds, "the other one acts", |rig| by(rig).is_some()).await;
+    by(rig).unwrap().at
+}
+
+/// Waits for a daemon to end by itself, and returns its error.
+pub async fn ends(daemon: Daemon) -> String {
+    let ended = tokio::time::timeout(120 * S, daemon.task).await.expect("the daemon ends");
+    format!("{:#}", ended.unwrap().expect_err("with an error"))
+}
+
+pub fn leads(daemon: &Daemon) -> bool {
+    let metrics = daemon.metrics.render();
+    let line = |value| format!("leader_election_master_status{{name=\"windlass\"}} {value}\n");
+    assert!(metrics.contains(&line(0)) || metrics.contains(&line(1)), "{metrics}");
+    metrics.contains(&line(1))
 }

@@ -44,7 +44,11 @@ impl Process {
     }
 
     pub fn exit_code(&mut self) -> Option<i32> {
-        let end = Instant::now() + PATIENCE;
+        self.exit_code_within(PATIENCE)
+    }
+
+    pub fn exit_code_within(&mut self, patience: Duration) -> Option<i32> {
+        let end = Instant::now() + patience;
         while Instant::now() < end {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status.code();
@@ -92,6 +96,23 @@ impl Server {
 
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Writes a kubeconfig for this server whose credentials come from a plugin: this shell script, which
+    /// finds the server's directory in `$DIR`. What is to end with the test must end when that is gone.
+    pub fn kubeconfig_with_plugin(&self, script: &str) -> PathBuf {
+        let config = fs::read_to_string(self.file("kubeconfig")).unwrap();
+        let mut config: Value = serde_yaml::from_str(&config).unwrap();
+        config["users"][0]["user"] = json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "/bin/sh",
+            "args": ["-c", script],
+            "env": [{"name": "DIR", "value": self.dir.path()}],
+            "interactiveMode": "Never",
+        }});
+        let file = self.file("with-plugin");
+        fs::write(&file, config.to_string()).unwrap();
+        file
     }
 
     /// Starts the daemon against this server.

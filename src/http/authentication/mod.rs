@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 
-pub(super) use token::{Bearer, TokenReviewer, bearer_token, code};
+pub(super) use token::{Bearer, TokenReviewer, bearer_token};
 pub(super) use trust::TrustSource;
 pub use trust::{RequestHeaderOptions, TrustError};
 

@@ -10,11 +10,14 @@ use tokio::time::Instant;
 
 use super::User;
 use crate::http::counters::ServingMetrics;
-use crate::http::review_cache::{Overloaded, ReviewCache};
-use crate::runtime::api::{Api, ApiError};
-use crate::runtime::request;
+use crate::http::review_cache::{Answered, ReviewCache, Standing, Unasked};
+use crate::http::reviews::{Kind, Reviews};
 
-const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const REVIEW: Kind = Kind {
+    path: "/apis/authentication.k8s.io/v1/tokenreviews",
+    api_version: "authentication.k8s.io/v1",
+    kind: "TokenReview",
+};
 
 /// How long a refusal is kept at most: a token may be known to the API server a moment later.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -47,7 +50,7 @@ type Hash = [u8; 32];
 
 /// Asks for TokenReviews, and keeps the answers for a while.
 pub(in crate::http) struct TokenReviewer {
-    api: Api,
+    reviews: Reviews,
     ttl: Duration,
     cache: ReviewCache<Hash, Bearer>,
     metrics: ServingMetrics,
@@ -55,13 +58,7 @@ pub(in crate::http) struct TokenReviewer {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Review {
-    status: ReviewStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ReviewStatus {
+struct Status {
     authenticated: bool,
     user: User,
     error: String,
@@ -69,8 +66,8 @@ struct ReviewStatus {
 
 impl TokenReviewer {
     /// `ttl` is how long an answer is kept.
-    pub(in crate::http) fn new(api: Api, ttl: Duration, metrics: ServingMetrics) -> Self {
-        TokenReviewer { api, ttl, cache: ReviewCache::default(), metrics }
+    pub(in crate::http) fn new(reviews: Reviews, ttl: Duration, metrics: ServingMetrics) -> Self {
+        TokenReviewer { reviews, ttl, cache: ReviewCache::default(), metrics }
     }
 
     /// What is known of the token without asking.
@@ -82,22 +79,31 @@ impl TokenReviewer {
         known
     }
 
-    /// Whose the token is.
-    pub(in crate::http) async fn review(&self, token: &str) -> Result<Bearer, Overloaded> {
+    /// Whether it was somebody's when it was last asked about.
+    pub(in crate::http) fn was_good(&self, token: &str) -> bool {
+        self.cache.standing(&hash(token), Instant::now()) == Standing::Regular
+    }
+
+    /// Whose the token is. `pay` is asked first if the API server has to be, about a token that was not
+    /// good before.
+    pub(in crate::http) async fn review(
+        &self,
+        token: &str,
+        pay: impl FnOnce() -> bool,
+    ) -> Result<Bearer, Unasked> {
         self.metrics.token_cache.with_label_values(&["miss"]).inc();
-        let (api, metrics, ttl) = (self.api.clone(), self.metrics.clone(), self.ttl);
-        let token = token.to_owned();
-        self.cache
-            .get(hash(&token), || async move {
-                let bearer = ask(&api, &token, &metrics).await;
-                let keep = match &bearer {
-                    Bearer::User(_) => ttl,
-                    Bearer::Refused(_) => ttl.min(REFUSED),
-                    Bearer::Failed(_) => FAILED,
-                };
-                (bearer, keep)
-            })
-            .await
+        let (reviews, metrics, ttl) = (self.reviews.clone(), self.metrics.clone(), self.ttl);
+        let (question, token) = (hash(token), token.to_owned());
+        let ask = |standing| async move {
+            let answer = ask(&reviews, standing, &token, &metrics).await;
+            let (keep, good) = match &answer {
+                Bearer::User(_) => (ttl, Some(true)),
+                Bearer::Refused(_) => (ttl.min(REFUSED), Some(false)),
+                Bearer::Failed(_) => (FAILED, None),
+            };
+            Answered { answer, keep, good }
+        };
+        self.cache.get(question, pay, ask).await
     }
 }
 
@@ -107,33 +113,13 @@ fn hash(token: &str) -> Hash {
     hash
 }
 
-async fn ask(api: &Api, token: &str, metrics: &ServingMetrics) -> Bearer {
-    let body = json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenReview",
-        "spec": {"token": token},
-    });
-    let request = match request::post(PATH, &[], &body) {
-        Ok(request) => request,
-        Err(error) => return Bearer::Failed(error.to_string()),
-    };
-    let answer = api.call::<Review>(request).await;
-    metrics.token_reviews.with_label_values(&[&code(&answer)]).inc();
-    match answer {
-        Ok(Review { status: ReviewStatus { authenticated: true, user, .. } }) => {
-            Bearer::User(Box::new(user.authenticated()))
-        }
-        Ok(Review { status }) if status.error.is_empty() => Bearer::Refused("invalid bearer token".into()),
-        Ok(Review { status }) => Bearer::Refused(status.error),
+async fn ask(reviews: &Reviews, standing: Standing, token: &str, metrics: &ServingMetrics) -> Bearer {
+    let spec = json!({"token": token});
+    match reviews.ask(standing, &REVIEW, &spec, &metrics.token_reviews).await {
+        Ok(Status { authenticated: true, user, .. }) => Bearer::User(Box::new(user.authenticated())),
+        Ok(Status { error, .. }) if error.is_empty() => Bearer::Refused("invalid bearer token".into()),
+        Ok(Status { error, .. }) => Bearer::Refused(error),
         Err(error) => Bearer::Failed(error.to_string()),
-    }
-}
-
-/// The status code of an answer, for metrics.
-pub(in crate::http) fn code<T>(answer: &Result<T, ApiError>) -> String {
-    match answer {
-        Ok(_) => "200".to_owned(),
-        Err(error) => error.status().map_or_else(|| "<error>".to_owned(), |status| status.code.to_string()),
     }
 }
 

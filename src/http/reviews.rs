@@ -1,0 +1,111 @@
+//! Reviews, as the API server is asked for them: out of budgets that take nothing from each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::IntCounterVec;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::review_cache::Standing;
+use crate::metrics::Metrics;
+use crate::runtime::api::{Api, ApiError};
+use crate::runtime::limit::Limiter;
+use crate::runtime::request;
+
+/// How many reviews of one kind are asked for in a second, and at once. A scraper needs one in ten
+/// seconds; each more comes from somebody who tries.
+const REVIEWS: (f64, u32) = (20.0, 40);
+
+/// How many looks at the ConfigMap. One in a minute is the rule.
+const LOOK_UPS: (f64, u32) = (5.0, 10);
+
+/// How long a call may take; upstream's.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The API server as it is asked about those who ask us. Each part has limits of its own, so that a flood
+/// of requests to us takes nothing from the controllers, nor from the other parts; see [`Reviewers::new`].
+#[derive(Clone, Debug)]
+pub struct Reviewers {
+    /// Who somebody is; `--authentication-kubeconfig`.
+    pub authentication: Authentication,
+    /// What they may: SubjectAccessReviews; `--authorization-kubeconfig`.
+    pub authorization: Reviews,
+}
+
+/// The API server as it is asked who somebody is.
+#[derive(Clone, Debug)]
+pub struct Authentication {
+    /// For the ConfigMap in which it says whom it trusts itself.
+    pub(super) look_up: Api,
+    /// For TokenReviews.
+    pub(super) tokens: Reviews,
+}
+
+/// The API server as it is asked for reviews of one kind.
+#[derive(Clone, Debug)]
+pub struct Reviews {
+    /// For those of which it is not known that they lead to anything.
+    strangers: Api,
+    /// For those that did so the last time.
+    regulars: Api,
+}
+
+impl Reviewers {
+    /// All through one client. `host` labels the metrics.
+    pub fn new(client: kube::Client, host: &str, metrics: Arc<Metrics>) -> Self {
+        let api = |(qps, burst)| {
+            let limiter = Limiter::new(qps, burst);
+            Api::new(client.clone(), host, limiter, metrics.clone()).with_timeout(TIMEOUT)
+        };
+        let reviews = || Reviews { strangers: api(REVIEWS), regulars: api(REVIEWS) };
+        let authentication = Authentication { look_up: api(LOOK_UPS), tokens: reviews() };
+        Reviewers { authentication, authorization: reviews() }
+    }
+}
+
+/// A kind of review.
+pub(super) struct Kind {
+    pub(super) path: &'static str,
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Review<S> {
+    status: S,
+}
+
+impl Reviews {
+    /// Asks for a review, and returns its status. `counted` counts the answers by their code.
+    pub(super) async fn ask<S>(
+        &self,
+        standing: Standing,
+        kind: &Kind,
+        spec: &impl Serialize,
+        counted: &IntCounterVec,
+    ) -> Result<S, ApiError>
+    where
+        S: Default + DeserializeOwned,
+    {
+        let Kind { path, api_version, kind } = kind;
+        let body = json!({"apiVersion": api_version, "kind": kind, "spec": spec});
+        let unwritable = |_| ApiError::NotSent("it cannot be written as JSON");
+        let request = request::post(path, &[], &body).map_err(unwritable)?;
+        let api = match standing {
+            Standing::Regular => &self.regulars,
+            Standing::Stranger => &self.strangers,
+        };
+        let answer = api.call::<Review<S>>(request).await;
+        let code = match &answer {
+            Ok(_) => "200".to_owned(),
+            Err(error) => {
+                error.status().map_or_else(|| "<error>".to_owned(), |status| status.code.to_string())
+            }
+        };
+        counted.with_label_values(&[&code]).inc();
+        answer.map(|review| review.status)
+    }
+}
