@@ -8,7 +8,8 @@
 //!     0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
 //! ```
 //!
-//! Events and renewals of a Lease are left out, and what repeats itself is gathered.
+//! Events and renewals of a Lease are left out, and what repeats itself is gathered. `--verbose` shows the log
+//! in its place, every request with its body.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -71,11 +72,15 @@ pub fn lines(log: &[Entry]) -> Vec<String> {
     shorten(gather(teller.lines))
 }
 
-/// What there is, a line per object.
+/// What there is, a line per object, with the ends of a long list.
 pub fn objects(picture: &Picture) -> Vec<String> {
-    let all = picture.iter().flat_map(|(resource, all)| all.iter().map(move |(name, o)| (resource, name, o)));
-    all.map(|(resource, name, object)| format!("{}: {}", noun(resource, name), join(&shape(object))))
-        .collect()
+    let mut lines = Vec::new();
+    for (resource, all) in picture {
+        lines.extend(
+            all.iter().map(|(name, object)| format!("{}: {}", noun(resource, name), join(&shape(object)))),
+        );
+    }
+    shorten(lines)
 }
 
 #[derive(Default)]
@@ -306,7 +311,7 @@ fn shorten(mut lines: Vec<String>) -> Vec<String> {
         let end = lines.split_off(lines.len() - END);
         let left_out = lines.len() - BEGINNING;
         lines.truncate(BEGINNING);
-        lines.push(format!("{:>9} {left_out} lines are left out here; --verbose shows everything", ""));
+        lines.push(format!("{:>9} {left_out} lines are left out here", ""));
         lines.extend(end);
     }
     lines
@@ -393,7 +398,7 @@ mod tests {
     fn a_long_transcript_shows_its_beginning_and_its_end() {
         let lines = shorten((0..1000).map(|n| n.to_string()).collect());
         assert_eq!((&*lines[0], &*lines[160]), ("0", "999"));
-        assert_eq!(lines[100].trim(), "840 lines are left out here; --verbose shows everything");
+        assert_eq!(lines[100].trim(), "840 lines are left out here");
     }
 
     #[test]
