@@ -74,9 +74,14 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Interner, ReplicaSet};
 
     fn owner(generation: i64) -> Meta {
-        Meta { uid: Uid::new("u"), generation, ..Meta::default() }
+        let json = format!(
+            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "generation": {generation}}},
+                "spec": {{"selector": {{}}, "template": {{}}}}}}"#
+        );
+        ReplicaSet::decode(&json, &mut Interner::default()).unwrap().meta
     }
 
     #[test]

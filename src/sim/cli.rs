@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long)]
     pub shrink: bool,
     /// How long a failure is made smaller at most.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub shrink_seconds: u64,
     /// Directory for the files of failures.
     #[arg(long, value_name = "DIR", default_value = "target/sim")]

@@ -56,7 +56,7 @@ impl Report {
         } else {
             transcript::lines(&outcome.log).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
-        writeln!(out, "\nin the end:")?;
+        writeln!(out, "\nthen there is:")?;
         transcript::objects(&outcome.picture).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         writeln!(out, "\n{outcome}")?;
         Ok(outcome)

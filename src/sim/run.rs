@@ -27,7 +27,7 @@ pub struct Outcome {
     pub digest: u64,
     /// The log, if it was kept.
     pub log: Vec<Entry>,
-    /// The objects in the end.
+    /// The objects at the breach, or in the end.
     pub picture: Picture,
     /// Requests of everybody.
     pub requests: u64,
@@ -114,7 +114,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         failure: server.failure(),
         digest: server.digest(),
         log: server.log(),
-        picture: server.picture(),
+        picture: server.last_picture(),
         requests: server.requests(),
         writes: server.acts(),
         lasted: server.start.elapsed(),
@@ -143,6 +143,9 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
     tokio::time::sleep(scenario.tail()).await;
     if scenario.calm {
         rest::until_rest(server).await;
+    }
+    if server.failure().is_some() {
+        return Ok(());
     }
     server.say("the faults end");
     server.set_faulty(false);

@@ -50,6 +50,8 @@ struct State {
     knowledge: Knowledge,
     monitors: Monitors,
     failure: Option<Breach>,
+    /// The objects when it occurred.
+    broken: Picture,
     log: Log,
     /// Requests so far, by their kind: chance is drawn per request and not from one stream, so that
     /// leaving out one act changes as little as possible.
@@ -402,6 +404,7 @@ impl Server {
         {
             state.log.breach(self.start.elapsed(), &breach.to_string());
             state.failure = Some(breach);
+            state.broken.clone_from(&state.picture);
         }
     }
 
@@ -448,6 +451,12 @@ impl Server {
     /// What the daemons have created and deleted so far.
     pub fn tally(&self) -> Tally {
         self.state.lock().tally.clone()
+    }
+
+    /// The objects when the first failure occurred, or as stored.
+    pub fn last_picture(&self) -> Picture {
+        let state = self.state.lock();
+        if state.failure.is_some() { state.broken.clone() } else { state.picture.clone() }
     }
 
     /// New metrics for a daemon, to be looked at in the end.

@@ -8,7 +8,8 @@
 //!     0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
 //! ```
 //!
-//! Events and renewals of a Lease are left out, and what repeats itself is gathered.
+//! Events and renewals of a Lease are left out, and what repeats itself is gathered. `--verbose` shows the log
+//! in its place, every request with its body.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,11 +23,8 @@ use super::log::{Entry, Event};
 use super::monitors::{is_deleting, text};
 use super::server::Picture;
 
-/// How many lines of a kind are shown one after the other before the rest is gathered.
-const REPEATED: usize = 3;
-
-/// How many lines something may have that repeats itself.
-const LONGEST_ROUND: usize = 12;
+/// How many lines of a kind are shown of a second before the rest is gathered.
+const REPEATED: usize = 8;
 
 /// A longer transcript shows its beginning and its end.
 const BEGINNING: usize = 100;
@@ -62,22 +60,27 @@ const FIELDS: [(&str, &str); 23] = [
 struct Line {
     at: Duration,
     text: String,
-    /// Lines of the same kind one after the other are gathered.
+    /// Lines of the same kind are gathered, but for those of none.
     kind: String,
 }
 
-/// The transcript, a line each.
+/// The transcript, a line each. It ends with the breach, if there is one.
 pub fn lines(log: &[Entry]) -> Vec<String> {
     let mut teller = Teller::default();
-    log.iter().for_each(|entry| teller.tell(entry));
+    let breach = log.iter().position(|entry| matches!(entry.event, Event::Breach(_)));
+    log.iter().take(breach.map_or(log.len(), |at| at + 1)).for_each(|entry| teller.tell(entry));
     shorten(gather(teller.lines))
 }
 
-/// What there is, a line per object.
+/// What there is, a line per object, with the ends of a long list.
 pub fn objects(picture: &Picture) -> Vec<String> {
-    let all = picture.iter().flat_map(|(resource, all)| all.iter().map(move |(name, o)| (resource, name, o)));
-    all.map(|(resource, name, object)| format!("{}: {}", noun(resource, name), join(&shape(object))))
-        .collect()
+    let mut lines = Vec::new();
+    for (resource, all) in picture {
+        lines.extend(
+            all.iter().map(|(name, object)| format!("{}: {}", noun(resource, name), join(&shape(object)))),
+        );
+    }
+    shorten(lines)
 }
 
 #[derive(Default)]
@@ -277,42 +280,30 @@ fn asked_for(call: &Call) -> String {
     steps.iter().map(step).collect::<Vec<_>>().join(", ")
 }
 
-/// What repeats itself is shown a few times, and then how often it goes on so. A storm of calls is a round of
-/// several lines.
+/// Of a kind a few lines are shown for each second, and how many more there are: a storm of calls is a round of
+/// several kinds, in an order that changes.
 fn gather(lines: Vec<Line>) -> Vec<String> {
     let mut gathered: Vec<String> = Vec::new();
-    let mut rest = &*lines;
-    while !rest.is_empty() {
-        let round = (1..=LONGEST_ROUND).find_map(|round| {
-            let rounds = rounds(rest, round);
-            (rounds > REPEATED + 1).then_some((round, rounds))
-        });
-        let (shown, more) = round.map_or((1, 0), |(round, rounds)| {
-            let shown = if round == 1 { REPEATED } else { 1 };
-            (shown * round, (rounds - shown) * round)
-        });
-        let (first, others) = rest.split_at(shown.min(rest.len()));
-        gathered.extend(first.iter().map(|line| format!("{:>9.3} {}", line.at.as_secs_f64(), line.text)));
-        let (others, behind) = others.split_at(more.min(others.len()));
-        if let (Some(last), Some((round, _))) = (others.last(), round) {
-            let (until, more) = (last.at.as_secs_f64(), others.len() / round);
-            let what =
-                if round == 1 { "of the kind".to_owned() } else { format!("rounds of these {round} lines") };
-            gathered.push(format!("{:>9} {more} more {what}, until {until:.3}", ""));
+    let mut shown: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+    let mut more: Option<(usize, Duration)> = None;
+    let say = |more: Option<(usize, Duration)>, gathered: &mut Vec<String>| {
+        if let Some((count, until)) = more {
+            gathered.push(format!("{:>9} {count} more of these kinds, until {:.3}", "", until.as_secs_f64()));
         }
-        rest = behind;
-    }
-    gathered
-}
-
-/// How often the kinds of the first lines, so many of them, come one round after the other.
-fn rounds(lines: &[Line], round: usize) -> usize {
-    let Some(first) = lines.get(..round).filter(|first| first.iter().all(|line| !line.kind.is_empty()))
-    else {
-        return 0;
     };
-    let is_same = |next: &&[Line]| next.iter().map(|line| &line.kind).eq(first.iter().map(|line| &line.kind));
-    lines.chunks(round).take_while(is_same).count()
+    for line in &lines {
+        let count = shown.entry(&line.kind).or_default();
+        let second = line.at.as_secs();
+        *count = if count.0 == second { (second, count.1 + 1) } else { (second, 1) };
+        if count.1 > REPEATED && !line.kind.is_empty() {
+            more = Some((more.map_or(1, |(count, _)| count + 1), line.at));
+            continue;
+        }
+        say(more.take(), &mut gathered);
+        gathered.push(format!("{:>9.3} {}", line.at.as_secs_f64(), line.text));
+    }
+    say(more, &mut gathered);
+    gathered
 }
 
 fn shorten(mut lines: Vec<String>) -> Vec<String> {
@@ -320,7 +311,7 @@ fn shorten(mut lines: Vec<String>) -> Vec<String> {
         let end = lines.split_off(lines.len() - END);
         let left_out = lines.len() - BEGINNING;
         lines.truncate(BEGINNING);
-        lines.push(format!("{:>9} {left_out} lines are left out here; --verbose shows everything", ""));
+        lines.push(format!("{:>9} {left_out} lines are left out here", ""));
         lines.extend(end);
     }
     lines
@@ -388,28 +379,26 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_itself_is_gathered() {
-        let delete = call("DELETE", SET, &json!({}));
-        let log: Vec<Entry> = (0..10).map(|_| sent(&delete, Fate::LoseRequest)).collect();
-        let lines = lines(&log);
-        assert_eq!(lines.len(), 4);
-        assert_eq!(lines[3].trim(), "7 more of the kind, until 1.000");
-    }
-
-    #[test]
-    fn a_round_of_several_lines_that_repeats_itself_is_gathered_too() {
+    fn what_repeats_itself_within_a_second_is_gathered() {
         let (delete, create) = (call("DELETE", SET, &json!({})), call("POST", SET, &json!({})));
         let round = || [sent(&delete, Fate::LoseRequest), sent(&create, Fate::LoseRequest)];
         let lines = lines(&(0..10).flat_map(|_| round()).collect::<Vec<_>>());
-        assert_eq!(lines.len(), 3, "{lines:?}");
-        assert_eq!(lines[2].trim(), "9 more rounds of these 2 lines, until 1.000");
+        assert_eq!(lines.len(), 17, "{lines:?}");
+        assert_eq!(lines[16].trim(), "4 more of these kinds, until 1.000");
+    }
+
+    #[test]
+    fn it_ends_with_the_breach() {
+        let note = |event| Entry { at: Duration::from_secs(1), event };
+        let log = [note(Event::Breach("S1: too many".into())), note(Event::Note("the faults end".into()))];
+        assert_eq!(lines(&log), ["    1.000 !! S1: too many"]);
     }
 
     #[test]
     fn a_long_transcript_shows_its_beginning_and_its_end() {
         let lines = shorten((0..1000).map(|n| n.to_string()).collect());
         assert_eq!((&*lines[0], &*lines[160]), ("0", "999"));
-        assert_eq!(lines[100].trim(), "840 lines are left out here; --verbose shows everything");
+        assert_eq!(lines[100].trim(), "840 lines are left out here");
     }
 
     #[test]
