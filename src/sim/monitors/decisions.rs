@@ -22,12 +22,14 @@ enum Part {
     Status,
 }
 
+/// An object for whose sake writes are made: its kind and name.
+type Owner = (&'static str, String);
+
 /// A call under way.
 #[derive(Clone, Debug)]
 struct Flight {
     agent: String,
-    /// The kind and name of the object for whose sake it is.
-    owner: (&'static str, String),
+    owner: Owner,
     /// Whether nothing else may be under way for that owner.
     alone: bool,
     /// Whether a pod is created.
@@ -41,7 +43,7 @@ struct Flight {
 pub(super) struct Decisions {
     flights: BTreeMap<u64, Flight>,
     /// When the last write of an agent for an owner ended, and when the first of its sync began.
-    ended: BTreeMap<(String, (&'static str, String)), (Duration, Duration)>,
+    ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of an agent for a set that went well.
     made: BTreeMap<(String, String), Window<()>>,
     /// The latest versions that agents were told of, and when, by agent, UID and part.
