@@ -2,12 +2,11 @@
 //! `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`. The pod simulator and the
 //! collectors of the sandbox are the rest of the cluster.
 //!
-//! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml`.
+//! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml` and held by
+//! `deploy/admissionpolicy.yaml`.
 
 mod support;
 
-use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,17 +14,16 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Method;
 use serde_json::{Value, json};
-use support::apiserver::{ASSETS, ApiServer, User, assets};
+use support::apiserver::{ApiServer, DAEMON, User, on_a_real_server, run_the_rest_of_the_cluster, said};
 use support::build::deployment;
 use support::https;
+use support::manifests;
 use support::process::{PATIENCE, Process, WINDLASS};
 use support::rights::{self, Rights};
 use support::scenarios::{self, every_scenario, every_scenario_with_its_own_daemons};
 use support::stage::{Seen, Stage, Writes, name, recorded};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use windlass::clock::Clock;
-use windlass::sandbox::{garbage, kubelet, namespaces};
 
 /// A scenario by its name.
 type Scenario = (&'static str, fn(Arc<Stage>) -> BoxFuture<'static, ()>);
@@ -34,27 +32,6 @@ macro_rules! named {
     ($($name:ident)*) => {
         [$((stringify!($name), |stage| async move { scenarios::$name(&stage).await }.boxed())),*]
     };
-}
-
-/// One API server at a time: two of them and their tests slow each other beyond patience.
-static SERVER: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-/// Runs a test that needs a real API server, if there is one.
-fn on_a_real_server(test: impl AsyncFnOnce(&Path)) {
-    match assets() {
-        Some(folder) => {
-            let _alone = SERVER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-            runtime.unwrap().block_on(test(&folder));
-        }
-        // Not by `println!`, which cargo shows of failed tests only.
-        None => {
-            let mut stderr = std::io::stderr();
-            let folder = "a folder with etcd and kube-apiserver";
-            writeln!(stderr, "skipped: no real API server; to run this there, set {ASSETS} to {folder}")
-                .unwrap();
-        }
-    }
 }
 
 #[test]
@@ -101,39 +78,6 @@ async fn play_all(server: &ApiServer) {
     assert!(failures.is_empty(), "{} failed:\n\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// What a scenario panicked with.
-fn said(error: tokio::task::JoinError) -> String {
-    let panic = match error.try_into_panic() {
-        Ok(panic) => panic,
-        Err(error) => return error.to_string(),
-    };
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or(panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
-}
-
-/// Nodes and pods, and the two controllers that every cluster has.
-async fn run_the_rest_of_the_cluster(server: &ApiServer, end: &CancellationToken) {
-    let client = server.client().await;
-    let now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync> = Arc::new(|| Clock::System.now());
-    let options = kubelet::Options {
-        // As on the sandbox: an image of this tag never starts.
-        never_ready: Some(regex_lite::Regex::new(":broken$").unwrap()),
-        ready_delay: Duration::from_millis(300),
-        shutdown_delay: Duration::from_millis(300),
-        ..kubelet::Options::new(now.clone())
-    };
-    tokio::spawn(kubelet::run(client.clone(), options, end.clone()));
-    tokio::spawn(garbage::run(client.clone(), end.clone()));
-    tokio::spawn(namespaces::run(client, now, end.clone()));
-}
-
-/// As the API server would see the ServiceAccount of `deploy/rbac.yaml`.
-const DAEMON: User = User {
-    token: "token-of-the-daemon",
-    name: "system:serviceaccount:kube-system:windlass",
-    groups: "system:serviceaccounts,system:serviceaccounts:kube-system",
-};
-
 const SCRAPER: User = User { token: "token-of-the-scraper", name: "prometheus", groups: "monitoring" };
 
 const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", groups: "monitoring" };
@@ -163,7 +107,10 @@ fn the_program_needs_exactly_the_rights_that_ship() {
         let client = server.client().await;
         let objects = rights::manifest();
         rights::create(&client, &objects).await;
-        rights::wait_until_allowed(&client, DAEMON.name, &one_of_each_binding()).await;
+        // What it refuses the daemon shows as a 403 below.
+        rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
+        rights::wait_for_the_admission_policy(&server).await;
+        rights::wait_until_allowed(&client, DAEMON.name, &rights::one_of_each_binding()).await;
         let end = CancellationToken::new();
         run_the_rest_of_the_cluster(&server, &end).await;
 
@@ -190,8 +137,13 @@ fn the_program_needs_exactly_the_rights_that_ship() {
         assert_eq!(metrics.lines().filter(refused).collect::<Vec<_>>(), [""; 0], "{log}");
         assert!(metrics.contains("leader_election_master_status{name=\"windlass\"} 1"), "{metrics}");
         let audit = server.audit();
-        let asked: Vec<&Value> =
-            audit.iter().filter(|event| event["user"]["username"] == DAEMON.name).collect();
+        // The test has asked in its name whether the policy is in force.
+        let is_its_own =
+            |event: &Value| event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("windlass"));
+        let asked: Vec<&Value> = audit
+            .iter()
+            .filter(|event| event["user"]["username"] == DAEMON.name && is_its_own(event))
+            .collect();
         let of = |codes: [u16; 2]| {
             let is_one = |event: &&&Value| codes.iter().any(|code| event["responseStatus"]["code"] == *code);
             rights::used(asked.iter().filter(is_one).copied())
@@ -207,19 +159,6 @@ fn the_program_needs_exactly_the_rights_that_ship() {
         let by_other_roles: Vec<_> = used.difference(&granted).collect();
         assert!(never_used.is_empty() && by_other_roles.is_empty(), "{never_used:?} {by_other_roles:?}");
     });
-}
-
-/// Something that each binding of `deploy/rbac.yaml` allows.
-fn one_of_each_binding() -> [Value; 4] {
-    let kube_system = "kube-system";
-    [
-        json!({"verb": "create", "resource": "pods"}),
-        json!({"verb": "create", "group": "authentication.k8s.io", "resource": "tokenreviews"}),
-        json!({"verb": "update", "group": "coordination.k8s.io", "resource": "leases", "name": "windlass",
-               "namespace": kube_system}),
-        json!({"verb": "get", "resource": "configmaps", "name": "extension-apiserver-authentication",
-               "namespace": kube_system}),
-    ]
 }
 
 /// Everything that the daemon does to workloads, each in a namespace of its own.

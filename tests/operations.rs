@@ -190,7 +190,7 @@ fn check_expressions(what: &str, expressions: &[String]) {
 
 #[test]
 fn every_metric_in_an_alert_exists() {
-    let rules: Value = serde_yaml::from_str(&read("deploy/prometheus-rules.yaml")).unwrap();
+    let rules: Value = serde_yaml::from_str(&read("charts/windlass/files/prometheus-rules.yaml")).unwrap();
     let rules =
         rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
     let expressions: Vec<String> = rules
@@ -204,7 +204,8 @@ fn every_metric_in_an_alert_exists() {
 
 #[test]
 fn every_metric_in_the_dashboard_exists_and_every_metric_of_ours_is_in_it() {
-    let dashboard: Value = serde_json::from_str(&read("deploy/grafana-dashboard.json")).unwrap();
+    let dashboard: Value =
+        serde_json::from_str(&read("charts/windlass/files/grafana-dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let expressions: Vec<String> = targets.map(|it| it["expr"].as_str().unwrap().to_owned()).collect();

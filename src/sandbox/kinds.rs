@@ -206,6 +206,18 @@ pub(crate) static KINDS: &[Kind] = &[
         generation: Generation::Spec,
         ..NAMESPACED
     },
+    // Kept and watched like the rest, but no controller here makes pods of it.
+    Kind {
+        group: "apps",
+        kind: "StatefulSet",
+        plural: "statefulsets",
+        singular: "statefulset",
+        short_names: &["sts"],
+        categories: &["all"],
+        subresources: &[Subresource::Status],
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
     Kind {
         group: "coordination.k8s.io",
         kind: "Lease",
@@ -223,6 +235,75 @@ pub(crate) static KINDS: &[Kind] = &[
         short_names: &["ev"],
         create_on_update: true,
         wire: Wire::EventsV1,
+        ..NAMESPACED
+    },
+    // Of these nothing here takes any notice: they stand beside a workload in a manifest.
+    Kind {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicy",
+        plural: "validatingadmissionpolicies",
+        singular: "validatingadmissionpolicy",
+        namespaced: false,
+        subresources: &[Subresource::Status],
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicyBinding",
+        plural: "validatingadmissionpolicybindings",
+        singular: "validatingadmissionpolicybinding",
+        namespaced: false,
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "networking.k8s.io",
+        kind: "NetworkPolicy",
+        plural: "networkpolicies",
+        singular: "networkpolicy",
+        short_names: &["netpol"],
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "policy",
+        kind: "PodDisruptionBudget",
+        plural: "poddisruptionbudgets",
+        singular: "poddisruptionbudget",
+        short_names: &["pdb"],
+        subresources: &[Subresource::Status],
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRole",
+        plural: "clusterroles",
+        singular: "clusterrole",
+        namespaced: false,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+        singular: "clusterrolebinding",
+        namespaced: false,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        kind: "Role",
+        plural: "roles",
+        singular: "role",
+        ..NAMESPACED
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        kind: "RoleBinding",
+        plural: "rolebindings",
+        singular: "rolebinding",
         ..NAMESPACED
     },
 ];

@@ -18,20 +18,31 @@ use serde_json::Value;
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
 /// The kinds the sandbox serves: apiVersion, kind, plural, whether it lives in a namespace.
-const SERVED: [(&str, &str, &str, bool); 12] = [
+const SERVED: [(&str, &str, &str, bool); 21] = [
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
     ("v1", "ConfigMap", "configmaps", true),
     ("apps/v1", "Deployment", "deployments", true),
     ("v1", "Event", "events", true),
     ("coordination.k8s.io/v1", "Lease", "leases", true),
     ("v1", "Namespace", "namespaces", false),
+    ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", true),
     ("v1", "Node", "nodes", false),
     ("v1", "Pod", "pods", true),
+    ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", true),
     ("apps/v1", "ReplicaSet", "replicasets", true),
     ("v1", "ReplicationController", "replicationcontrollers", true),
+    ("rbac.authorization.k8s.io/v1", "Role", "roles", true),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
     ("v1", "Secret", "secrets", true),
     ("v1", "Service", "services", true),
     ("v1", "ServiceAccount", "serviceaccounts", true),
+    ("apps/v1", "StatefulSet", "statefulsets", true),
+    (ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false),
+    (ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false),
 ];
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
 /// An object of a manifest, with where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -409,7 +420,8 @@ items:
         let error = refused("apiVersion: batch/v1\nkind: Job\nmetadata: {name: web}\n");
         assert!(
             error.contains(
-                "unknown kind \"Job\" (batch/v1); the sandbox serves: ConfigMap (v1), Deployment (apps/v1)"
+                "unknown kind \"Job\" (batch/v1); the sandbox serves: \
+                 ClusterRole (rbac.authorization.k8s.io/v1)"
             ),
             "{error}"
         );

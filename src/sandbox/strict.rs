@@ -8,20 +8,28 @@ mod canonical;
 
 use std::fmt;
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     Binding, ConfigMap, Event, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
-use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
 /// An object whose types are right, with what `fieldValidation` decides about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,10 +97,21 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         (_, "DeleteOptions") => decode::<DeleteOptions>(&object),
         ("apps/v1", "Deployment") => decode::<Deployment>(&object),
         ("apps/v1", "ReplicaSet") => decode::<ReplicaSet>(&object),
+        ("apps/v1", "StatefulSet") => decode::<StatefulSet>(&object),
         ("autoscaling/v1", "Scale") => decode::<Scale>(&object),
         ("coordination.k8s.io/v1", "Lease") => decode::<Lease>(&object),
         ("events.k8s.io/v1", "Event") => decode::<EventsEvent>(&object),
+        ("networking.k8s.io/v1", "NetworkPolicy") => decode::<NetworkPolicy>(&object),
         ("policy/v1", "Eviction") => decode::<Eviction>(&object),
+        ("policy/v1", "PodDisruptionBudget") => decode::<PodDisruptionBudget>(&object),
+        (RBAC, "ClusterRole") => decode::<ClusterRole>(&object),
+        (RBAC, "ClusterRoleBinding") => decode::<ClusterRoleBinding>(&object),
+        (RBAC, "Role") => decode::<Role>(&object),
+        (RBAC, "RoleBinding") => decode::<RoleBinding>(&object),
+        (ADMISSION, "ValidatingAdmissionPolicy") => decode::<ValidatingAdmissionPolicy>(&object),
+        (ADMISSION, "ValidatingAdmissionPolicyBinding") => {
+            decode::<ValidatingAdmissionPolicyBinding>(&object)
+        }
         _ => return Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
     }?;
     let mut unknown = Vec::new();
@@ -405,11 +424,14 @@ mod tests {
         for (api_version, kinds) in [
             ("v1", "Namespace Node Pod Event ConfigMap ReplicationController Secret Service ServiceAccount"),
             ("v1", "Binding DeleteOptions"),
-            ("apps/v1", "Deployment ReplicaSet"),
+            ("apps/v1", "Deployment ReplicaSet StatefulSet"),
+            ("networking.k8s.io/v1", "NetworkPolicy"),
+            (super::RBAC, "ClusterRole ClusterRoleBinding Role RoleBinding"),
+            (super::ADMISSION, "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
             ("autoscaling/v1", "Scale"),
             ("coordination.k8s.io/v1", "Lease"),
             ("events.k8s.io/v1", "Event"),
-            ("policy/v1", "Eviction"),
+            ("policy/v1", "Eviction PodDisruptionBudget"),
         ] {
             for kind in kinds.split(' ') {
                 let checked = check(api_version, kind, br#"{"surely":1}"#).unwrap();

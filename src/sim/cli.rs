@@ -1,207 +1,178 @@
 //! The flags of `windlass-sim`, and what it prints.
 
 use std::io::Write;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use super::run::{Outcome, run};
+use super::exhaustive::{Bounds, visit, workloads};
+use super::finds::finds;
+use super::replay::Replay;
+use super::report::Report;
+use super::run::run;
 use super::scenario::Scenario;
-use super::shrink::shrink;
-use crate::planted::BUGS;
+use super::search::{Search, Seeds};
 
-/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks.
+/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
+/// made as small as can be, told step by step, and left as a file to run again.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "windlass-sim", version)]
 pub struct Args {
-    /// The seeds, such as 1..1000; the last one is not run.
-    #[arg(long, value_name = "FROM..TO", default_value = "1..1000", value_parser = seeds)]
-    pub seeds: Range<u64>,
+    /// The seeds: 1..1000 ends before 1000, 1..=1000 with it; 'fresh' are ones that nobody has run before.
+    #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000")]
+    pub seeds: Seeds,
     /// Ends after this many minutes, even if there are seeds left.
     #[arg(long, value_name = "MINUTES", default_value_t = 5.0)]
     pub minutes: f64,
-    /// Goes on with the next seed after a failure.
+    /// Goes on after a failure, and tells of each in a line.
     #[arg(long)]
     pub keep_going: bool,
     /// Threads, each with a history of its own at a time.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
-    /// Prints the whole history of one seed instead.
-    #[arg(long, value_name = "SEED")]
-    pub replay: Option<u64>,
+    /// Tells the history of a file or a seed instead.
+    #[arg(long, value_name = "FILE|SEED")]
+    pub replay: Option<Source>,
+    /// Visits everything that can happen to a Deployment of up to so many replicas with one crash and one stale
+    /// window, however long it takes.
+    #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3")]
+    pub exhaustive: Option<u32>,
     /// Plants one bug after the other and tells how long each takes to find. Needs the feature
     /// `planted-bugs`.
     #[arg(long)]
     pub planted: bool,
-    /// Leaves out of a failing history what it does not need. With --replay, or after each failure.
+    /// Makes failures as small as can be with --replay and --keep-going too.
     #[arg(long)]
     pub shrink: bool,
+    /// How long a failure is made smaller at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub shrink_seconds: u64,
+    /// Directory for the files of failures.
+    #[arg(long, value_name = "DIR", default_value = "target/sim")]
+    pub out: PathBuf,
+    /// Tells every request with its body, in place of what matters.
+    #[arg(long)]
+    pub verbose: bool,
 }
 
-fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let (from, to) = text.split_once("..").ok_or("expected FROM..TO, such as 1..1000")?;
-    let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
-    Ok(number(from)?..number(to)?)
+/// What is run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The history of a seed.
+    Seed(u64),
+    /// That of a file.
+    File(PathBuf),
 }
 
-/// Sums over many histories.
-#[derive(Debug, Default)]
-struct Sums {
-    runs: AtomicU64,
-    seconds: AtomicU64,
-    requests: AtomicU64,
-    failures: AtomicU64,
+impl FromStr for Source {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Source::File(text.into()), Source::Seed))
+    }
 }
 
-/// Does what the flags say; whether every history was as it should be. `elapsed` is the real time since
-/// the start, since nothing here may read the machine's clock.
+/// What only the process knows.
+pub struct Host<'a> {
+    /// The real time since the start: nothing here may read the machine's clock.
+    pub elapsed: &'a (dyn Fn() -> Duration + Sync),
+    /// The time of day at the start, in milliseconds since 1970.
+    pub started: u64,
+    /// The Windlass that this is, such as "0.1.0 (ca22bf4)".
+    pub version: String,
+}
+
+/// Does what the flags say; whether every history was as it should be.
 ///
 /// # Errors
-/// When nothing can be printed, or there is no runtime to be had.
-pub fn execute(
-    args: &Args,
-    elapsed: impl Fn() -> Duration + Sync,
-    out: &mut (impl Write + Send),
-) -> std::io::Result<bool> {
-    if let Some(seed) = args.replay {
-        return replay(seed, args.shrink, out);
+/// When nothing can be printed, a file cannot be read or written, or there is no runtime to be had.
+pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> std::io::Result<bool> {
+    let report = Report {
+        version: host.version.clone(),
+        directory: args.out.clone(),
+        verbose: args.verbose,
+        patience: Duration::from_secs(args.shrink_seconds),
+    };
+    if let Some(source) = &args.replay {
+        return replay(source, args.shrink, &report, host, out);
     }
     if args.planted {
-        return planted(args, elapsed, out);
+        return finds(args, host.elapsed, out);
     }
-    let limit = Duration::try_from_secs_f64(args.minutes * 60.0).unwrap_or(Duration::MAX);
-    let sums = Sums::default();
-    let next = AtomicU64::new(args.seeds.start);
-    let stop = AtomicBool::new(false);
-    let output = Mutex::new(out);
-    std::thread::scope(|scope| {
-        let worker = || -> std::io::Result<()> {
-            while !stop.load(Ordering::Relaxed) && elapsed() < limit {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= args.seeds.end {
-                    break;
-                }
-                let scenario = Scenario::new(seed);
-                let outcome = run(&scenario, false)?;
-                sums.runs.fetch_add(1, Ordering::Relaxed);
-                sums.seconds.fetch_add(outcome.lasted.as_secs(), Ordering::Relaxed);
-                sums.requests.fetch_add(outcome.requests, Ordering::Relaxed);
-                if outcome.failure.is_some() {
-                    sums.failures.fetch_add(1, Ordering::Relaxed);
-                    if !args.keep_going {
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                    let least = if args.shrink { shrink(&scenario)? } else { None };
-                    let (scenario, outcome) = least.unwrap_or((scenario, outcome));
-                    tell(&scenario, &outcome, args.keep_going && !args.shrink, &mut **output.lock())?;
-                }
-            }
-            Ok(())
-        };
-        let threads: Vec<_> = (0..args.threads.max(1)).map(|_| scope.spawn(worker)).collect();
-        let ended = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a history panicked"))));
-        ended.collect::<Vec<_>>().into_iter().collect::<std::io::Result<()>>()
-    })?;
-    let out = output.into_inner();
-    let sum = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    let real = elapsed().as_secs_f64().max(0.001);
-    writeln!(
-        out,
-        "{} histories from seed {} in {real:.1} s: {:.0} seeds a minute, {:.1} simulated hours a second, \
-         {:.0} requests a second, {} failures",
-        sum(&sums.runs),
-        args.seeds.start,
-        sum(&sums.runs) as f64 * 60.0 / real,
-        sum(&sums.seconds) as f64 / 3600.0 / real,
-        sum(&sums.requests) as f64 / real,
-        sum(&sums.failures),
-    )?;
-    Ok(sum(&sums.failures) == 0)
+    if let Some(replicas) = args.exhaustive {
+        return exhaustive(args, replicas, &report, host, out);
+    }
+    let search = Search {
+        seeds: args.seeds.range(host.started),
+        time: Duration::try_from_secs_f64(args.minutes * 60.0).unwrap_or(Duration::MAX),
+        threads: args.threads,
+        keep_going: args.keep_going,
+        at_length: args.shrink,
+        report: &report,
+    };
+    search.search(host.elapsed, out)
 }
 
-/// A history that breaks with a bug and not without it.
-#[derive(Debug)]
-struct Find {
-    seed: u64,
-    invariant: &'static str,
-    time: f64,
-}
-
-/// How long each planted bug takes to find. The threads share the seeds of one bug. What breaks without
-/// the bug as well is no find.
-fn planted(
-    args: &Args,
-    elapsed: impl Fn() -> Duration + Sync,
-    out: &mut (impl Write + Send),
+fn replay(
+    source: &Source,
+    least: bool,
+    report: &Report,
+    host: &Host<'_>,
+    out: &mut impl Write,
 ) -> std::io::Result<bool> {
-    if cfg!(not(feature = "planted-bugs")) {
-        writeln!(out, "built without the feature planted-bugs")?;
+    let scenario = match source {
+        Source::Seed(seed) => Scenario::new(*seed),
+        Source::File(path) => Replay::read(path).map_err(std::io::Error::other)?.scenario,
+    };
+    if least && run(&scenario, false)?.failure.is_some() {
+        report.failure(&scenario, host.elapsed, out)?;
         return Ok(false);
     }
-    let mut times = Vec::new();
-    for (nth, bug) in BUGS.iter().enumerate() {
-        let begin = elapsed().as_secs_f64();
-        // What the bugs before have not used up is for those that are left.
-        let share = (args.minutes * 60.0 - begin) / (BUGS.len() - nth) as f64;
-        let time = || elapsed().as_secs_f64() - begin;
-        let (next, found) = (AtomicU64::new(args.seeds.start), Mutex::new(None));
-        std::thread::scope(|scope| {
-            let worker = || -> std::io::Result<()> {
-                while found.lock().is_none() && time() < share {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= args.seeds.end {
-                        break;
-                    }
-                    let scenario = Scenario { bug, ..Scenario::new(seed) };
-                    let Some(failure) = run(&scenario, false)?.failure else { continue };
-                    if run(&Scenario::new(seed), false)?.failure.is_none() {
-                        let find = Find { seed, invariant: failure.invariant, time: time() };
-                        found.lock().get_or_insert(find);
-                    }
-                }
-                Ok(())
-            };
-            let threads: Vec<_> = (0..args.threads.max(1)).map(|_| scope.spawn(worker)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a history panicked")))
-            })
-        })?;
-        match found.into_inner() {
-            Some(Find { seed, invariant, time }) => {
-                times.push(time);
-                writeln!(out, "{time:>7.2} s  seed {seed:<5} {invariant:<9} {bug}")?;
+    Ok(report.history(&scenario, out)?.failure.is_none())
+}
+
+fn exhaustive(
+    args: &Args,
+    replicas: u32,
+    report: &Report,
+    host: &Host<'_>,
+    out: &mut impl Write,
+) -> std::io::Result<bool> {
+    let begin = (host.elapsed)();
+    let bounds = Bounds { both: true, threads: args.threads, keep_going: args.keep_going };
+    let (mut histories, mut failures) = (0, 0);
+    writeln!(out, "windlass {}", report.version)?;
+    for workload in workloads(replicas) {
+        let since = (host.elapsed)();
+        let visited = visit(&workload, bounds)?;
+        let (count, failed) = (visited.histories, visited.failures.len());
+        let real = (host.elapsed)().saturating_sub(since).as_secs_f64().max(0.001);
+        let what: Vec<String> = workload.acts.iter().map(|(at, act)| format!("{at:?} {act:?}")).collect();
+        let hours = visited.lasted.as_secs_f64() / 3600.0;
+        writeln!(out, "{}", what.join(", "))?;
+        writeln!(
+            out,
+            "  {} writes, {count} histories, {hours:.0} simulated hours in {real:.1} s, {failed} failures",
+            visited.writes
+        )?;
+        out.flush()?;
+        for (n, (scenario, outcome)) in visited.failures.iter().enumerate() {
+            if args.shrink || n == 0 && failures == 0 {
+                report.failure(scenario, host.elapsed, out)?;
+            } else {
+                writeln!(out, "  {:?}: {outcome}", scenario.points)?;
             }
-            None => writeln!(out, "not found within {:.0} s: {bug}", time())?,
+        }
+        (histories, failures) = (histories + count, failures + failed);
+        if failures > 0 && !args.keep_going {
+            break;
         }
     }
-    times.sort_by(f64::total_cmp);
-    let median = times.get(times.len() / 2).copied().unwrap_or_default();
-    let worst = times.last().copied().unwrap_or_default();
-    writeln!(out, "{} of {} found, median {median:.2} s, worst {worst:.2} s", times.len(), BUGS.len())?;
-    Ok(times.len() == BUGS.len())
-}
-
-fn replay(seed: u64, least: bool, out: &mut impl Write) -> std::io::Result<bool> {
-    let mut scenario = Scenario::new(seed);
-    if least && let Some((less, _)) = shrink(&scenario)? {
-        scenario = less;
-    }
-    let outcome = run(&scenario, true)?;
-    tell(&scenario, &outcome, false, out)?;
-    Ok(outcome.failure.is_none())
-}
-
-fn tell(scenario: &Scenario, outcome: &Outcome, short: bool, out: &mut impl Write) -> std::io::Result<()> {
-    if short {
-        let failure = outcome.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-        return writeln!(out, "seed {}: {failure}", scenario.seed);
-    }
-    writeln!(out, "{scenario}\n{outcome}")?;
-    writeln!(out, "again: windlass-sim --replay {} --shrink", scenario.seed)
+    let real = (host.elapsed)().saturating_sub(begin).as_secs_f64().max(0.001);
+    let rest = if failures == 0 || args.keep_going { "" } else { "; the rest was not visited" };
+    let rate = histories as f64 * 60.0 / real;
+    writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
+    Ok(failures == 0)
 }
 
 #[cfg(test)]
@@ -210,10 +181,43 @@ mod tests {
 
     use super::*;
 
+    fn args(flags: &[&str]) -> Args {
+        Args::try_parse_from([&["windlass-sim"], flags].concat()).unwrap()
+    }
+
+    fn executed(flags: &[&str]) -> (bool, String) {
+        let mut out = Vec::new();
+        let host = Host { elapsed: &|| Duration::ZERO, started: 7, version: "0".into() };
+        let fine = execute(&args(flags), &host, &mut out).unwrap();
+        (fine, String::from_utf8(out).unwrap())
+    }
+
     #[test]
-    fn seeds_are_a_range() {
-        let args = Args::try_parse_from(["windlass-sim", "--seeds", "3..9"]).unwrap();
-        assert_eq!(args.seeds, 3..9);
-        assert!(Args::try_parse_from(["windlass-sim", "--seeds", "3"]).is_err());
+    fn a_number_to_replay_is_a_seed_and_anything_else_a_file() {
+        assert_eq!(args(&["--replay", "329"]).replay, Some(Source::Seed(329)));
+        assert_eq!(args(&["--replay", "a.json"]).replay, Some(Source::File("a.json".into())));
+    }
+
+    #[test]
+    fn the_bound_of_the_exhaustive_mode_is_three_replicas_unless_it_is_said() {
+        assert_eq!(args(&[]).exhaustive, None);
+        assert_eq!(args(&["--exhaustive"]).exhaustive, Some(3));
+        assert_eq!(args(&["--exhaustive", "1"]).exhaustive, Some(1));
+    }
+
+    #[test]
+    fn a_search_says_its_seeds_and_sums_up() {
+        let (fine, said) = executed(&["--seeds", "1..=1", "--threads", "1"]);
+        assert!(fine, "{said}");
+        assert!(said.starts_with("windlass 0, seeds from 1 on\n1 histories, seeds 1 to 1, in "), "{said}");
+        assert!(said.ends_with("0 failures\n"), "{said}");
+    }
+
+    #[test]
+    fn a_replay_tells_the_history_and_how_it_ended() {
+        let (fine, said) = executed(&["--replay", "1"]);
+        assert!(fine, "{said}");
+        assert!(said.contains("user      creates deployment web: size "), "{said}");
+        assert!(said.ends_with("\nas it should be\n"), "{said}");
     }
 }

@@ -5,17 +5,22 @@
 //! passes through one place ([`server`]), where it is logged, perhaps lost or late, carried out, and judged
 //! by the [`monitors`]. After the misbehaviour ends, everything has to come to rest as it should.
 //!
-//! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and who does what when.
-//! * [`server`]: the API server as each party sees it, and the log; [`call`]: a request, taken apart;
-//!   [`watch`]: a watch that lags.
+//! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and who does what when;
+//!   [`points`]: misbehaviour that begins with a certain write; [`replay`]: all of it as a file.
+//! * [`server`]: the API server as each party sees it; [`call`]: a request, taken apart; [`fate`]: what
+//!   becomes of it; [`watch`]: a watch that lags; [`log`]: what happened.
 //! * [`knowledge`]: what the author of a write could know.
 //! * [`actors`]: carries out what the scenario says.
 //! * [`daemons`]: starts, kills and restarts the controllers.
 //! * [`monitors`]: the invariants over every committed write.
+//! * [`oracle`]: what faults must not change.
 //! * [`rest`]: what is owed after the faults.
 //! * [`run`]: one history from its beginning to its verdict.
-//! * [`shrink`]: the same failure with as little as possible happening.
-//! * [`cli`]: many seeds, and what is printed of them.
+//! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
+//!   within small bounds.
+//! * [`shrink`]: the same failure with as little as possible happening; [`transcript`]: a history as its
+//!   reader needs it; [`report`]: what is told of a failure.
+//! * [`cli`]: the flags.
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's
 //! part of that: every `select!` is biased, and iteration is over ordered maps.
@@ -24,11 +29,21 @@ pub mod actors;
 pub mod call;
 pub mod cli;
 pub mod daemons;
+pub mod exhaustive;
+pub mod fate;
+pub mod finds;
 pub mod knowledge;
+pub mod log;
 pub mod monitors;
+pub mod oracle;
+pub mod points;
+pub mod replay;
+pub mod report;
 pub mod rest;
 pub mod run;
 pub mod scenario;
+pub mod search;
 pub mod server;
 pub mod shrink;
+pub mod transcript;
 pub mod watch;

@@ -213,18 +213,20 @@ impl Monitors {
         if let Some(after) = after {
             let uid = text(after, "/metadata/uid").to_owned();
             match &*call.resource {
-                "deployments" => self.terms.entry(uid).or_default().push(*at, Terms::of(after)),
+                "deployments" => self.terms.entry(uid).or_default().set(*at, Terms::of(after)),
                 "replicasets" => {
                     let size = number(after, "/spec/replicas");
                     let raised = size - before.map_or(0, |set| number(set, "/spec/replicas"));
                     let deployment = controller(after).to_owned();
-                    self.raises.entry(deployment).or_default().push(*at, (call.agent.clone(), raised));
-                    self.sizes.entry(uid).or_default().push(*at, size);
+                    if raised != 0 {
+                        self.raises.entry(deployment).or_default().happens(*at, (call.agent.clone(), raised));
+                    }
+                    self.sizes.entry(uid).or_default().set(*at, size);
                 }
                 _ => {
                     let labels = after["metadata"]["labels"].clone();
-                    self.labels.entry(uid.clone()).or_default().push(*at, labels);
-                    self.owners.entry(uid).or_default().push(*at, controller(after).to_owned());
+                    self.labels.entry(uid.clone()).or_default().set(*at, labels);
+                    self.owners.entry(uid).or_default().set(*at, controller(after).to_owned());
                 }
             }
         }
@@ -237,7 +239,10 @@ impl Monitors {
             };
             let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);
             if gone(&is_live) || gone(&ready) {
-                self.losses.entry(controller(before).to_owned()).or_default().push(*at, call.agent.clone());
+                self.losses
+                    .entry(controller(before).to_owned())
+                    .or_default()
+                    .happens(*at, call.agent.clone());
             }
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
+use super::scenario::Scenario;
 use super::server::{Picture, Server};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
@@ -24,9 +25,6 @@ const REFUSED: Duration = Duration::from_secs(84);
 /// How long it may take after that: the longest wait between two tries, and a start.
 const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 
-/// How long nothing is written in the end.
-const QUIET: Duration = Duration::from_secs(180);
-
 /// Waits until everything is as it should be, and goes on to what has to come right by itself without
 /// faults: pods that change hands, hidden deletions, a quota, a change while all is paused, and a rollout of
 /// which each write is refused once. Then looks whether it stays so, over
@@ -34,8 +32,15 @@ const QUIET: Duration = Duration::from_secs(180);
 ///
 /// # Errors
 /// What is not as it should be in the end, or was written although nothing was to be done.
-pub async fn comes_to_rest(server: &Server, actors: &Actors, recreate: bool) -> Result<(), Breach> {
+pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     until(server, actors, is_at_rest, PATIENCE).await?;
+    if scenario.repair {
+        goes_on(server, actors, scenario.seed.is_multiple_of(2)).await?;
+    }
+    stays_so(scenario, server, actors).await
+}
+
+async fn goes_on(server: &Server, actors: &Actors, recreate: bool) -> Result<(), Breach> {
     actors.seize_pods().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     for compact in [false, true] {
@@ -55,14 +60,19 @@ pub async fn comes_to_rest(server: &Server, actors: &Actors, recreate: bool) -> 
     actors.resume().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     server.refuse_each_once(false);
+    Ok(())
+}
+
+async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     // The last status, and what is late.
     tokio::time::sleep(Duration::from_secs(130)).await;
     let writes = server.acts();
+    // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
     server.sandbox.compact();
     server.sandbox.break_watches();
-    tokio::time::sleep(QUIET / 3).await;
+    tokio::time::sleep(scenario.quiet / 3).await;
     actors.restart();
-    tokio::time::sleep(QUIET / 3 * 2).await;
+    tokio::time::sleep(scenario.quiet / 3 * 2).await;
     is_at_rest(&server.picture()).map_err(|unrest| Breach::new("L1", format!("not for ever: {unrest}")))?;
     match server.acts() - writes {
         0 => Ok(()),
@@ -101,6 +111,16 @@ async fn until(
     }
     server.say(&format!("at rest after {waited:?}"));
     Ok(())
+}
+
+/// Waits for rest, if it comes within the patience of users.
+pub async fn until_rest(server: &Server) {
+    for _ in 0..PATIENCE.as_secs() {
+        if server.failure().is_some() || is_at_rest(&server.picture()).is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 fn objects<'a>(picture: &'a Picture, resource: &str) -> impl Iterator<Item = &'a Value> {
@@ -157,6 +177,9 @@ pub fn is_at_rest(picture: &Picture) -> Result<(), String> {
         let name = text(deployment, "/metadata/name");
         if is_deleting(deployment) {
             return Err(format!("{name} has not gone"));
+        }
+        if !text(deployment, "/metadata/annotations/deprecated.deployment.rollback.to").is_empty() {
+            return Err(format!("{name} has not been rolled back"));
         }
         let replicas = number(deployment, "/spec/replicas");
         let status = &deployment["status"];

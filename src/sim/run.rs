@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::actors::Actors;
-use super::monitors::{Breach, text};
+use super::log::Entry;
+use super::monitors::Breach;
+use super::oracle::{self, Ending};
 use super::scenario::Scenario;
 use super::server::{NAMESPACE, Picture, Server};
 use super::{daemons, rest};
@@ -24,38 +25,45 @@ pub struct Outcome {
     pub failure: Option<Breach>,
     /// A fingerprint of the whole log.
     pub digest: u64,
-    /// The log, or its end.
-    pub lines: Vec<String>,
-    /// The state of things in the end, a line each.
-    pub state: Vec<String>,
+    /// The log, if it was kept.
+    pub log: Vec<Entry>,
+    /// The objects in the end.
+    pub picture: Picture,
     /// Requests of everybody.
     pub requests: u64,
     /// The daemons' writes about workloads.
     pub writes: u64,
     /// Virtual time.
     pub lasted: Duration,
+    /// What faults must not change.
+    pub ending: Ending,
 }
 
+/// What was found, in a line.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { failure, lines, state, .. } = self;
-        lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
-        state.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
-        match failure {
-            Some(failure) => writeln!(f, "{failure}"),
-            None => writeln!(f, "as it should be"),
+        match &self.failure {
+            Some(failure) => write!(f, "{failure}"),
+            None => write!(f, "as it should be"),
         }
     }
 }
 
-/// Runs a scenario on a runtime of its own. `record` keeps the whole log.
+/// Runs a scenario on a runtime of its own. `record` keeps the log.
 ///
 /// # Errors
 /// When there is no runtime to be had.
 pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
     crate::planted::plant(scenario.bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(history(scenario, record)))
+    let mut outcome = runtime.block_on(history(scenario, record));
+    if outcome.failure.is_none() && oracle::applies(scenario) {
+        let calm = oracle::without_faults(scenario);
+        if calm != *scenario {
+            outcome.failure = oracle::compare(&run(&calm, false)?.ending, &outcome.ending).err();
+        }
+    }
+    Ok(outcome)
 }
 
 async fn history(scenario: &Scenario, record: bool) -> Outcome {
@@ -105,19 +113,27 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     Outcome {
         failure: server.failure(),
         digest: server.digest(),
-        lines: server.lines(),
-        state: state(&server.picture()),
+        log: server.log(),
+        picture: server.picture(),
         requests: server.requests(),
         writes: server.acts(),
         lasted: server.start.elapsed(),
+        ending: Ending { tally: server.tally(), objects: oracle::objects(&server.picture()) },
     }
 }
 
 async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
-    let begin = server.start.elapsed();
+    let (begin, mut last) = (server.start.elapsed(), Duration::ZERO);
     for (at, act) in &scenario.acts {
-        let wait = (begin + *at).saturating_sub(server.start.elapsed());
-        tokio::time::sleep(wait).await;
+        if scenario.calm {
+            tokio::time::sleep(at.saturating_sub(last)).await;
+            last = *at;
+            if act.is_wish() {
+                rest::until_rest(server).await;
+            }
+        } else {
+            tokio::time::sleep((begin + *at).saturating_sub(server.start.elapsed())).await;
+        }
         if server.failure().is_some() {
             return Ok(());
         }
@@ -125,28 +141,13 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
         actors.act(act).await;
     }
     tokio::time::sleep(scenario.tail()).await;
+    if scenario.calm {
+        rest::until_rest(server).await;
+    }
     server.say("the faults end");
     server.set_faulty(false);
-    actors.repair().await;
-    rest::comes_to_rest(server, actors, scenario.seed.is_multiple_of(2)).await
-}
-
-/// What there is, a line per object.
-fn state(picture: &Picture) -> Vec<String> {
-    let objects = picture.iter().flat_map(|(resource, all)| all.iter().map(move |(n, o)| (resource, n, o)));
-    let line = |(resource, name, object): (&String, &String, &Arc<Value>)| {
-        let metadata = &object["metadata"];
-        let deleting = if metadata["deletionTimestamp"].is_string() { " deleting" } else { "" };
-        let template = object["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
-        let size = object["spec"]["replicas"].as_i64();
-        let owner = super::monitors::controller(object);
-        let phase = text(object, "/status/phase");
-        let status = if resource == "pods" { Value::Null } else { object["status"].clone() };
-        format!(
-            "{resource}/{name} uid={} owner={owner}{deleting} rv={} size={size:?} image={template:?} {phase} {status}",
-            text(object, "/metadata/uid"),
-            text(object, "/metadata/resourceVersion"),
-        )
-    };
-    objects.map(line).collect()
+    if scenario.repair {
+        actors.repair().await;
+    }
+    rest::comes_to_rest(scenario, server, actors).await
 }

@@ -3,11 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::points::Point;
+use super::replay::{Word, bug, milliseconds, name, policy, resource, steps};
+
 /// Names of the Deployments that users make.
-const NAMES: [&str; 2] = ["web", "api"];
+pub const NAMES: [&str; 2] = ["web", "api"];
 
 /// One misbehaviour of the network or the API server, towards the daemons only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// This part of the requests, in percent, never arrives.
     LostRequests(u8),
@@ -24,33 +30,87 @@ pub enum Fault {
 }
 
 /// Something that somebody does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // The fields say it: whose, and what.
 pub enum Act {
     /// A user creates a Deployment, unless there is one of this name.
-    Create { name: &'static str, replicas: u32, surge: u32, unavailable: u32, recreate: bool },
+    Create {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        replicas: u32,
+        surge: u32,
+        unavailable: u32,
+        recreate: bool,
+    },
     /// A user changes the image.
-    Image { name: &'static str, tag: u32 },
+    Image {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        tag: u32,
+    },
     /// A user changes it to one that never starts.
-    BrokenImage { name: &'static str },
+    BrokenImage {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
     /// A user, or a horizontal scaler, resizes.
-    Scale { name: &'static str, replicas: u32 },
+    Scale {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        replicas: u32,
+    },
     /// A user changes the strategy.
-    Strategy { name: &'static str, surge: u32, unavailable: u32, recreate: bool },
+    Strategy {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        surge: u32,
+        unavailable: u32,
+        recreate: bool,
+    },
     /// A user changes the strategy to one in per cent.
-    Percent { name: &'static str, surge: u32, unavailable: u32 },
+    Percent {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        surge: u32,
+        unavailable: u32,
+    },
     /// A user pauses or resumes.
-    Pause { name: &'static str, paused: bool },
+    Pause {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        paused: bool,
+    },
     /// A user asks for the last revision, by the annotation.
-    RollBack { name: &'static str },
+    RollBack {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
     /// A user puts a label on the template.
-    Label { name: &'static str, value: u32 },
+    Label {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        value: u32,
+    },
     /// A user changes minReadySeconds.
-    MinReady { name: &'static str, seconds: u32 },
+    MinReady {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        seconds: u32,
+    },
     /// A user deletes it.
-    Delete { name: &'static str, policy: &'static str },
+    Delete {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        #[serde(deserialize_with = "policy")]
+        policy: Word,
+    },
     /// A GitOps tool writes an annotation on the Deployment and its sets.
-    Annotate { name: &'static str, value: u32 },
+    Annotate {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        value: u32,
+    },
     /// The pod monkey deletes the n-th pod.
     DeletePod { nth: u32, at_once: bool },
     /// It makes a running pod unready, or ready again.
@@ -80,7 +140,12 @@ pub enum Act {
     /// The API server forgets its history.
     Compact,
     /// The watch of a resource shows nothing new to a daemon for a while.
-    Lag { daemon: usize, resource: &'static str, seconds: u32 },
+    Lag {
+        daemon: usize,
+        #[serde(deserialize_with = "resource")]
+        resource: Word,
+        seconds: u32,
+    },
     /// A daemon is killed right after that many more writes.
     Crash { daemon: usize, writes: u32 },
     /// A daemon is asked to stop.
@@ -89,8 +154,33 @@ pub enum Act {
     SlowLease { daemon: usize, seconds: u32 },
 }
 
+impl Act {
+    /// Whether it is a wish that can be fulfilled, and leads to the same in the end however it is timed.
+    pub fn is_wish(&self) -> bool {
+        matches!(
+            self,
+            Act::Create { .. }
+                | Act::Image { .. }
+                | Act::Scale { .. }
+                | Act::Strategy { .. }
+                | Act::RollBack { .. }
+                | Act::Label { .. }
+                | Act::MinReady { .. }
+        )
+    }
+
+    /// Whether it harms the daemons and nobody else.
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Act::BreakWatches | Act::Compact | Act::Lag { .. } | Act::Crash { .. } | Act::Stop { .. }
+        )
+    }
+}
+
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Seeds everything that is left to chance.
     pub seed: u64,
@@ -101,15 +191,31 @@ pub struct Scenario {
     /// Whether the API server sends lists as streams.
     pub streaming_lists: bool,
     /// From a pod's binding to its readiness.
+    #[serde(with = "milliseconds")]
     pub readiness: Duration,
     /// From a pod's deletion to its end.
+    #[serde(with = "milliseconds")]
     pub shutdown: Duration,
+    /// Whether users wait for rest before they want something else.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub calm: bool,
+    /// How long the settled cluster is watched in the end.
+    #[serde(with = "milliseconds", default = "a_while")]
+    pub quiet: Duration,
     /// The planted bug, or "".
-    pub bug: &'static str,
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub bug: Word,
     /// What the network does.
     pub faults: Vec<Fault>,
+    /// What happens with certain writes of the daemons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<Point>,
     /// Who does what when, in order.
+    #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
+    /// Whether users repair in the end what was broken: each Deployment is resumed and gets a new image.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub repair: bool,
 }
 
 impl Scenario {
@@ -135,11 +241,22 @@ impl Scenario {
             streaming_lists: rng.bool(),
             readiness: Duration::from_millis(rng.u64(100..3000)),
             shutdown: Duration::from_millis(rng.u64(50..2000)),
+            calm: rng.u8(..4) == 0,
+            quiet: a_while(),
             bug: "",
             faults,
+            points: Vec::new(),
             acts: Vec::new(),
+            repair: true,
         };
         scenario.fill(&mut rng);
+        if scenario.calm {
+            scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
+        }
+        // Two days, and with them every resync. Renewals of the Lease would make them last.
+        if !scenario.election && rng.u8(..3) == 0 {
+            scenario.quiet = Duration::from_secs(48 * 3600);
+        }
         scenario
     }
 
@@ -168,6 +285,22 @@ impl Scenario {
     pub fn tail(&self) -> Duration {
         Duration::from_secs(5)
     }
+}
+
+fn is_yes(answer: &bool) -> bool {
+    *answer
+}
+
+fn is_no(answer: &bool) -> bool {
+    !*answer
+}
+
+fn a_while() -> Duration {
+    Duration::from_secs(180)
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
@@ -229,14 +362,16 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scenario { seed, daemons, election, streaming_lists, readiness, shutdown, bug, faults, acts } =
-            self;
+        let Scenario { seed, daemons, election, streaming_lists, calm, quiet, .. } = self;
+        let Scenario { readiness, shutdown, bug, faults, .. } = self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
+        writeln!(f, "  calm={calm}, watched for {quiet:?} in the end")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
         if !bug.is_empty() {
             writeln!(f, "  planted: {bug}")?;
         }
-        acts.iter().try_for_each(|(at, act)| writeln!(f, "  {:>8.3} {act:?}", at.as_secs_f64()))
+        self.points.iter().try_for_each(|point| writeln!(f, "  {point:?}"))?;
+        self.acts.iter().try_for_each(|(at, act)| writeln!(f, "  {:>8.3} {act:?}", at.as_secs_f64()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The API server as each party sees it: every request of everybody passes through here, is logged, may
 //! be lost or late, is carried out at one instant, and is judged by the state it met.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -19,8 +19,12 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::call::{Call, daemon_of};
+use super::fate::Fate;
 use super::knowledge::Knowledge;
+use super::log::{Entry, Log};
 use super::monitors::{Breach, Commit, Monitors, text};
+use super::oracle::Tally;
+use super::points::Points;
 use super::scenario::{Fault, Scenario};
 use super::watch::Watch;
 use crate::clock::Clock;
@@ -30,28 +34,12 @@ use crate::sandbox::Sandbox;
 /// The one namespace in which things happen.
 pub const NAMESPACE: &str = "shop";
 
-/// How many lines of the log a failure shows.
-const TAIL: usize = 60;
-
 /// After which a daemon gives a call up.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
 const STORM: u64 = 5000;
-
-/// What becomes of a request.
-#[derive(Clone, Debug, PartialEq)]
-enum Fate {
-    Proceed,
-    LoseRequest,
-    LoseReply,
-    Delay(Duration),
-    DelayReply(Duration),
-    Refuse(u16, &'static str, String),
-    /// From beyond the grave: its sender has been killed.
-    Hang,
-}
 
 /// The objects of [`NAMESPACE`] by resource and name, as stored.
 pub type Picture = BTreeMap<String, BTreeMap<String, Arc<Value>>>;
@@ -62,8 +50,7 @@ struct State {
     knowledge: Knowledge,
     monitors: Monitors,
     failure: Option<Breach>,
-    digest: DefaultHasher,
-    lines: VecDeque<String>,
+    log: Log,
     /// Requests so far, by their kind: chance is drawn per request and not from one stream, so that
     /// leaving out one act changes as little as possible.
     counts: BTreeMap<String, u64>,
@@ -73,6 +60,7 @@ struct State {
     lags: BTreeMap<(usize, String), Instant>,
     /// How many writes a daemon has left to live.
     fuses: BTreeMap<usize, u32>,
+    points: Points,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
     /// The daemons' writes that were refused once already, where each is.
@@ -82,6 +70,7 @@ struct State {
     /// How many calls have been given a number.
     calls: u64,
     acts: u64,
+    tally: Tally,
     /// The second that was counted last, and its requests.
     second: (u64, u64),
 }
@@ -119,16 +108,16 @@ pub struct Server {
     pub killed: Vec<Notify>,
     router: axum::Router,
     scenario: Scenario,
-    record: bool,
     state: Mutex<State>,
     metrics: Mutex<Vec<Arc<Metrics>>>,
 }
 
 impl Server {
-    /// An API server in front of `sandbox`. `record` keeps every line of the log, not the last few.
+    /// An API server in front of `sandbox`. `record` keeps the log, not only its fingerprint.
     pub fn new(sandbox: Sandbox, clock: Clock, scenario: Scenario, record: bool) -> Self {
         let monitors = Monitors::new(&scenario);
-        let state = State { monitors, faulty: true, ..State::default() };
+        let points = Points::new(scenario.points.clone());
+        let state = State { monitors, points, log: Log::new(record), faulty: true, ..State::default() };
         Server {
             router: sandbox.router(),
             sandbox,
@@ -136,7 +125,6 @@ impl Server {
             start: Instant::now(),
             killed: (0..scenario.daemons).map(|_| Notify::new()).collect(),
             scenario,
-            record,
             state: Mutex::new(state),
             metrics: Mutex::default(),
         }
@@ -238,9 +226,7 @@ impl Server {
         }
         let fate = self.fate(state, call);
         state.requests += 1;
-        let verdict = if fate == Fate::Proceed { String::new() } else { format!(" {fate:?}") };
-        let shown = if call.is_write() { String::from_utf8_lossy(body) } else { "".into() };
-        self.line(state, &format!("{call}{verdict} {shown}"));
+        state.log.sent(self.start.elapsed(), call, body, &fate);
         if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
             state.acts += 1;
         }
@@ -266,6 +252,13 @@ impl Server {
             && stumbled.insert(format!("{call} {}", call.body))
         {
             return Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into());
+        }
+        if call.is_act()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some(carried_out) = state.points.reach(daemon)
+        {
+            self.kill(state, &call.agent);
+            return if carried_out { Fate::LoseReply } else { Fate::LoseRequest };
         }
         if !call.of_daemon() || !state.faulty {
             return Fate::Proceed;
@@ -344,9 +337,6 @@ impl Server {
         let code = response.status();
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if call.is_write() {
-            self.line(state, &format!("{call} -> {code}"));
-        }
         if call.of_daemon() && !call.watch && call.method == Method::GET && call.name.is_empty() {
             // A list shows what there is now, and its watch has yet to begin.
             state.knowledge.falls_behind(&call.agent, &call.resource, self.start.elapsed());
@@ -357,28 +347,36 @@ impl Server {
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.monitors.renewed(self.start.elapsed(), call);
         }
+        let (mut before, mut after) = (None, None);
         if code.is_success() && call.is_write() && watched {
-            let after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
-            let before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
-            let version = after.as_ref().map_or("", |after| text(after, "/metadata/resourceVersion"));
-            response.extensions_mut().insert(Version(version.parse().unwrap_or(0)));
-            if before != after {
-                let commit = Commit {
-                    at: self.start.elapsed(),
-                    now: self.clock.now(),
-                    call,
-                    before: before.as_deref(),
-                    after: after.as_deref(),
-                    picture: &state.picture,
-                };
-                let breach = state.monitors.committed(&commit);
-                let all = state.picture.entry(call.resource.clone()).or_default();
-                match after {
-                    Some(after) => all.insert(call.name.clone(), after),
-                    None => all.remove(&call.name),
-                };
-                self.note(state, breach);
+            after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
+            before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
+        }
+        let version =
+            after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
+        response.extensions_mut().insert(Version(version.parse().unwrap_or(0)));
+        if call.is_write() {
+            state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
+        }
+        if before != after {
+            let commit = Commit {
+                at: self.start.elapsed(),
+                now: self.clock.now(),
+                call,
+                before: before.as_deref(),
+                after: after.as_deref(),
+                picture: &state.picture,
+            };
+            let breach = state.monitors.committed(&commit);
+            if call.of_daemon() {
+                state.tally.count(call, before.as_deref(), after.as_deref());
             }
+            let all = state.picture.entry(call.resource.clone()).or_default();
+            match after {
+                Some(after) => all.insert(call.name.clone(), after),
+                None => all.remove(&call.name),
+            };
+            self.note(state, breach);
         }
         drop(guard);
         if !call.watch || !call.of_daemon() {
@@ -391,8 +389,10 @@ impl Server {
 
     /// Until when a daemon's watch of a resource shows nothing.
     pub fn held_until(&self, agent: &str, resource: &str) -> Option<Instant> {
-        let key = (daemon_of(agent)?, resource.to_owned());
-        self.state.lock().lags.get(&key).copied().filter(|until| *until > Instant::now())
+        let daemon = daemon_of(agent)?;
+        let state = self.state.lock();
+        let lag = state.lags.get(&(daemon, resource.to_owned())).copied();
+        lag.max(state.points.held_until(daemon, resource)).filter(|until| *until > Instant::now())
     }
 
     /// See [`Knowledge`].
@@ -405,27 +405,18 @@ impl Server {
         self.state.lock().knowledge.catches_up(agent, resource);
     }
 
-    fn line(&self, state: &mut State, text: &str) {
-        let line = format!("{:>9.3} {text}", self.start.elapsed().as_secs_f64());
-        line.hash(&mut state.digest);
-        if !self.record && state.lines.len() == TAIL {
-            state.lines.pop_front();
-        }
-        state.lines.push_back(line);
-    }
-
     fn note(&self, state: &mut State, breach: Result<(), Breach>) {
         if let Err(breach) = breach
             && state.failure.is_none()
         {
-            self.line(state, &format!("BREACH {breach}"));
+            state.log.breach(self.start.elapsed(), &breach.to_string());
             state.failure = Some(breach);
         }
     }
 
     /// Writes a line of its own into the log.
     pub fn say(&self, text: &str) {
-        self.line(&mut self.state.lock(), text);
+        self.state.lock().log.note(self.start.elapsed(), text);
     }
 
     /// Notes a failure that no request shows.
@@ -438,14 +429,14 @@ impl Server {
         self.state.lock().failure.clone()
     }
 
-    /// The log, or its end.
-    pub fn lines(&self) -> Vec<String> {
-        self.state.lock().lines.iter().cloned().collect()
+    /// The log, if it is kept.
+    pub fn log(&self) -> Vec<Entry> {
+        self.state.lock().log.entries()
     }
 
     /// A fingerprint of the whole log.
     pub fn digest(&self) -> u64 {
-        self.state.lock().digest.finish()
+        self.state.lock().log.digest()
     }
 
     /// Requests of everybody so far.
@@ -461,6 +452,11 @@ impl Server {
     /// The objects as stored.
     pub fn picture(&self) -> Picture {
         self.state.lock().picture.clone()
+    }
+
+    /// What the daemons have created and deleted so far.
+    pub fn tally(&self) -> Tally {
+        self.state.lock().tally.clone()
     }
 
     /// New metrics for a daemon, to be looked at in the end.

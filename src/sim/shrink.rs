@@ -1,55 +1,340 @@
-//! The same failure with as little as possible happening: acts and faults are left out as long as the same
-//! invariant is broken without them.
+//! The same failure with as little as possible happening. Acts and faults are left out and numbers made
+//! smaller for as long as the same invariant is broken without them.
+//!
+//! Values are made simpler in the scenario as it stands in a file ([`replay`](super::replay)), so that a new
+//! kind of act needs nothing here.
 
-use super::run::{Outcome, run};
-use super::scenario::Scenario;
+use std::time::Duration;
 
-/// How many runs may be spent.
-const RUNS: usize = 400;
+use serde_json::Value;
 
-/// A scenario in which nothing can be left out, and how it ends. `None` if `scenario` does not fail.
+use super::replay::check;
+use super::run::run;
+use super::scenario::{Act, Scenario};
+
+/// A history with more acts, faults and points than this is hard to follow.
+const FEW: usize = 20;
+
+/// How much may be spent.
+pub struct Budget<'a> {
+    /// Histories.
+    pub runs: usize,
+    /// Real time. Nothing here may read the machine's clock.
+    pub time: Duration,
+    /// The real time since some beginning.
+    pub elapsed: &'a dyn Fn() -> Duration,
+}
+
+/// A scenario in which nothing can be left out, or as near to it as the budget allows. `None` if `scenario`
+/// does not fail.
 ///
 /// # Errors
 /// When there is no runtime to be had.
-pub fn shrink(scenario: &Scenario) -> std::io::Result<Option<(Scenario, Outcome)>> {
-    let first = run(scenario, false)?;
-    let Some(invariant) = first.failure.as_ref().map(|failure| failure.invariant) else { return Ok(None) };
-    let mut best = (scenario.clone(), first);
+pub fn shrink(scenario: &Scenario, budget: &Budget<'_>) -> std::io::Result<Option<Scenario>> {
+    let end = (budget.elapsed)() + budget.time;
     let mut runs = 0;
-    // Large pieces first, then single ones, until a whole round changes nothing.
-    let mut piece = best.0.acts.len().div_ceil(2).max(1);
-    loop {
-        let mut changed = false;
-        let candidates = |best: &Scenario, at: usize| -> Option<Scenario> {
-            let mut less = best.clone();
-            let faults = best.faults.len();
-            if at < faults {
-                less.faults.remove(at);
-            } else if at - faults < best.acts.len() {
-                let from = at - faults;
-                less.acts.drain(from..(from + piece).min(best.acts.len()));
-            } else {
-                return None;
+    let mut judge = |scenario: &Scenario| -> std::io::Result<Verdict> {
+        if runs >= budget.runs || (runs > 0 && (budget.elapsed)() >= end) {
+            return Ok(Verdict::Spent);
+        }
+        runs += 1;
+        let failure = run(scenario, false)?.failure;
+        Ok(failure.map_or(Verdict::Fine, |failure| Verdict::Breaks(failure.invariant)))
+    };
+    shrink_by(scenario, &mut judge)
+}
+
+/// What became of a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    Breaks(&'static str),
+    /// There was no try: the budget is spent.
+    Spent,
+}
+
+type Judge<'a> = &'a mut dyn FnMut(&Scenario) -> std::io::Result<Verdict>;
+
+fn shrink_by(scenario: &Scenario, judge: Judge<'_>) -> std::io::Result<Option<Scenario>> {
+    let Verdict::Breaks(invariant) = judge(scenario)? else { return Ok(None) };
+    let mut search = Search { best: scenario.clone(), invariant: Some(invariant), judge, spent: false };
+    search.go_on()?;
+    if search.events() > FEW {
+        // What breaks something else may be simpler, and is no less a failure.
+        search.invariant = None;
+        search.go_on()?;
+    }
+    Ok(Some(search.best))
+}
+
+struct Search<'a> {
+    best: Scenario,
+    /// What must be broken still; anything if there is none.
+    invariant: Option<&'static str>,
+    judge: Judge<'a>,
+    spent: bool,
+}
+
+impl Search<'_> {
+    fn events(&self) -> usize {
+        self.best.acts.len() + self.best.faults.len() + self.best.points.len()
+    }
+
+    /// Whether it fails as well; then it is the best so far.
+    fn take(&mut self, candidate: Scenario) -> std::io::Result<bool> {
+        if self.spent || candidate == self.best || check(&candidate).is_err() {
+            return Ok(false);
+        }
+        let fails = match (self.judge)(&candidate)? {
+            Verdict::Fine => false,
+            Verdict::Breaks(broken) => {
+                broken != "the simulation" && self.invariant.is_none_or(|invariant| invariant == broken)
             }
-            Some(less)
+            Verdict::Spent => {
+                self.spent = true;
+                false
+            }
         };
-        let mut at = 0;
-        while let Some(less) = candidates(&best.0, at) {
-            if runs == RUNS {
-                return Ok(Some(best));
-            }
-            runs += 1;
-            let outcome = run(&less, false)?;
-            if outcome.failure.as_ref().is_some_and(|failure| failure.invariant == invariant) {
-                best = (less, outcome);
-                changed = true;
-            } else {
-                at += if at < best.0.faults.len() { 1 } else { piece };
+        if fails {
+            self.best = candidate;
+        }
+        Ok(fails)
+    }
+
+    fn with(&mut self, change: impl FnOnce(&mut Scenario)) -> std::io::Result<bool> {
+        let mut candidate = self.best.clone();
+        change(&mut candidate);
+        self.take(candidate)
+    }
+
+    /// Until a whole round changes nothing.
+    fn go_on(&mut self) -> std::io::Result<()> {
+        loop {
+            let before = self.best.clone();
+            self.leave_out()?;
+            self.one_daemon()?;
+            self.round_times()?;
+            self.simpler_values()?;
+            if self.best == before || self.spent {
+                return Ok(());
             }
         }
-        if piece == 1 && !changed {
-            return Ok(Some(best));
+    }
+
+    /// Large pieces first, then single ones.
+    fn leave_out(&mut self) -> std::io::Result<()> {
+        self.with(|less| less.faults.clear())?;
+        let mut piece = self.best.acts.len().div_ceil(2).max(1);
+        loop {
+            let mut at = 0;
+            while at < self.best.acts.len() && !self.spent {
+                let end = (at + piece).min(self.best.acts.len());
+                if !self.with(|less| drop(less.acts.drain(at..end)))? {
+                    at += piece;
+                }
+            }
+            if piece == 1 {
+                break;
+            }
+            piece = piece.div_ceil(2);
         }
-        piece = (piece / 2).max(1);
+        for at in (0..self.best.faults.len()).rev() {
+            self.with(|less| {
+                less.faults.remove(at);
+            })?;
+        }
+        for at in (0..self.best.points.len()).rev() {
+            self.with(|less| {
+                less.points.remove(at);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A second daemon takes with it what is done to it, and the question who leads.
+    fn one_daemon(&mut self) -> std::io::Result<()> {
+        self.with(|less| {
+            less.daemons = 1;
+            less.election = false;
+            less.acts.retain(|(_, act)| {
+                !matches!(
+                    act,
+                    Act::Lag { daemon: 1.., .. } | Act::Crash { daemon: 1.., .. } | Act::Stop { daemon: 1.. }
+                )
+            });
+        })?;
+        self.with(|less| less.daemons = 1)?;
+        Ok(())
+    }
+
+    fn round_times(&mut self) -> std::io::Result<()> {
+        for unit in [1000, 100] {
+            let round = |time: Duration| {
+                let units = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).div_ceil(unit);
+                Duration::from_millis(units.saturating_mul(unit))
+            };
+            let all = self.with(|rounder| rounder.acts.iter_mut().for_each(|(at, _)| *at = round(*at)))?;
+            for n in 0..if all { 0 } else { self.best.acts.len() } {
+                // What follows moves along, so that the order stays.
+                self.with(|rounder| {
+                    let Some((at, _)) = rounder.acts.get(n) else { return };
+                    let more = round(*at).saturating_sub(*at);
+                    rounder.acts.iter_mut().skip(n).for_each(|(at, _)| *at += more);
+                })?;
+            }
+            self.with(|rounder| rounder.readiness = round(rounder.readiness))?;
+            self.with(|rounder| rounder.shutdown = round(rounder.shutdown))?;
+        }
+        Ok(())
+    }
+
+    /// Smaller numbers, and no instead of yes.
+    fn simpler_values(&mut self) -> std::io::Result<()> {
+        let json = |scenario: &Scenario| serde_json::to_value(scenario).map_err(std::io::Error::other);
+        let mut leaves = Vec::new();
+        collect(&json(&self.best)?, String::new(), &mut leaves);
+        for leaf in leaves {
+            // A value that could be made smaller may be made smaller still.
+            while !self.spent {
+                let whole = json(&self.best)?;
+                let Some(value) = whole.pointer(&leaf) else { break };
+                let mut better = false;
+                for simpler in simpler(value) {
+                    let mut candidate = whole.clone();
+                    if let Some(value) = candidate.pointer_mut(&leaf) {
+                        *value = simpler;
+                    }
+                    // What cannot be read is no scenario.
+                    let Ok(candidate) = serde_json::from_value(candidate) else { continue };
+                    better = self.take(candidate)?;
+                    if better {
+                        break;
+                    }
+                }
+                if !better {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pointers to all values that may be made simpler. The seed is another history, and times are rounded
+/// and not made smaller.
+fn collect(value: &Value, at: String, leaves: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .filter(|(name, _)| !matches!(&***name, "seed" | "at" | "readiness" | "shutdown" | "repair"));
+            fields.for_each(|(name, value)| collect(value, format!("{at}/{name}"), leaves));
+        }
+        Value::Array(values) => {
+            values.iter().enumerate().for_each(|(n, value)| collect(value, format!("{at}/{n}"), leaves));
+        }
+        Value::Number(_) | Value::Bool(true) => leaves.push(at),
+        _ => {}
+    }
+}
+
+/// The simplest first.
+fn simpler(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Bool(true) => vec![false.into()],
+        Value::Number(number) => {
+            let Some(number) = number.as_u64() else { return Vec::new() };
+            let mut less = vec![0, 1, number / 2];
+            if number <= 10 {
+                less.push(number.saturating_sub(1));
+            }
+            less.retain(|less| *less < number);
+            less.dedup();
+            less.into_iter().map(Value::from).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenario::Fault;
+    use super::*;
+
+    fn shrunk(scenario: &Scenario, judge: impl Fn(&Scenario) -> Verdict) -> Option<Scenario> {
+        shrink_by(scenario, &mut |scenario| Ok(judge(scenario))).unwrap()
+    }
+
+    fn breaks(is: bool) -> Verdict {
+        if is { Verdict::Breaks("S1") } else { Verdict::Fine }
+    }
+
+    fn lags(scenario: &Scenario) -> impl Iterator<Item = u32> {
+        scenario.acts.iter().filter_map(|(_, act)| match act {
+            Act::Lag { seconds, .. } => Some(*seconds),
+            _ => None,
+        })
+    }
+
+    fn busy() -> Scenario {
+        (1..10_000)
+            .map(Scenario::new)
+            .find(|scenario| {
+                scenario.daemons == 2
+                    && scenario.faults.len() > 3
+                    && lags(scenario).any(|seconds| seconds > 9)
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fail_is_not_shrunk() {
+        assert_eq!(shrunk(&Scenario::new(1), |_| Verdict::Fine), None);
+    }
+
+    #[test]
+    fn nothing_is_left_that_the_failure_does_not_need() {
+        let least = shrunk(&busy(), |scenario| breaks(lags(scenario).any(|seconds| seconds >= 4))).unwrap();
+        assert_eq!((least.acts.len(), least.faults.len(), least.daemons), (1, 0, 1), "{least}");
+        assert!(!least.election && !least.streaming_lists, "{least}");
+        assert!(
+            matches!(least.acts[..], [(at, Act::Lag { daemon: 0, seconds: 4, .. })] if at.subsec_nanos() == 0)
+        );
+    }
+
+    #[test]
+    fn a_fault_that_is_needed_stays_and_becomes_as_rare_as_can_be() {
+        let needs = |fault: &Fault| matches!(fault, Fault::LostReplies(3..));
+        let busy = Scenario { faults: vec![Fault::Conflicts(9), Fault::LostReplies(14)], ..busy() };
+        let least = shrunk(&busy, |scenario| breaks(scenario.faults.iter().any(needs))).unwrap();
+        assert_eq!((least.acts.len(), least.faults), (0, vec![Fault::LostReplies(3)]));
+    }
+
+    #[test]
+    fn another_invariant_counts_only_where_much_is_left() {
+        // With fewer than three acts something else is broken.
+        let judge = |scenario: &Scenario| {
+            if scenario.acts.len() < 3 { Verdict::Breaks("S2") } else { Verdict::Breaks("S1") }
+        };
+        assert_eq!(shrunk(&busy(), judge).unwrap().acts.len(), 3);
+        let mut long = busy();
+        let acts = long.acts.clone();
+        long.acts = acts.into_iter().cycle().take(60).collect();
+        long.acts.iter_mut().for_each(|(at, _)| *at = Duration::ZERO);
+        let judge = |scenario: &Scenario| {
+            if scenario.acts.len() < 40 { Verdict::Breaks("S2") } else { Verdict::Breaks("S1") }
+        };
+        assert_eq!(shrunk(&long, judge).unwrap().acts.len(), 0);
+    }
+
+    #[test]
+    fn it_ends_when_the_budget_is_spent() {
+        let runs = std::cell::Cell::new(0);
+        let least = shrunk(&busy(), |_| {
+            runs.set(runs.get() + 1);
+            if runs.get() < 4 { Verdict::Breaks("S1") } else { Verdict::Spent }
+        });
+        assert!(least.is_some());
+        assert_eq!(runs.get(), 4);
     }
 }

@@ -4,9 +4,11 @@
 //! The binaries are the user's own, in the folder that `KUBEBUILDER_ASSETS` names, as with envtest.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,7 +18,10 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use windlass::clock::Clock;
 use windlass::runtime::client::{ClientOptions, connect};
+use windlass::sandbox::{garbage, kubelet, namespaces};
 
 /// The environment variable, named as envtest names it.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -201,7 +206,7 @@ impl ApiServer {
 }
 
 /// Of a server that nobody else can reach, and that is gone after the test.
-const TOKEN: &str = "admin-of-this-test";
+pub const TOKEN: &str = "admin-of-this-test";
 
 /// The certificate is one that the server makes for itself, so there is nothing to check it against.
 fn kubeconfig(server: &str, token: &str) -> Value {
@@ -255,4 +260,58 @@ fn signing_key() -> (String, String) {
     let public = [&P256_HEAD, pair.public_key().as_ref()].concat();
     let pem = |tag: &str, bytes: &[u8]| pem::encode(&pem::Pem::new(tag, bytes));
     (pem("PRIVATE KEY", private.as_ref()), pem("PUBLIC KEY", &public))
+}
+
+/// One API server at a time: two of them and their tests slow each other beyond patience.
+static SERVER: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// Runs a test that needs a real API server, if there is one.
+pub fn on_a_real_server(test: impl AsyncFnOnce(&Path)) {
+    match assets() {
+        Some(folder) => {
+            let _alone = SERVER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            runtime.unwrap().block_on(test(&folder));
+        }
+        // Not by `println!`, which cargo shows of failed tests only.
+        None => {
+            let mut stderr = std::io::stderr();
+            let folder = "a folder with etcd and kube-apiserver";
+            writeln!(stderr, "skipped: no real API server; to run this there, set {ASSETS} to {folder}")
+                .unwrap();
+        }
+    }
+}
+
+/// Nodes and pods, and the two controllers that every cluster has.
+pub async fn run_the_rest_of_the_cluster(server: &ApiServer, end: &CancellationToken) {
+    let client = server.client().await;
+    let now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync> = Arc::new(|| Clock::System.now());
+    let options = kubelet::Options {
+        // As on the sandbox: an image of this tag never starts.
+        never_ready: Some(regex_lite::Regex::new(":broken$").unwrap()),
+        ready_delay: Duration::from_millis(300),
+        shutdown_delay: Duration::from_millis(300),
+        ..kubelet::Options::new(now.clone())
+    };
+    tokio::spawn(kubelet::run(client.clone(), options, end.clone()));
+    tokio::spawn(garbage::run(client.clone(), end.clone()));
+    tokio::spawn(namespaces::run(client, now, end.clone()));
+}
+
+/// As the API server would see the ServiceAccount of `deploy/rbac.yaml`.
+pub const DAEMON: User = User {
+    token: "token-of-the-daemon",
+    name: "system:serviceaccount:kube-system:windlass",
+    groups: "system:serviceaccounts,system:serviceaccounts:kube-system",
+};
+
+/// What a scenario panicked with.
+pub fn said(error: tokio::task::JoinError) -> String {
+    let panic = match error.try_into_panic() {
+        Ok(panic) => panic,
+        Err(error) => return error.to_string(),
+    };
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or(panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
 }

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod election;
 pub mod history;
 pub mod https;
+pub mod manifests;
 pub mod mishap;
 pub mod network;
 pub mod process;

@@ -1,15 +1,16 @@
 //! What a daemon may do, by `deploy/rbac.yaml`, and what it does, by the API server's audit log.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
-use http::Request;
+use http::{Method, Request};
 use kube::Client;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::apiserver::{ApiServer, DAEMON};
+use super::manifests;
+use super::process::PATIENCE;
 
 /// A right in one line: `patch deployments.apps/status`.
 pub type Rights = BTreeSet<String>;
@@ -23,9 +24,7 @@ pub fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> Stri
 
 /// The objects of the file that ships.
 pub fn manifest() -> Vec<Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac.yaml");
-    let text = fs::read_to_string(file).unwrap();
-    serde_yaml::Deserializer::from_str(&text).map(|object| Value::deserialize(object).unwrap()).collect()
+    manifests::file("deploy/rbac.yaml")
 }
 
 fn texts(value: &Value) -> impl Iterator<Item = &str> {
@@ -66,13 +65,7 @@ pub fn used<'a>(events: impl IntoIterator<Item = &'a Value>) -> Rights {
 /// Creates the objects; waits for the namespace that the server makes for itself.
 pub async fn create(client: &Client, objects: &[Value]) {
     for object in objects {
-        let of = |field: &str| object[field].as_str().unwrap_or_default();
-        let (api_version, plural) = (of("apiVersion"), of("kind").to_lowercase() + "s");
-        let root = if api_version.contains('/') { "apis" } else { "api" };
-        let path = match object["metadata"]["namespace"].as_str() {
-            Some(namespace) => format!("/{root}/{api_version}/namespaces/{namespace}/{plural}"),
-            None => format!("/{root}/{api_version}/{plural}"),
-        };
+        let path = manifests::collection(object);
         let end = Instant::now() + Duration::from_secs(30);
         loop {
             let request = Request::post(format!("{path}?fieldValidation=Strict"))
@@ -109,5 +102,79 @@ pub async fn wait_until_allowed(client: &Client, user: &str, attributes: &[Value
             assert!(Instant::now() < end, "{user} may not {wanted}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+}
+
+/// Something that each binding of `deploy/rbac.yaml` allows.
+pub fn one_of_each_binding() -> [Value; 4] {
+    let kube_system = "kube-system";
+    [
+        json!({"verb": "create", "resource": "pods"}),
+        json!({"verb": "create", "group": "authentication.k8s.io", "resource": "tokenreviews"}),
+        json!({"verb": "update", "group": "coordination.k8s.io", "resource": "leases", "name": "windlass",
+               "namespace": kube_system}),
+        json!({"verb": "get", "resource": "configmaps", "name": "extension-apiserver-authentication",
+               "namespace": kube_system}),
+    ]
+}
+
+/// A pod below `owner`, or below nobody.
+pub fn pod(name: &str, owner: Value) -> Value {
+    let owners: Vec<Value> = Some(owner).filter(|owner| !owner.is_null()).into_iter().collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "a"}, "ownerReferences": owners},
+        "spec": {"containers": [{"name": "c", "image": "app:v1"}]},
+    })
+}
+
+/// Does this as the daemon's ServiceAccount would: the code of the answer, and its message.
+pub async fn try_as_the_daemon(
+    server: &ApiServer,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> (u16, String) {
+    let config = kube::config::Kubeconfig::read_from(server.kubeconfig(DAEMON.token)).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
+    let client = kube::Client::try_from(config).unwrap();
+    let patch = if path.contains("/pods/") { "application/strategic-merge-patch+json" } else { MERGE };
+    let content_type = if method == Method::PATCH { patch } else { "application/json" };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    match client.request::<Value>(request.body(bytes).unwrap()).await {
+        Ok(_) => (200, String::new()),
+        Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
+        Err(error) => panic!("{path}: {error}"),
+    }
+}
+
+pub const MERGE: &str = "application/merge-patch+json";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+
+/// Waits until the server, which learns of policies by a watch, holds the daemon to it.
+pub async fn wait_for_the_admission_policy(server: &ApiServer) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let (code, message) =
+            try_as_the_daemon(server, Method::POST, PODS, &pod("nobodys", Value::Null)).await;
+        if code == 403 && message.contains("ValidatingAdmissionPolicy") {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < end, "a bare pod is not refused: {code} {message}");
+        if code == 200 {
+            server
+                .client()
+                .await
+                .request::<Value>(
+                    http::Request::delete(format!("{PODS}/nobodys?gracePeriodSeconds=0"))
+                        .body(Vec::new())
+                        .unwrap(),
+                )
+                .await
+                .unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -62,6 +62,14 @@ impl Stage {
     /// A new namespace on a real API server. `daemon` is the client of the controllers, made by
     /// [`recorded`] with these `writes`.
     pub async fn on_real(client: Client, daemon: Client, writes: Writes, namespace: String) -> Self {
+        let stage = Self::in_namespace(client, daemon, writes, namespace);
+        let body = json!({"metadata": {"name": stage.namespace}});
+        stage.call(Method::POST, "/api/v1/namespaces", &body).await;
+        stage
+    }
+
+    /// The same in a namespace that is there.
+    pub fn in_namespace(client: Client, daemon: Client, writes: Writes, namespace: String) -> Self {
         let parts = Parts {
             client: daemon,
             host: "kube-apiserver".into(),
@@ -70,10 +78,7 @@ impl Stage {
             metrics: Metrics::new(),
             election: None,
         };
-        let stage = Stage { client, parts, namespace, writes, server: Server::Real };
-        let body = json!({"metadata": {"name": stage.namespace}});
-        stage.call(Method::POST, "/api/v1/namespaces", &body).await;
-        stage
+        Stage { client, parts, namespace, writes, server: Server::Real }
     }
 
     /// Starts a daemon's controllers. They see to all namespaces of the server.

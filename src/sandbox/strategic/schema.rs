@@ -30,12 +30,13 @@ impl Schema {
 
 pub(super) fn of(kind: &str) -> &'static Schema {
     match kind {
-        "Deployment" | "ReplicaSet" | "ReplicationController" => &WORKLOAD,
+        "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" => &WORKLOAD,
         "Pod" => &POD,
         "Service" => &SERVICE,
         "ServiceAccount" => &SERVICE_ACCOUNT,
         "Namespace" => &NAMESPACE,
         "Node" => &NODE,
+        "ValidatingAdmissionPolicy" => &ADMISSION_POLICY,
         _ => &METADATA_ONLY,
     }
 }
@@ -98,3 +99,6 @@ static NODE: Schema =
     Schema(&[METADATA_FIELD, ("spec", Field::Object(&NODE_SPEC)), ("status", Field::Object(&NODE_STATUS))]);
 static NODE_SPEC: Schema = Schema(&[("podCIDRs", Field::Set)]);
 static NODE_STATUS: Schema = Schema(&[("conditions", list("type")), ("addresses", list("type"))]);
+static ADMISSION_POLICY: Schema = Schema(&[METADATA_FIELD, ("spec", Field::Object(&ADMISSION_POLICY_SPEC))]);
+static ADMISSION_POLICY_SPEC: Schema =
+    Schema(&[("matchConditions", list("name")), ("variables", list("name"))]);

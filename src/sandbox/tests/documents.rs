@@ -8,7 +8,16 @@ async fn discovery_lists_the_table_of_kinds() {
     let groups = sandbox.get("/apis").await.ok();
     let names: Vec<_> =
         groups["groups"].as_array().unwrap().iter().map(|group| group["name"].clone()).collect();
-    assert_eq!(names, ["apps", "coordination.k8s.io", "events.k8s.io"]);
+    let served = [
+        "apps",
+        "coordination.k8s.io",
+        "events.k8s.io",
+        "admissionregistration.k8s.io",
+        "networking.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+    ];
+    assert_eq!(names, served);
     let resources = sandbox.get("/apis/apps/v1").await.ok();
     let names: Vec<_> =
         resources["resources"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
@@ -19,6 +28,8 @@ async fn discovery_lists_the_table_of_kinds() {
         "replicasets",
         "replicasets/scale",
         "replicasets/status",
+        "statefulsets",
+        "statefulsets/status",
     ];
     assert_eq!(names, expected);
     assert_eq!(resources["resources"][1]["kind"], "Scale");
@@ -45,7 +56,7 @@ async fn discovery_comes_in_one_document_for_those_who_ask() {
     assert_eq!(pods["scope"], "Namespaced");
     assert_eq!(pods["shortNames"], json!(["po"]));
     let groups = sandbox.get_as("/apis", accept).await.ok();
-    assert_eq!(groups["items"].as_array().map(Vec::len), Some(3));
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(7));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::{Errors, elements, names, text};
+use crate::sandbox::kinds;
 
 /// All keys and values of the annotations together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 pub(super) fn is_namespaced(kind: &str) -> bool {
-    !matches!(kind, "Namespace" | "Node")
+    kinds::named(kind).is_none_or(|row| row.namespaced)
 }
 
 pub(super) fn validate(kind: &str, metadata: &Value, errors: &mut Errors) {
@@ -157,6 +158,8 @@ fn name_rule(kind: &str) -> fn(&str) -> Vec<String> {
     match kind {
         "Namespace" => names::dns1123_label,
         "Service" => names::dns1035_label,
+        // `system:auth-delegator` (rbac/validation).
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => names::path_segment,
         _ => names::dns1123_subdomain,
     }
 }
@@ -196,6 +199,12 @@ mod tests {
             "Namespace",
             namespace,
             &["metadata.name: Invalid value: \"a.b\": must not contain dots"],
+        );
+        check_create("ClusterRole", json!({"metadata": {"name": "system:auth-delegator"}}), &[]);
+        check_create(
+            "ClusterRole",
+            json!({"metadata": {"name": "a/b"}}),
+            &["metadata.name: Invalid value: \"a/b\": may not contain '/'"],
         );
         check_create("Pod", with(pod(), "/metadata/generateName", json!("web-")), &[]);
         assert_eq!(create("Pod", &with(pod(), "/metadata/generateName", json!("-"))).len(), 1);

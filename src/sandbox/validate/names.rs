@@ -49,6 +49,15 @@ pub fn dns1035_label(text: &str) -> Vec<String> {
     errors
 }
 
+/// Anything that can stand between two slashes of a URL: roles and their bindings.
+pub fn path_segment(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    let contained = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    contained.map(|part| format!("may not contain '{part}'")).collect()
+}
+
 /// A label key: an optional DNS subdomain and a slash, then at most 63 letters, digits, `-`, `_`, `.`.
 pub fn label_key(text: &str) -> Vec<String> {
     const SYNTAX: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \

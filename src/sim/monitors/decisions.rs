@@ -97,7 +97,7 @@ impl Decisions {
     pub(super) fn made(&mut self, at: Duration, call: &Call) {
         if call.method == Method::POST && call.resource == "pods" {
             let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
-            self.made.entry(key).or_default().push(at, ());
+            self.made.entry(key).or_default().happens(at, ());
         }
     }
 

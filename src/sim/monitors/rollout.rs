@@ -83,7 +83,7 @@ impl Monitors {
         let bound = terms.iter().map(|terms| terms.replicas + terms.surge).max().unwrap_or(0);
         let adopted = commit.before.is_none_or(|before| controller(before) == deployment);
         // Two leaders who know nothing of each other: what the other did a moment ago is not known.
-        let others = |(who, by): &&(Arc<str>, i64)| *who != commit.call.agent && *by != 0;
+        let others = |(who, _): &&(Arc<str>, i64)| *who != commit.call.agent;
         let raises = self.raises.get(deployment).into_iter().flat_map(|raises| raises.happened(since));
         let raises: Vec<i64> = raises.filter(others).map(|(_, by)| *by).collect();
         let unknown: i64 = raises.iter().filter(|by| **by > 0).sum();

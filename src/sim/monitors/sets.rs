@@ -39,7 +39,7 @@ impl History {
             if commit.call.subresource.is_empty() {
                 self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
             }
-            self.labels.entry(uid).or_default().push(commit.at, object["metadata"]["labels"].clone());
+            self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
             *highest = (*highest).max(number(object, "/status/collisionCount"));

@@ -59,11 +59,11 @@ impl Statuses {
             if before.is_none() {
                 let selector = after["spec"]["selector"]["matchLabels"].clone();
                 self.selectors.insert(uid.to_owned(), selector);
-                self.pods.entry(uid.to_owned()).or_default().push(*at, Vec::new());
-                self.sets.entry(uid.to_owned()).or_default().push(*at, Vec::new());
+                self.pods.entry(uid.to_owned()).or_default().set(*at, Vec::new());
+                self.sets.entry(uid.to_owned()).or_default().set(*at, Vec::new());
             }
             let min_ready = number(after, "/spec/minReadySeconds");
-            self.min_ready.entry(uid.to_owned()).or_default().push(*at, min_ready);
+            self.min_ready.entry(uid.to_owned()).or_default().set(*at, min_ready);
         }
         if call.resource == "deployments" {
             return;
@@ -79,10 +79,10 @@ impl Statuses {
             let owned = all_after(commit).filter(|object| controller(object) == *owner && selects(object));
             if call.resource == "pods" {
                 let pods = owned.filter(|pod| is_live(pod)).map(ready_since).collect();
-                self.pods.entry((*owner).to_owned()).or_default().push(*at, pods);
+                self.pods.entry((*owner).to_owned()).or_default().set(*at, pods);
             } else {
                 let sets = owned.map(Counts::of).collect();
-                self.sets.entry((*owner).to_owned()).or_default().push(*at, sets);
+                self.sets.entry((*owner).to_owned()).or_default().set(*at, sets);
             }
         }
     }

@@ -32,7 +32,7 @@ impl Victims {
         let Some(pod) = commit.after.or(commit.before) else { return };
         let is_there = commit.after.is_some() && is_live(pod);
         let now = is_there.then(|| (controller(pod).to_owned(), Worth::of(pod, commit)));
-        self.worth.entry(text(pod, "/metadata/uid").to_owned()).or_default().push(commit.at, now);
+        self.worth.entry(text(pod, "/metadata/uid").to_owned()).or_default().set(commit.at, now);
     }
 
     /// A daemon asks for a deletion: no other pod of the set, that it must have seen and has not asked to

@@ -1,4 +1,4 @@
-//! The values that something had lately.
+//! The values that something had lately, or what happened to it.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ impl<T> Default for Window<T> {
 }
 
 impl<T> Window<T> {
-    /// It is `value` from now on, or this happens now.
-    pub(super) fn push(&mut self, at: Duration, value: T) {
+    /// This happens now.
+    pub(super) fn happens(&mut self, at: Duration, value: T) {
         self.0.push((at, value));
     }
 
@@ -35,6 +35,15 @@ impl<T> Window<T> {
     }
 }
 
+impl<T: PartialEq> Window<T> {
+    /// It is `value` from now on.
+    pub(super) fn set(&mut self, at: Duration, value: T) {
+        if self.0.last().is_none_or(|(_, last)| *last != value) {
+            self.0.push((at, value));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,12 +53,12 @@ mod tests {
         let mut window = Window::default();
         let at = Duration::from_secs;
         for (second, value) in [(1, 'a'), (5, 'b'), (6, 'b'), (9, 'c')] {
-            window.push(at(second), value);
+            window.set(at(second), value);
         }
         assert_eq!(window.since(at(7)).collect::<String>(), "bc");
-        assert_eq!(window.since(at(5)).collect::<String>(), "abbc");
-        assert_eq!(window.since(at(6)).collect::<String>(), "bbc");
+        assert_eq!(window.since(at(5)).collect::<String>(), "abc");
+        assert_eq!(window.since(at(6)).collect::<String>(), "bc");
         assert_eq!(window.since(at(10)).collect::<String>(), "c");
-        assert_eq!(window.happened(at(6)).collect::<String>(), "bc");
+        assert_eq!(window.happened(at(5)).collect::<String>(), "bc");
     }
 }

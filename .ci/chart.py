@@ -1,0 +1,256 @@
+"""Renders deploy/ from the chart, and checks the chart: see .ci/chart."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import helm_python as helm
+from helm_python import _native  # Its functions take all of the engine's options; the public ones only some.
+
+import chart_in_sandbox
+
+CHART = pathlib.Path("charts/windlass")
+DEPLOY = pathlib.Path("deploy")
+# The oldest that Chart.yaml allows, and the one that k8s-openapi's types are of.
+KUBERNETES = ["v1.30.0", "v1.37.0"]
+MONITORING = ["monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule"]
+
+# What is in each file of deploy/: templates of the chart, with these values.
+MONITORED = {
+    "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
+    "grafanaDashboard": {"enabled": True},
+}
+FILES = {
+    "rbac.yaml": ["rbac.yaml"],
+    "windlass.yaml": ["deployment.yaml", "bootstrap.yaml", "service.yaml", "poddisruptionbudget.yaml"],
+    "networkpolicy.yaml": ["networkpolicy.yaml"],
+    "admissionpolicy.yaml": ["admissionpolicy.yaml"],
+    "monitoring/servicemonitor.yaml": ["servicemonitor.yaml"],
+    "monitoring/prometheusrule.yaml": ["prometheusrule.yaml"],
+    "monitoring/dashboard.yaml": ["dashboard.yaml"],
+}
+# These say something, or are for Helm alone.
+NO_FILES = {"NOTES.txt", "preflight.yaml", "tests/rollout.yaml"}
+HEAD = """\
+# Rendered from charts/windlass for the release `windlass` in kube-system; `.ci/chart render` writes it anew. For
+# another namespace, name or scope render the chart with other values.
+"""
+
+# Values that are wrong, and what the refusal must say: the path of the key, above all.
+REFUSED = [
+    ("replica: 3", "additional properties 'replica' not allowed"),
+    ("replicas: two", "at '/replicas': got string, want integer"),
+    ("replicas: 0", "at '/replicas'"),
+    ("image: {repo: a}", "at '/image': additional properties 'repo' not allowed"),
+    ("image: {digest: latest}", "at '/image/digest'"),
+    ("image: ghcr.io/a:1", "at '/image': got string, want object"),
+    ("bootstrap: {replicas: 2}", "at '/bootstrap': additional properties 'replicas' not allowed"),
+    ("controllers: [deployments]", "at '/controllers/0'"),
+    ("controllers: []", "at '/controllers'"),
+    ("scope: {namespaces: [a]}", "at '/scope': additional properties 'namespaces' not allowed"),
+    ("scope: {namespace: A_b}", "at '/scope/namespace'"),
+    ("onConflict: panic", "at '/onConflict'"),
+    ("securePort: 0", "at '/securePort'"),
+    ("securePort: 70000", "at '/securePort'"),
+    ("logging: {verbosity: high}", "at '/logging/verbosity'"),
+    ("kubeAPI: {qps: 0}", "at '/kubeAPI/qps'"),
+    ("kubeApi: {qps: 1}", "additional properties 'kubeApi' not allowed"),
+    ("extraArgs: [v=4]", "at '/extraArgs/0'"),
+    ("extraArgs: {v: 4}", "at '/extraArgs': got object, want array"),
+    ("extraEnv: [{name: A, vale: b}]", "at '/extraEnv/0': additional properties 'vale' not allowed"),
+    ("preflight: false", "at '/preflight': got boolean, want object"),
+    ("resources: {limit: {}}", "at '/resources': additional properties 'limit' not allowed"),
+    ("resources: {limits: {memory: lots}}", "at '/resources/limits/memory'"),
+    ("tolerations: [{operater: Exists}]", "at '/tolerations/0': additional properties 'operater' not allowed"),
+    ("affinity: {podAffinty: {}}", "at '/affinity': additional properties 'podAffinty' not allowed"),
+    ("affinity: {podAffinity: {preferred: []}}", "at '/affinity/podAffinity': additional properties 'preferred'"),
+    ("extraEnv: [{name: A, valueFrom: {secretRef: {}}}]", "at '/extraEnv/0/valueFrom': additional properties"),
+    ("topologySpreadConstraints: [{maxSkew: 1}]", "at '/topologySpreadConstraints/0': missing properties"),
+    ("podSecurityContext: {runAsUser: 0}", "at '/podSecurityContext/runAsUser'"),
+    ("podSecurityContext: {privileged: true}", "at '/podSecurityContext': additional properties 'privileged'"),
+    ("podDisruptionBudget: {maxUnavailable: all}", "at '/podDisruptionBudget/maxUnavailable'"),
+    ("networkPolicy: {apiServer: {cidrs: [here]}}", "at '/networkPolicy/apiServer/cidrs/0'"),
+    ("metrics: {readers: [{kind: ServiceAccount, name: a}]}", "at '/metrics/readers/0'"),
+    ("metrics: {serviceMonitor: {intervall: 1s}}", "at '/metrics/serviceMonitor': additional properties 'intervall'"),
+    ("metrics: {serviceMonitor: {interval: 1 s}}", "at '/metrics/serviceMonitor/interval'"),
+    ("podLabels: {a: 1}", "at '/podLabels/a': got number, want string"),
+    ("test: {image: {name: a}}", "at '/test/image': additional properties 'name' not allowed"),
+    # What a schema cannot say.
+    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller]", "none of deployment-controller"),
+    ("serviceAccount: {create: false}", "serviceAccount.name is needed"),
+]
+
+failures = []
+
+
+def check(holds, what):
+    if not holds:
+        failures.append(what)
+        print(f"FAIL  {what}", flush=True)
+
+
+def done(what):
+    """Says so, unless something has failed since it was last called."""
+    if len(failures) == done.failures:
+        print(f"ok    {what}", flush=True)
+    done.failures = len(failures)
+
+
+done.failures = 0
+
+
+def render(values, *, version=KUBERNETES[-1], apis=MONITORING, namespace="kube-system", name="windlass"):
+    """Every template's text by its name. A value that is not there is an error, not an empty text."""
+    options = {"name": name, "namespace": namespace, "kube_version": version, "api_versions": apis, "strict": True}
+    with helm.Chart.load(CHART) as chart:
+        text = _native.call_string("helm_render", chart._raw(), json.dumps(values), json.dumps(options))
+    return {name.removeprefix("windlass/templates/"): text for name, text in json.loads(text).items()}
+
+
+def documents(text):
+    """The objects in a text of YAML documents."""
+    parts = ("\n" + text).split("\n---")
+    return [found for part in parts if (found := helm.values_from_yaml(part))]
+
+
+def plain(text):
+    """Without the labels that say that Helm keeps the objects."""
+    ours = ("app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
+    return "".join(line for line in text.splitlines(True) if not line.strip().startswith(ours))
+
+
+def deployed():
+    """The text of each file in deploy/ that is rendered."""
+    rendered = render(MONITORED)
+    known = {name for names in FILES.values() for name in names} | NO_FILES
+    check(set(rendered) == known, f"deploy/ leaves out {set(rendered) ^ known}")
+    texts = {}
+    for file, names in FILES.items():
+        parts = [plain(rendered[name]).strip() + "\n" for name in names]
+        texts[file] = HEAD + "---\n".join(parts)
+    return texts
+
+
+def value_sets():
+    """The defaults, and each set in ci/, by name."""
+    sets = {"default": {}}
+    for file in sorted(CHART.glob("ci/*-values.yaml")):
+        sets[file.name.removesuffix("-values.yaml")] = helm.values_from_yaml(file.read_text())
+    return sets
+
+
+def keys(values, at=""):
+    """The paths of all keys, but not of those that a user chooses."""
+    chosen = {"nodeSelector", "labels", "annotations", "requests", "limits"}
+    for key, value in values.items():
+        yield f"{at}/{key}"
+        if isinstance(value, dict) and key not in chosen:
+            yield from keys(value, f"{at}/{key}")
+
+
+def schema_keys(schema, at=""):
+    """The keys that the schema knows, and that the objects in it are closed."""
+    for key, value in schema.get("properties", {}).items():
+        yield f"{at}/{key}"
+        yield from schema_keys(value, f"{at}/{key}")
+
+
+def check_schema():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def closed(part, at):
+        if isinstance(part, dict):
+            # A map with keys that a user chooses has a type for its values; `global` is Helm's.
+            is_open = part.get("additionalProperties", True) is True
+            if part.get("type") == "object" and is_open and at != ("properties", "global"):
+                check(False, f"values.schema.json is open at {'/'.join(at)}")
+            for key, value in part.items():
+                closed(value, (*at, key))
+
+    closed(schema, ())
+    values = set(keys(helm.values_from_yaml((CHART / "values.yaml").read_text())))
+    missing = values - set(schema_keys(schema))
+    check(not missing, f"values.schema.json does not know {missing}")
+    # Those without a default are optional parts of what is handed on to Kubernetes as it is.
+    handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/global")
+    extra = {key for key in set(schema_keys(schema)) - values if not key.startswith(handed_on)}
+    check(not extra, f"values.yaml does not say what {extra} is")
+
+
+def check_refusals():
+    for text, words in REFUSED:
+        try:
+            render(helm.values_from_yaml(text))
+            check(False, f"not refused: {text}")
+        except helm.HelmError as error:
+            check(words in str(error), f"{text}: no «{words}» in: {error}")
+
+
+def check_sets(windlass, out):
+    flags = set()
+    for name, values in value_sets().items():
+        for version in KUBERNETES:
+            report = helm.lint(CHART, values, strict=True, namespace="kube-system", kube_version=version)
+            found = [message for message in report["messages"] if message["severity"] >= 2]
+            check(not report["errors"] and not found, f"lint of {name}, {version}: {report}")
+        without = render(values, apis=[])
+        check(not without["servicemonitor.yaml"].strip(), f"{name}: a ServiceMonitor where there is no such kind")
+        check(not without["prometheusrule.yaml"].strip(), f"{name}: a PrometheusRule where there is no such kind")
+        for namespace in ("kube-system", "windlass"):
+            rendered = render(values, namespace=namespace)
+            check(rendered["NOTES.txt"].strip(), f"{name}: no notes")
+            parts = [text.strip() for file, text in rendered.items() if file != "NOTES.txt" and text.strip()]
+            text = "\n---\n".join(parts) + "\n"
+            (out / f"{name}-{namespace}.yaml").write_text(text)
+            for found in documents(text):
+                if found["kind"] in ("Deployment", "StatefulSet"):
+                    flags.add(tuple(found["spec"]["template"]["spec"]["containers"][0]["args"]))
+    # The program itself is asked whether it would start so.
+    for words in sorted(flags):
+        asked = subprocess.run([windlass, *words, "--print-config"], capture_output=True, text=True, check=False)
+        check(asked.returncode == 0, f"windlass {' '.join(words)}: {asked.stderr}")
+    return len(flags)
+
+
+def check_deploy():
+    for file, text in deployed().items():
+        there = (DEPLOY / file).read_text() if (DEPLOY / file).exists() else ""
+        check(there == text, f"deploy/{file} is out of date: .ci/chart render")
+    for folder in (DEPLOY, DEPLOY / "monitoring"):
+        built = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+        check(built.returncode == 0, f"kustomize {folder}: {built.stderr}")
+        wanted = {str(pathlib.Path(file).relative_to(folder.relative_to(DEPLOY))) for file in FILES
+                  if (DEPLOY / file).parent == folder}
+        listed = set(helm.values_from_yaml((folder / "kustomization.yaml").read_text())["resources"])
+        check(listed == wanted, f"{folder}/kustomization.yaml lists {listed}, there are {wanted}")
+
+
+def main(arguments):
+    match arguments:
+        case ["render"]:
+            for file, text in deployed().items():
+                (DEPLOY / file).parent.mkdir(exist_ok=True)
+                (DEPLOY / file).write_text(text)
+                print(f"deploy/{file}")
+        case ["check", target, out]:
+            target, out = pathlib.Path(target), pathlib.Path(out)
+            out.mkdir(parents=True, exist_ok=True)
+            check_schema()
+            done("the schema is closed, and knows the keys of values.yaml")
+            check_refusals()
+            done(f"{len(REFUSED)} wrong values are refused by name")
+            number = check_sets(target / "windlass", out)
+            done(f"{len(value_sets())} sets of values linted and rendered, {number} command lines accepted")
+            check_deploy()
+            done("deploy/ is what the chart renders")
+            with tempfile.TemporaryDirectory() as scratch:
+                chart_in_sandbox.check(CHART, target / "windlass-sandbox", pathlib.Path(scratch), check, done)
+        case _:
+            raise SystemExit(__doc__)
+    if failures:
+        raise SystemExit(f"{len(failures)} failed")
+
+
+main(sys.argv[1:])

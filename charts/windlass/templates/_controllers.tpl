@@ -1,0 +1,82 @@
+{{/*
+Which controllers run, here and in a kube-controller-manager. Both read --controllers alike: the first entry that
+is the name, or the name after a '-', decides; else '*' does.
+*/}}
+
+{{/* "true" if the list `controllers` has the controller `name` run. */}}
+{{- define "windlass.runs" -}}
+{{- $short := trimSuffix "-controller" .name -}}
+{{- $answer := "" -}}
+{{- range .controllers -}}
+{{- if not $answer -}}
+{{- if has . (list $.name $short) -}}
+{{- $answer = "true" -}}
+{{- else if has . (list (printf "-%s" $.name) (printf "-%s" $short)) -}}
+{{- $answer = "false" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $answer -}}
+{{- $answer = has "*" .controllers | ternary "true" "false" -}}
+{{- end -}}
+{{- $answer -}}
+{{- end }}
+
+{{/* The controllers of this release, with commas between them. */}}
+{{- define "windlass.running" -}}
+{{- $running := list -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" -}}
+{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers)) -}}
+{{- $running = append $running . -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $running -}}
+{{- end }}
+
+{{/* What a kube-controller-manager must be told to leave them to this release. */}}
+{{- define "windlass.switchOff" -}}
+{{- $without := list -}}
+{{- range splitList "," (include "windlass.running" .) -}}
+{{- $without = append $without (printf "-%s" .) -}}
+{{- end -}}
+{{- join "," $without -}}
+{{- end }}
+
+{{/*
+The kube-controller-managers that can be seen: JSON with `seen`, how many, and `clashes`, a sentence for each that
+runs one of ours. A managed control plane shows none, and k3s and k0s run theirs outside of any pod.
+*/}}
+{{- define "windlass.preflight" -}}
+{{- $seen := 0 -}}
+{{- $clashes := list -}}
+{{- range dig "items" list (lookup "v1" "Pod" "kube-system" "") -}}
+{{- if eq "kube-controller-manager" (dig "metadata" "labels" "component" "" .) -}}
+{{- $seen = add1 $seen -}}
+{{- $controllers := list -}}
+{{- range .spec.containers -}}
+{{- $isNext := false -}}
+{{- range concat (dig "command" list .) (dig "args" list .) -}}
+{{- if $isNext -}}
+{{- $controllers = concat $controllers (splitList "," .) -}}
+{{- $isNext = false -}}
+{{- else if hasPrefix "--controllers=" . -}}
+{{- $controllers = concat $controllers (splitList "," (trimPrefix "--controllers=" .)) -}}
+{{- else if eq "--controllers" . -}}
+{{- $isNext = true -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $controllers = $controllers | default (list "*") -}}
+{{- $both := list -}}
+{{- range splitList "," (include "windlass.running" $) -}}
+{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $controllers)) -}}
+{{- $both = append $both . -}}
+{{- end -}}
+{{- end -}}
+{{- if $both -}}
+{{- $clashes = append $clashes (printf "%s runs %s" .metadata.name (join ", " $both)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- dict "seen" $seen "clashes" $clashes | toJson -}}
+{{- end }}

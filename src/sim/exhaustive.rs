@@ -1,0 +1,200 @@
+//! Everything that can happen within small bounds, instead of what chance brings: a Deployment is created and
+//! given a new image, and a daemon is killed at most once and has at most one stale watch.
+//!
+//! The daemon's writes are numbered, and the crash falls on each of them, before it is carried out or after;
+//! the stale window of each resource begins before each of them, and ends soon, or only when a killed daemon
+//! is back. A misfortune makes other writes follow. So a later one is placed among the writes of the history
+//! with the earlier one, and every order of the two is visited:
+//!
+//! ```text
+//! writes without any      1 2 3 4 5
+//! crash over the 2nd      1 X 2' 3' 4' 5' 6'    the window before each of 2' to 6', and before the 2nd itself
+//! window before the 2nd   1 [ 2 3" 4" 5" 6"     the crash over each of 3" to 6"
+//! ```
+//!
+//! The new image comes either in the middle of the first rollout or after it; it is the one thing that is
+//! placed by time.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::points::Point;
+use super::replay::Word;
+use super::run::{Outcome, run};
+use super::scenario::{Act, Scenario};
+
+/// The resources whose watch can be stale.
+const RESOURCES: [Word; 3] = ["pods", "replicasets", "deployments"];
+
+/// How long a window is in milliseconds: within a rollout, and beyond the restart of a killed daemon, which
+/// takes up to 5 s.
+const WINDOWS: [u32; 2] = [300, 8000];
+
+/// When the new image comes: while the first pods start, and when all of them are ready.
+const CHANGES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+
+/// How far it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Whether a crash and a window occur in the same history.
+    pub both: bool,
+    /// How many histories at a time.
+    pub threads: usize,
+    /// Whether to go on behind a failure.
+    pub keep_going: bool,
+}
+
+/// What was visited.
+#[derive(Debug, Default)]
+pub struct Visited {
+    /// Histories.
+    pub histories: usize,
+    /// The daemon's writes in the history without misfortune.
+    pub writes: u64,
+    /// Virtual time.
+    pub lasted: Duration,
+    /// What is not as it should be.
+    pub failures: Vec<(Scenario, Outcome)>,
+}
+
+/// The histories without misfortune.
+pub fn workloads(replicas: u32) -> Vec<Scenario> {
+    let strategies = [(1, 0, false), (0, 1, false), (1, 1, false), (1, 0, true)];
+    let mut all = Vec::new();
+    for replicas in 1..=replicas {
+        for (surge, unavailable, recreate) in strategies {
+            for change in CHANGES {
+                let create = Act::Create { name: "web", replicas, surge, unavailable, recreate };
+                all.push(Scenario {
+                    seed: 0,
+                    daemons: 1,
+                    election: false,
+                    streaming_lists: true,
+                    readiness: Duration::from_millis(200),
+                    shutdown: Duration::from_millis(100),
+                    calm: false,
+                    quiet: Duration::from_secs(180),
+                    bug: "",
+                    faults: Vec::new(),
+                    points: Vec::new(),
+                    acts: vec![(Duration::ZERO, create), (change, Act::Image { name: "web", tag: 1 })],
+                    repair: false,
+                });
+            }
+        }
+    }
+    all
+}
+
+fn with(scenario: &Scenario, point: Point) -> Scenario {
+    let mut scenario = scenario.clone();
+    scenario.points.push(point);
+    scenario
+}
+
+/// A crash over each of these writes.
+fn crashes(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = Point> {
+    writes.flat_map(|write| [false, true].map(|carried_out| Point::Crash { daemon: 0, write, carried_out }))
+}
+
+/// A window of each resource and length before each of these writes.
+fn windows(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = Point> {
+    writes.flat_map(|write| {
+        RESOURCES.into_iter().flat_map(move |resource| {
+            WINDOWS.map(|milliseconds| Point::Lag { daemon: 0, resource, write, milliseconds })
+        })
+    })
+}
+
+/// What may come behind `first` in a history in which the daemon sends so many writes.
+fn later(first: Point, writes: u32) -> Vec<Point> {
+    match first {
+        // A window before the very write that kills the daemon is a window before the crash, and is here.
+        Point::Crash { write, .. } => windows(write..=writes).collect(),
+        Point::Lag { write, .. } => crashes(write + 1..=writes).collect(),
+    }
+}
+
+/// Visits everything that can happen to a workload.
+///
+/// # Errors
+/// When there is no runtime to be had.
+pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
+    let visited = Mutex::new(Visited::default());
+    let stop = AtomicBool::new(false);
+    // The writes of the daemon in a history. One that never arrives is numbered, too.
+    let one = |scenario: &Scenario| -> std::io::Result<u32> {
+        let outcome = run(scenario, false)?;
+        let mut visited = visited.lock();
+        visited.histories += 1;
+        visited.lasted += outcome.lasted;
+        if scenario.points.is_empty() {
+            visited.writes = outcome.writes;
+        }
+        let lost = matches!(scenario.points.first(), Some(Point::Crash { carried_out: false, .. }));
+        let writes = outcome.writes + u64::from(lost);
+        if outcome.failure.is_some() {
+            visited.failures.push((scenario.clone(), outcome));
+            stop.store(!bounds.keep_going, Ordering::Relaxed);
+        }
+        Ok(u32::try_from(writes).unwrap_or(u32::MAX))
+    };
+    let writes = one(workload)?;
+    let firsts: Vec<Point> = crashes(1..=writes).chain(windows(1..=writes)).collect();
+    let next = AtomicUsize::new(0);
+    let worker = || -> std::io::Result<()> {
+        while let Some(first) = firsts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let single = with(workload, *first);
+            let writes = one(&single)?;
+            for second in if bounds.both { later(*first, writes) } else { Vec::new() } {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                one(&with(&single, second))?;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..bounds.threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        let panicked = |_| Err(std::io::Error::other("a history panicked"));
+        let ended: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+        ended.into_iter().collect::<std::io::Result<()>>()
+    })?;
+    Ok(visited.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_strategy_and_time_of_the_change_is_a_workload() {
+        let all = workloads(3);
+        assert_eq!(all.len(), 3 * 4 * 2);
+        assert!(all.iter().enumerate().all(|(n, one)| !all[..n].contains(one)));
+        assert!(all.iter().all(|scenario| super::super::replay::check(scenario).is_ok()));
+    }
+
+    #[test]
+    fn every_order_of_a_crash_and_a_window_is_visited_once() {
+        // Were the writes the same in all histories, the pairs would be all pairs.
+        let writes = 4;
+        let mut pairs = Vec::new();
+        for first in crashes(1..=writes).chain(windows(1..=writes)) {
+            for second in later(first, writes) {
+                let mut pair = [first, second];
+                pair.sort_by_key(|point| matches!(point, Point::Lag { .. }));
+                assert!(!pairs.contains(&pair), "{pair:?}");
+                pairs.push(pair);
+            }
+        }
+        assert_eq!(pairs.len(), (2 * 4) * (3 * 2 * 4));
+    }
+}

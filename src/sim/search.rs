@@ -1,0 +1,212 @@
+//! Many seeds, on several threads, for a time.
+
+use std::fmt;
+use std::io::Write;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::report::Report;
+use super::run::run;
+use super::scenario::Scenario;
+
+/// Seeds, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seeds {
+    /// From the first on; the second is not run.
+    Between(u64, u64),
+    /// Ones that nobody has run before: from the time of day on.
+    Fresh,
+}
+
+impl Seeds {
+    /// The seeds, where it is `now`, in milliseconds since 1970. Fewer than one a millisecond are run, so
+    /// those of two starts are not the same.
+    pub fn range(&self, now: u64) -> Range<u64> {
+        match self {
+            Seeds::Between(from, to) => *from..*to,
+            Seeds::Fresh => now..u64::MAX,
+        }
+    }
+}
+
+/// `1..1000` ends before 1000, as in Rust, and `1..=1000` with it.
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "fresh" {
+            return Ok(Seeds::Fresh);
+        }
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
+        let (from, to) = text.split_once("..").ok_or("expected FROM..TO, such as 1..1000, or 'fresh'")?;
+        let to = match to.strip_prefix('=') {
+            Some(last) => number(last)?.checked_add(1).ok_or("the last seed is too large")?,
+            None => number(to)?,
+        };
+        Ok(Seeds::Between(number(from)?, to))
+    }
+}
+
+/// For a loop over seeds that knows no time of day: with `fresh` it begins at 1.
+impl IntoIterator for Seeds {
+    type Item = u64;
+    type IntoIter = Range<u64>;
+
+    fn into_iter(self) -> Range<u64> {
+        self.range(1)
+    }
+}
+
+impl fmt::Display for Seeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seeds::Between(from, to) => write!(f, "{from}..{to}"),
+            Seeds::Fresh => write!(f, "fresh"),
+        }
+    }
+}
+
+/// How to search.
+pub struct Search<'a> {
+    /// The seeds, in order.
+    pub seeds: Range<u64>,
+    /// For how long.
+    pub time: Duration,
+    /// How many histories at a time.
+    pub threads: usize,
+    /// Whether to go on behind a failure.
+    pub keep_going: bool,
+    /// Whether failures are made smaller and told at length even then.
+    pub at_length: bool,
+    /// How failures are told.
+    pub report: &'a Report,
+}
+
+/// Sums over many histories.
+#[derive(Debug, Default)]
+struct Sums {
+    runs: AtomicU64,
+    milliseconds: AtomicU64,
+    requests: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Search<'_> {
+    /// Runs the seeds; whether every history was as it should be. Before that, the first seed is run twice:
+    /// what is not the same again proves nothing.
+    ///
+    /// # Errors
+    /// When nothing can be printed, or there is no runtime to be had.
+    pub fn search(
+        &self,
+        elapsed: &(dyn Fn() -> Duration + Sync),
+        out: &mut (dyn Write + Send),
+    ) -> std::io::Result<bool> {
+        writeln!(out, "windlass {}, seeds from {} on", self.report.version, self.seeds.start)?;
+        out.flush()?;
+        if !self.is_same_again(out)? {
+            return Ok(false);
+        }
+        let begin = elapsed();
+        let sums = Sums::default();
+        let next = AtomicU64::new(self.seeds.start);
+        let stop = AtomicBool::new(false);
+        let out = Mutex::new(out);
+        let worker = || -> std::io::Result<()> {
+            while !stop.load(Ordering::Relaxed) && elapsed().saturating_sub(begin) < self.time {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= self.seeds.end {
+                    break;
+                }
+                let scenario = Scenario::new(seed);
+                let outcome = run(&scenario, false)?;
+                sums.runs.fetch_add(1, Ordering::Relaxed);
+                let lasted = u64::try_from(outcome.lasted.as_millis()).unwrap_or(u64::MAX);
+                sums.milliseconds.fetch_add(lasted, Ordering::Relaxed);
+                sums.requests.fetch_add(outcome.requests, Ordering::Relaxed);
+                if outcome.failure.is_none() {
+                    continue;
+                }
+                sums.failures.fetch_add(1, Ordering::Relaxed);
+                if self.keep_going && !self.at_length {
+                    writeln!(out.lock(), "seed {seed}: {outcome}")?;
+                    continue;
+                }
+                if !self.keep_going {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                // Written at once, so that two threads do not write into each other's.
+                let mut told = Vec::new();
+                self.report.failure(&scenario, &|| elapsed(), &mut told)?;
+                out.lock().write_all(&told)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.threads.max(1)).map(|_| scope.spawn(worker)).collect();
+            let panicked = |_| Err(std::io::Error::other("a history panicked"));
+            let ended: Vec<_> =
+                threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+            ended.into_iter().collect::<std::io::Result<()>>()
+        })?;
+        let real = elapsed().saturating_sub(begin).as_secs_f64().max(0.001);
+        self.sum_up(&sums, real, out.into_inner())
+    }
+
+    fn is_same_again(&self, out: &mut dyn Write) -> std::io::Result<bool> {
+        let scenario = Scenario::new(self.seeds.start);
+        let (first, second) = (run(&scenario, false)?, run(&scenario, false)?);
+        let same = first.digest == second.digest;
+        if !same {
+            writeln!(
+                out,
+                "seed {}, run twice, has two histories: nothing here can be believed",
+                scenario.seed
+            )?;
+        }
+        Ok(same)
+    }
+
+    fn sum_up(&self, sums: &Sums, real: f64, out: &mut dyn Write) -> std::io::Result<bool> {
+        let sum = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (runs, failures) = (sum(&sums.runs), sum(&sums.failures));
+        writeln!(
+            out,
+            "{runs} histories, seeds {} to {}, in {real:.1} s on {} threads: {:.0} seeds/min, {:.1} simulated \
+             hours/s, {:.0} requests/s, {failures} {}",
+            self.seeds.start,
+            (self.seeds.start + runs).saturating_sub(1),
+            self.threads.max(1),
+            runs as f64 * 60.0 / real,
+            sum(&sums.milliseconds) as f64 / 3_600_000.0 / real,
+            sum(&sums.requests) as f64 / real,
+            if failures == 1 { "failure" } else { "failures" },
+        )?;
+        Ok(failures == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_seeds_is_written_as_in_rust() {
+        assert_eq!("3..9".parse(), Ok(Seeds::Between(3, 9)));
+        assert_eq!("3..=9".parse(), Ok(Seeds::Between(3, 10)));
+        assert_eq!("fresh".parse(), Ok(Seeds::Fresh));
+        for wrong in ["3", "a..b", "3..=18446744073709551615", "..4", ""] {
+            assert!(wrong.parse::<Seeds>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn fresh_seeds_begin_at_the_time_of_day() {
+        assert_eq!(Seeds::Fresh.range(1_800_000_000_000).start, 1_800_000_000_000);
+        assert_eq!(Seeds::Between(3, 9).range(1_800_000_000_000), 3..9);
+    }
+}

@@ -1,0 +1,429 @@
+//! A history as its reader needs it: when, who, what to which object, and what came of it. A write that was
+//! carried out shows what it changed of the fields that matter; one that was not shows what it asked for.
+//!
+//! ```text
+//!     0.000 -- Create { name: "web", replicas: 1, ... }
+//!     0.000 user      creates deployment web: size 1, image app:0
+//!     0.004 d0.1      creates set web-866d4776bc: size 1, image app:0, owner web/3f21
+//!     0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
+//! ```
+//!
+//! Events and renewals of a Lease are left out, and what repeats itself is gathered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::call::Call;
+use super::fate::Fate;
+use super::log::{Entry, Event};
+use super::monitors::{is_deleting, text};
+use super::server::Picture;
+
+/// How many lines of a kind are shown one after the other before the rest is gathered.
+const REPEATED: usize = 3;
+
+/// How many lines something may have that repeats itself.
+const LONGEST_ROUND: usize = 12;
+
+/// A longer transcript shows its beginning and its end.
+const BEGINNING: usize = 100;
+const END: usize = 60;
+
+/// The fields that matter, by the name they are shown under.
+const FIELDS: [(&str, &str); 23] = [
+    ("size", "/spec/replicas"),
+    ("image", "/spec/template/spec/containers/0/image"),
+    ("image", "/spec/containers/0/image"),
+    ("tier", "/spec/template/metadata/labels/tier"),
+    ("strategy", "/spec/strategy/type"),
+    ("surge", "/spec/strategy/rollingUpdate/maxSurge"),
+    ("unavailable", "/spec/strategy/rollingUpdate/maxUnavailable"),
+    ("paused", "/spec/paused"),
+    ("minReady", "/spec/minReadySeconds"),
+    ("app", "/metadata/labels/app"),
+    ("revision", "/metadata/annotations/deployment.kubernetes.io~1revision"),
+    ("desired", "/metadata/annotations/deployment.kubernetes.io~1desired-replicas"),
+    ("rollback", "/metadata/annotations/deprecated.deployment.rollback.to"),
+    ("gitops", "/metadata/annotations/gitops"),
+    ("node", "/spec/nodeName"),
+    ("phase", "/status/phase"),
+    ("observed", "/status/observedGeneration"),
+    ("replicas", "/status/replicas"),
+    ("updated", "/status/updatedReplicas"),
+    ("ready", "/status/readyReplicas"),
+    ("available", "/status/availableReplicas"),
+    ("terminating", "/status/terminatingReplicas"),
+    ("generation", "/metadata/generation"),
+];
+
+struct Line {
+    at: Duration,
+    text: String,
+    /// Lines of the same kind one after the other are gathered.
+    kind: String,
+}
+
+/// The transcript, a line each.
+pub fn lines(log: &[Entry]) -> Vec<String> {
+    let mut teller = Teller::default();
+    log.iter().for_each(|entry| teller.tell(entry));
+    shorten(gather(teller.lines))
+}
+
+/// What there is, a line per object.
+pub fn objects(picture: &Picture) -> Vec<String> {
+    let all = picture.iter().flat_map(|(resource, all)| all.iter().map(move |(name, o)| (resource, name, o)));
+    all.map(|(resource, name, object)| format!("{}: {}", noun(resource, name), join(&shape(object))))
+        .collect()
+}
+
+#[derive(Default)]
+struct Teller {
+    lines: Vec<Line>,
+    /// What else there is to say of a request once it is carried out.
+    remarks: BTreeMap<String, VecDeque<String>>,
+    leader: String,
+}
+
+impl Teller {
+    fn line(&mut self, at: Duration, kind: String, text: String) {
+        self.lines.push(Line { at, kind, text });
+    }
+
+    fn tell(&mut self, entry: &Entry) {
+        let at = entry.at;
+        match &entry.event {
+            Event::Note(text) => self.line(at, String::new(), format!("-- {text}")),
+            Event::Breach(text) => self.line(at, String::new(), format!("!! {text}")),
+            Event::Sent(call, fate) if !matters(call) => {
+                if call.of_daemon() && call.resource != "events" && *fate != Fate::Proceed {
+                    self.call(at, call, "", &fate.to_string());
+                }
+            }
+            Event::Sent(call, fate) if !call.is_write() => {
+                // A list tells that a daemon begins anew. What else is read says little.
+                if call.of_daemon() && (call.name.is_empty() && !call.watch || *fate != Fate::Proceed) {
+                    self.call(at, call, "", &fate.to_string());
+                }
+            }
+            Event::Sent(call, fate) if fate.is_carried_out() => {
+                self.remarks.entry(call.to_string()).or_default().push_back(fate.to_string());
+            }
+            Event::Sent(call, fate) => self.call(at, call, &asked_for(call), &fate.to_string()),
+            Event::Done { call, code, before, after } => {
+                if call.resource == "leases" {
+                    self.leads(at, call, *code);
+                }
+                if !matters(call) {
+                    return;
+                }
+                let remark = self.remarks.get_mut(&call.to_string()).and_then(VecDeque::pop_front);
+                let mut remarks: Vec<String> =
+                    remark.into_iter().filter(|remark| !remark.is_empty()).collect();
+                let what = if (200..300).contains(code) {
+                    changed(before.as_deref(), after.as_deref())
+                } else {
+                    remarks.insert(0, format!("refused with {code}"));
+                    asked_for(call)
+                };
+                self.call(at, call, &what, &remarks.join("; "));
+            }
+        }
+    }
+
+    fn call(&mut self, at: Duration, call: &Call, what: &str, remark: &str) {
+        let Call { agent, resource, name, subresource, .. } = call;
+        let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+        let object = if name.is_empty() { resource.clone() } else { noun(resource, name) };
+        let mut text = format!("{agent:<9} {} {of}{object}", verb(call));
+        if !what.is_empty() {
+            text = format!("{text}: {what}");
+        }
+        if !remark.is_empty() {
+            text = format!("{text} ({remark})");
+        }
+        let kind = format!("{agent} {} {resource} {subresource} {remark}", verb(call));
+        self.line(at, kind, text);
+    }
+
+    fn leads(&mut self, at: Duration, call: &Call, code: u16) {
+        let Some(holder) = call.body["spec"]["holderIdentity"].as_str() else { return };
+        if (200..300).contains(&code) && holder != self.leader {
+            self.leader = holder.to_owned();
+            let text = if holder.is_empty() { "gives the Lease back" } else { "takes the Lease" };
+            self.line(at, String::new(), format!("{:<9} {text}", call.agent));
+        }
+    }
+}
+
+/// Whether it is about the objects that the controllers are about.
+fn matters(call: &Call) -> bool {
+    matches!(&*call.resource, "deployments" | "replicasets" | "pods")
+}
+
+fn verb(call: &Call) -> &'static str {
+    match call.method {
+        Method::POST => "creates",
+        Method::PATCH => "patches",
+        Method::PUT => "replaces",
+        Method::DELETE => "deletes",
+        _ if call.watch => "watches",
+        _ if call.name.is_empty() => "lists",
+        _ => "reads",
+    }
+}
+
+fn noun(resource: &str, name: &str) -> String {
+    let noun = match resource {
+        "deployments" => "deployment",
+        "replicasets" => "set",
+        "pods" => "pod",
+        other => other,
+    };
+    format!("{noun} {name}")
+}
+
+/// The fields that matter, with their values.
+fn shape(object: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    if is_deleting(object) {
+        found.push(("deleting".to_owned(), "yes".to_owned()));
+    }
+    for (name, pointer) in FIELDS {
+        match object.pointer(pointer) {
+            None => {}
+            Some(Value::String(text)) => found.push((name.into(), text.clone())),
+            Some(value) => found.push((name.into(), value.to_string())),
+        }
+    }
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    for owner in owners.into_iter().flatten().filter(|owner| owner["controller"] == true) {
+        found.push(("owner".into(), format!("{}/{}", text(owner, "/name"), tail(text(owner, "/uid")))));
+    }
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    for condition in conditions.into_iter().flatten() {
+        let (kind, status) = (text(condition, "/type"), text(condition, "/status"));
+        let reason = text(condition, "/reason");
+        // Of a pod's conditions one decides.
+        if !kind.starts_with("PodReadyTo")
+            && !matches!(kind, "PodScheduled" | "Initialized" | "ContainersReady")
+        {
+            let reason = if reason.is_empty() { String::new() } else { format!("/{reason}") };
+            found.push((kind.into(), format!("{status}{reason}")));
+        }
+    }
+    for (name, pointer) in [("uid", "/metadata/uid"), ("version", "/metadata/resourceVersion")] {
+        if let Some(value) = object.pointer(pointer).and_then(Value::as_str) {
+            found.push((name.into(), if name == "uid" { tail(value).to_owned() } else { value.to_owned() }));
+        }
+    }
+    found
+}
+
+/// Enough of a UID to tell it from others.
+fn tail(uid: &str) -> &str {
+    uid.char_indices().rev().nth(3).and_then(|(at, _)| uid.get(at..)).unwrap_or(uid)
+}
+
+fn join(fields: &[(String, String)]) -> String {
+    fields.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What a write changed.
+fn changed(before: Option<&Value>, after: Option<&Value>) -> String {
+    let (before, after) = match (before, after) {
+        (None, None) => return "nothing".into(),
+        (None, Some(after)) => return join(&shape(after)),
+        (Some(_), None) => return "gone".into(),
+        (Some(before), Some(after)) => (shape(before), shape(after)),
+    };
+    let find = |fields: &[(String, String)], name: &str| {
+        fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    let mut changes = Vec::new();
+    let gone = before.iter().filter(|(name, _)| find(&after, name).is_none());
+    changes.extend(gone.map(|(name, value)| format!("{name} {value} -> none")));
+    for (name, value) in &after {
+        match find(&before, name) {
+            Some(old) if old == *value => {}
+            _ if name == "version" => changes.push(format!("version {value}")),
+            Some(old) => changes.push(format!("{name} {old} -> {value}")),
+            None => changes.push(format!("{name} {value}")),
+        }
+    }
+    if changes.is_empty() { "nothing".into() } else { changes.join(", ") }
+}
+
+/// What a write asked for that was not carried out.
+fn asked_for(call: &Call) -> String {
+    let Some(steps) = call.body.as_array() else {
+        let mut fields = shape(&call.body);
+        let uid = text(&call.body, "/preconditions/uid");
+        if !uid.is_empty() {
+            fields.push(("if uid".into(), tail(uid).to_owned()));
+        }
+        return join(&fields);
+    };
+    // A JSON patch.
+    let step = |step: &Value| {
+        let path = text(step, "/path");
+        let name = FIELDS.iter().find(|(_, pointer)| *pointer == path).map_or(path, |(name, _)| name);
+        let value: String = step["value"].to_string().chars().take(40).collect();
+        if step["op"] == "test" { format!("if {name} {value}") } else { format!("{name} {value}") }
+    };
+    steps.iter().map(step).collect::<Vec<_>>().join(", ")
+}
+
+/// What repeats itself is shown a few times, and then how often it goes on so. A storm of calls is a round of
+/// several lines.
+fn gather(lines: Vec<Line>) -> Vec<String> {
+    let mut gathered: Vec<String> = Vec::new();
+    let mut rest = &*lines;
+    while !rest.is_empty() {
+        let round = (1..=LONGEST_ROUND).find_map(|round| {
+            let rounds = rounds(rest, round);
+            (rounds > REPEATED + 1).then_some((round, rounds))
+        });
+        let (shown, more) = round.map_or((1, 0), |(round, rounds)| {
+            let shown = if round == 1 { REPEATED } else { 1 };
+            (shown * round, (rounds - shown) * round)
+        });
+        let (first, others) = rest.split_at(shown.min(rest.len()));
+        gathered.extend(first.iter().map(|line| format!("{:>9.3} {}", line.at.as_secs_f64(), line.text)));
+        let (others, behind) = others.split_at(more.min(others.len()));
+        if let (Some(last), Some((round, _))) = (others.last(), round) {
+            let (until, more) = (last.at.as_secs_f64(), others.len() / round);
+            let what =
+                if round == 1 { "of the kind".to_owned() } else { format!("rounds of these {round} lines") };
+            gathered.push(format!("{:>9} {more} more {what}, until {until:.3}", ""));
+        }
+        rest = behind;
+    }
+    gathered
+}
+
+/// How often the kinds of the first lines, so many of them, come one round after the other.
+fn rounds(lines: &[Line], round: usize) -> usize {
+    let Some(first) = lines.get(..round).filter(|first| first.iter().all(|line| !line.kind.is_empty()))
+    else {
+        return 0;
+    };
+    let is_same = |next: &&[Line]| next.iter().map(|line| &line.kind).eq(first.iter().map(|line| &line.kind));
+    lines.chunks(round).take_while(is_same).count()
+}
+
+fn shorten(mut lines: Vec<String>) -> Vec<String> {
+    if lines.len() > BEGINNING + END + 1 {
+        let end = lines.split_off(lines.len() - END);
+        let left_out = lines.len() - BEGINNING;
+        lines.truncate(BEGINNING);
+        lines.push(format!("{:>9} {left_out} lines are left out here; --verbose shows everything", ""));
+        lines.extend(end);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(method: &str, path: &str, body: &Value) -> Box<Call> {
+        let (parts, ()) = http::Request::builder().method(method).uri(path).body(()).unwrap().into_parts();
+        Box::new(Call::new("d0.1".into(), &parts, body.to_string().as_bytes()))
+    }
+
+    fn sent(call: &Call, fate: Fate) -> Entry {
+        Entry { at: Duration::from_secs(1), event: Event::Sent(Box::new(call.clone()), fate) }
+    }
+
+    const SET: &str = "/apis/apps/v1/namespaces/shop/replicasets/web-1";
+
+    fn set(size: u32, version: &str) -> Option<Arc<Value>> {
+        let owner = json!({"name": "web", "uid": "aaaa-bbbb", "controller": true});
+        Some(Arc::new(json!({"metadata": {"ownerReferences": [owner], "resourceVersion": version},
+                             "spec": {"replicas": size}})))
+    }
+
+    #[test]
+    fn a_write_shows_what_it_changed_and_what_became_of_its_answer() {
+        let scale = call("PATCH", SET, &json!({"spec": {"replicas": 2}}));
+        let done = Event::Done { call: scale.clone(), code: 200, before: set(3, "7"), after: set(2, "8") };
+        let log = [sent(&scale, Fate::LoseReply), Entry { at: Duration::from_secs(1), event: done }];
+        let expected = "    1.000 d0.1      patches set web-1: size 3 -> 2, version 8 (the reply is lost)";
+        assert_eq!(lines(&log), [expected]);
+    }
+
+    #[test]
+    fn a_write_that_never_arrives_shows_what_it_asked_for() {
+        let scale =
+            call("PATCH", SET, &json!({"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}));
+        let delete = call("DELETE", SET, &json!({"preconditions": {"uid": "aaaa-bbbb"}}));
+        let back = json!([{"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+                          {"op": "replace", "path": "/spec/replicas", "value": 4}]);
+        let back = call("PATCH", SET, &back);
+        let log = [scale, delete, back].map(|call| sent(&call, Fate::LoseRequest));
+        assert_eq!(
+            lines(&log),
+            [
+                "    1.000 d0.1      patches set web-1: size 2, version 7 (never arrives)",
+                "    1.000 d0.1      deletes set web-1: if uid bbbb (never arrives)",
+                "    1.000 d0.1      patches set web-1: if /metadata/resourceVersion \"7\", size 4 (never arrives)",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_refused_write_wanted_is_told_with_the_code() {
+        let create = call("POST", "/api/v1/namespaces/shop/pods", &json!({"metadata": {"name": "web-1-a"}}));
+        let done = Event::Done { call: create.clone(), code: 409, before: None, after: None };
+        let log = [sent(&create, Fate::Proceed), Entry { at: Duration::from_secs(1), event: done }];
+        assert_eq!(lines(&log), ["    1.000 d0.1      creates pod web-1-a (refused with 409)"]);
+    }
+
+    #[test]
+    fn what_repeats_itself_is_gathered() {
+        let delete = call("DELETE", SET, &json!({}));
+        let log: Vec<Entry> = (0..10).map(|_| sent(&delete, Fate::LoseRequest)).collect();
+        let lines = lines(&log);
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[3].trim(), "7 more of the kind, until 1.000");
+    }
+
+    #[test]
+    fn a_round_of_several_lines_that_repeats_itself_is_gathered_too() {
+        let (delete, create) = (call("DELETE", SET, &json!({})), call("POST", SET, &json!({})));
+        let round = || [sent(&delete, Fate::LoseRequest), sent(&create, Fate::LoseRequest)];
+        let lines = lines(&(0..10).flat_map(|_| round()).collect::<Vec<_>>());
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines[2].trim(), "9 more rounds of these 2 lines, until 1.000");
+    }
+
+    #[test]
+    fn a_long_transcript_shows_its_beginning_and_its_end() {
+        let lines = shorten((0..1000).map(|n| n.to_string()).collect());
+        assert_eq!((&*lines[0], &*lines[160]), ("0", "999"));
+        assert_eq!(lines[100].trim(), "840 lines are left out here; --verbose shows everything");
+    }
+
+    #[test]
+    fn a_lease_is_told_of_when_it_changes_hands() {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/windlass";
+        let renew = |holder: &str| {
+            let call = call("PUT", path, &json!({"spec": {"holderIdentity": holder}}));
+            let event = Event::Done { call, code: 200, before: None, after: None };
+            Entry { at: Duration::from_secs(1), event }
+        };
+        let lines = lines(&[renew("d0.1"), renew("d0.1"), renew("")]);
+        assert_eq!(
+            lines,
+            ["    1.000 d0.1      takes the Lease", "    1.000 d0.1      gives the Lease back"]
+        );
+    }
+}
