@@ -75,7 +75,6 @@ pub const BUGS: &[&str] = &[
     "a failure stays in the status",
     "a set does not say what generation it has seen",
     "nobody looks when a pod becomes available",
-    "calls under way outlive the lease",
     "the backoff has no bound",
     "a lease runs from the answer on",
     "a lease is taken over too early",

@@ -227,6 +227,9 @@ impl Elector {
     /// Until when we lead without another renewal, if we do.
     pub fn leads_until(&self) -> Option<Instant> {
         match self.standing {
+            Standing::Leader { renewed, .. } if planted!("an ended lease does not shut the fence") => {
+                Some(renewed + self.lease_duration * 2)
+            }
             Standing::Leader { renewed, .. } => Some(renewed + self.renew_deadline),
             Standing::Candidate | Standing::Lost(_) => None,
         }

@@ -103,7 +103,7 @@ impl Actors {
                     "metadata": {"name": name},
                     "spec": {
                         "replicas": replicas,
-                        "revisionHistoryLimit": 2,
+                        "revisionHistoryLimit": replicas % 3,
                         "selector": {"matchLabels": {"app": name}},
                         "strategy": strategy(*surge, *unavailable, *recreate),
                         "template": {
@@ -183,10 +183,16 @@ impl Actors {
             }
             Act::Seize { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
-                let mut owners = pod["metadata"]["ownerReferences"].clone();
-                owners[0]["name"] = "somebody".into();
-                owners[0]["uid"] = "00000000-0000-4000-8000-000000000000".into();
-                self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
+                self.seize(&pod).await;
+            }
+            Act::Uproot { nth } => {
+                let Some(set) = self.set(*nth) else { return };
+                for daemon in 0..self.stops.len() {
+                    self.server.lag(daemon, "replicasets", Duration::from_secs(3));
+                }
+                let options = json!({"propagationPolicy": "Orphan"});
+                let path = format!("{SETS}/{}", text(&set, "/metadata/name"));
+                Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
             }
             Act::Loner { nth } => {
                 let Some(set) = self.set(*nth) else { return };
@@ -254,6 +260,21 @@ impl Actors {
         }
     }
 
+    /// Gives a pod to an owner that there is not: the garbage collector takes it.
+    async fn seize(&self, pod: &Value) {
+        let mut owners = pod["metadata"]["ownerReferences"].clone();
+        owners[0]["name"] = "somebody".into();
+        owners[0]["uid"] = "00000000-0000-4000-8000-000000000000".into();
+        self.edit_pod(pod, json!({"ownerReferences": owners})).await;
+    }
+
+    /// Gives a pod of each set to somebody else.
+    pub async fn seize_pods(&self) {
+        for pod in self.one_of_each() {
+            self.seize(&pod).await;
+        }
+    }
+
     /// A live pod of each set.
     fn one_of_each(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
@@ -280,11 +301,11 @@ impl Actors {
         self.server.sandbox.break_watches();
     }
 
-    /// Has every Deployment want one pod more while a quota refuses them, for so long.
+    /// Has every Deployment want three pods more while a quota refuses them, for so long.
     pub async fn want_too_much(&self, time: Duration) {
         self.server.set_quota(true);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
-            let replicas = number(deployment, "/spec/replicas") + 1;
+            let replicas = number(deployment, "/spec/replicas") + 3;
             self.change(name, json!({"spec": {"replicas": replicas}})).await;
         }
         tokio::time::sleep(time).await;

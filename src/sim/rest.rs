@@ -14,8 +14,9 @@ use super::server::{Picture, Server};
 /// two tries, and a rollout.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// By when it is without faults.
-const SHORT_PATIENCE: Duration = Duration::from_secs(60);
+/// By when it is without faults: a place that a request of before may still take is left to it for two
+/// minutes, and then there is a rollout.
+const SHORT_PATIENCE: Duration = Duration::from_secs(150);
 
 /// How long a quota refuses pods: two more tries would have to follow each other within a minute and a half,
 /// were it not for the longest wait between them.
@@ -25,7 +26,8 @@ const REFUSED: Duration = Duration::from_secs(84);
 const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 
 /// Waits until everything is as it should be, and goes on to what has to come right by itself without
-/// faults: hidden deletions, a quota, a change while all is paused. Then looks whether it stays so, over
+/// faults: pods that change hands, hidden deletions, a quota, a change while all is paused, and a rollout of
+/// which each write is refused once. Then looks whether it stays so, over
 /// lists, watches and lives of the daemons.
 ///
 /// # Errors
@@ -39,6 +41,8 @@ pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors
 }
 
 async fn goes_on(server: &Server, actors: &Actors, recreate: bool) -> Result<(), Breach> {
+    actors.seize_pods().await;
+    until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     for compact in [false, true] {
         actors.hide_deletions(compact).await;
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
@@ -52,8 +56,11 @@ async fn goes_on(server: &Server, actors: &Actors, recreate: bool) -> Result<(),
     if !sets_of(&server.picture()).is_subset(&sets_of(&before)) {
         return Err(Breach::new("S6", "a set was created while all Deployments were paused"));
     }
+    server.refuse_each_once(true);
     actors.resume().await;
-    until(server, actors, is_at_rest, SHORT_PATIENCE).await
+    until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+    server.refuse_each_once(false);
+    Ok(())
 }
 
 async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {

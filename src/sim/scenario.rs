@@ -123,8 +123,10 @@ pub enum Act {
     Cost { nth: u32, cost: u32 },
     /// It takes a pod away from its owner.
     Orphan { nth: u32 },
-    /// It gives a pod to an owner that has the name of its own, and is another.
+    /// It gives a pod to another owner.
     Seize { nth: u32 },
+    /// A user deletes the n-th set without its pods, and no daemon sees that for a moment.
+    Uproot { nth: u32 },
     /// A user creates a pod with the labels of the n-th set's.
     Loner { nth: u32 },
     /// A user takes the label of the n-th set away from its Deployment's selector.
@@ -316,7 +318,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..52) {
+    match rng.u8(..54) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -358,6 +360,8 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         47 => Act::Loner { nth },
         48 => Act::Disown { nth },
         49 => Act::Guard { nth },
+        50 => Act::Uproot { nth },
+        51 => Act::RollBack { name },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

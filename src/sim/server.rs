@@ -65,6 +65,8 @@ struct State {
     points: Points,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
+    /// The daemons' writes that were refused once already, where each is.
+    stumbled: Option<BTreeSet<String>>,
     dead: BTreeSet<Arc<str>>,
     requests: u64,
     /// How many calls have been given a number.
@@ -245,6 +247,13 @@ impl Server {
         {
             let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
             return Fate::Refuse(403, "Forbidden", message);
+        }
+        if call.of_daemon()
+            && call.is_act()
+            && let Some(stumbled) = &mut state.stumbled
+            && stumbled.insert(format!("{call} {}", call.body))
+        {
+            return Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into());
         }
         if call.is_act()
             && let Some(daemon) = daemon_of(&call.agent)
@@ -487,6 +496,11 @@ impl Server {
             state.stalls.clear();
             state.fuses.clear();
         }
+    }
+
+    /// Refuses each of the daemons' writes when it is first tried.
+    pub fn refuse_each_once(&self, refuse: bool) {
+        self.state.lock().stumbled = refuse.then(BTreeSet::new);
     }
 
     /// Lets a daemon's watch of a resource show nothing for a while.

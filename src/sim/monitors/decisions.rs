@@ -11,9 +11,6 @@ use super::{Breach, controller, text};
 use crate::sim::call::Call;
 use crate::sim::server::Picture;
 
-/// How long a creation that went well lets further ones follow it. No batch takes longer.
-const BATCH: Duration = Duration::from_secs(120);
-
 /// What a patch is about; each of these is written by one controller, which waits for its own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
@@ -22,16 +19,20 @@ enum Part {
     Status,
 }
 
+/// An object for whose sake writes are made: its kind and name.
+type Owner = (&'static str, String);
+
 /// A call under way.
 #[derive(Clone, Debug)]
 struct Flight {
     agent: String,
-    /// The kind and name of the object for whose sake it is.
-    owner: (&'static str, String),
+    owner: Owner,
     /// Whether nothing else may be under way for that owner.
     alone: bool,
     /// Whether a pod is created.
     creates: bool,
+    /// Whether it is a status, the last write of a sync.
+    status: bool,
     /// When the sync began its writes. They follow each other without an instant between them.
     began: Duration,
 }
@@ -41,9 +42,11 @@ struct Flight {
 pub(super) struct Decisions {
     flights: BTreeMap<u64, Flight>,
     /// When the last write of an agent for an owner ended, and when the first of its sync began.
-    ended: BTreeMap<(String, (&'static str, String)), (Duration, Duration)>,
+    ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of an agent for a set that went well.
     made: BTreeMap<(String, String), Window<()>>,
+    /// When the last sync of an agent for a set began its writes, and how many creations it has tried.
+    tried: BTreeMap<(String, String), (Duration, usize)>,
     /// The latest versions that agents were told of, and when, by agent, UID and part.
     told: BTreeMap<(String, String, Part), (Duration, u64)>,
     /// Deletions that agents were told of, by agent and UID.
@@ -80,11 +83,15 @@ impl Decisions {
             return breach("S22", "two syncs of one key at once".into());
         }
         if flight.creates {
-            let made = self.made.get(&(agent, flight.owner.1.clone()));
-            let made = made.map_or(0, |made| made.happened(at.saturating_sub(BATCH)).count());
-            let under_way = beside().filter(|other| other.creates).count();
-            if under_way > made {
-                return breach("S14", format!("{under_way} creations under way after {made} that went well"));
+            let key = (agent, flight.owner.1.clone());
+            let began = flight.began.min(call.known);
+            let made = self.made.get(&key).map_or(0, |made| made.happened(began).count());
+            let tried = self.tried.entry(key).or_default();
+            *tried = if tried.0 == flight.began { (tried.0, tried.1 + 1) } else { (flight.began, 1) };
+            // 1, 2, 4, … at once, and the next ones when all of those went well; and one more, because two
+            // syncs may follow each other within an instant.
+            if tried.1 > 2 * made + 2 {
+                return breach("S14", format!("creation {} after {made} that went well", tried.1));
             }
         }
         self.flights.insert(call.id, flight);
@@ -114,8 +121,12 @@ impl Decisions {
 
     /// A call is over, in whatever way; who made it, if it was a write.
     pub(super) fn ended(&mut self, at: Duration, id: u64) -> Option<String> {
-        let Flight { agent, owner, began, .. } = self.flights.remove(&id)?;
-        self.ended.insert((agent.clone(), owner), (at, began));
+        let Flight { agent, owner, began, status, .. } = self.flights.remove(&id)?;
+        if status {
+            self.ended.remove(&(agent.clone(), owner));
+        } else {
+            self.ended.insert((agent.clone(), owner), (at, began));
+        }
         Some(agent)
     }
 
@@ -144,6 +155,7 @@ impl Flight {
             // The writes of a Deployment come one after the other, and a status last.
             alone: kind == "Deployment" || call.subresource == "status",
             creates: call.resource == "pods" && call.method == Method::POST,
+            status: call.subresource == "status",
             began,
         })
     }

@@ -168,6 +168,9 @@ impl Monitors {
         if before["metadata"]["annotations"][ROLLBACK_TO] != "0" || before["spec"]["template"] == *template {
             return Ok(());
         }
+        if after["metadata"]["annotations"][ROLLBACK_TO].is_string() {
+            return commit.breach("S7", "a rollback that leaves the request for it");
+        }
         let mut sets = commit.owned("replicasets", text(before, "/metadata/uid"));
         sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
         let Some(last) = sets.get(1) else { return Ok(()) };

@@ -47,7 +47,12 @@ impl Victims {
         }
         let since = call.known;
         let Some(lately) = self.worth.get(uid).map(|worth| worth.since(since)) else { return Ok(()) };
-        let Some((set, least)) = lately.flatten().min_by_key(|(_, worth)| *worth) else { return Ok(()) };
+        let least = lately.flatten().min_by_key(|(_, worth)| *worth).map(|(_, worth)| worth);
+        let pod = picture.get("pods").and_then(|pods| pods.get(&call.name));
+        let (Some(least), Some(set)) = (least, pod.map(|pod| controller(pod))) else { return Ok(()) };
+        if set.is_empty() {
+            return Ok(());
+        }
         for other in picture.get("pods").into_iter().flat_map(|pods| pods.values()) {
             let other_uid = text(other, "/metadata/uid");
             let Some(worth) = self.worth.get(other_uid).filter(|worth| worth.began_before(since)) else {
