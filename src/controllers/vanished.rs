@@ -78,7 +78,8 @@ mod tests {
 
     fn owner(generation: i64) -> Meta {
         let json = format!(
-            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "generation": {generation}}},
+            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "generation": {generation},
+                "resourceVersion": "1"}},
                 "spec": {{"selector": {{}}, "template": {{}}}}}}"#
         );
         ReplicaSet::decode(&json, &mut Interner::default()).unwrap().meta

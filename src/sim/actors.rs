@@ -263,9 +263,11 @@ impl Actors {
     /// Gives a pod to an owner that there is not: the garbage collector takes it.
     async fn seize(&self, pod: &Value) {
         let mut owners = pod["metadata"]["ownerReferences"].clone();
-        owners[0]["name"] = "somebody".into();
-        owners[0]["uid"] = "00000000-0000-4000-8000-000000000000".into();
-        self.edit_pod(pod, json!({"ownerReferences": owners})).await;
+        if let Some(owner) = owners.get_mut(0) {
+            owner["name"] = "somebody".into();
+            owner["uid"] = "00000000-0000-4000-8000-000000000000".into();
+            self.edit_pod(pod, json!({"ownerReferences": owners})).await;
+        }
     }
 
     /// Gives a pod of each set to somebody else.
