@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ MONITORED = {
     "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "grafanaDashboard": {"enabled": True},
 }
+READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 FILES = {
     "rbac.yaml": ["rbac.yaml"],
     "windlass.yaml": ["deployment.yaml", "bootstrap.yaml", "service.yaml", "poddisruptionbudget.yaml"],
@@ -77,10 +79,38 @@ REFUSED = [
     ("metrics: {serviceMonitor: {interval: 1 s}}", "at '/metrics/serviceMonitor/interval'"),
     ("podLabels: {a: 1}", "at '/podLabels/a': got number, want string"),
     ("test: {image: {name: a}}", "at '/test/image': additional properties 'name' not allowed"),
+    ("podLabels: {app.kubernetes.io/instance: a}", "at '/podLabels/app.kubernetes.io~1instance'"),
+    ("metrics: {serviceMonitor: {tokenSecret: a}}", "at '/metrics/serviceMonitor/tokenSecret'"),
+    ("leaderElection: {resourceNamespace: A_b}", "at '/leaderElection/resourceNamespace'"),
+    # A null takes the default away.
+    ("replicas: null", "missing property 'replicas'"),
+    ("image: null", "missing property 'image'"),
+    ("controllers: null", "missing property 'controllers'"),
+    ("securePort: null", "missing property 'securePort'"),
+    ("podSecurityContext: null", "missing property 'podSecurityContext'"),
+    ("scope: {namespace: null}", "at '/scope': missing property 'namespace'"),
+    ("kubeAPI: {qps: null}", "at '/kubeAPI': missing property 'qps'"),
+    ("test: {image: {repository: null}}", "at '/test/image': missing property 'repository'"),
+    ("networkPolicy: {apiServer: {ports: null}}", "at '/networkPolicy/apiServer': missing property 'ports'"),
+    ("extraArgs: [null]", "at '/extraArgs/0'"),
     # What a schema cannot say.
+    ("authentication: {enabled: false}\nmetrics: {serviceMonitor: {enabled: true}}", "authentication.enabled=false"),
+    ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
+    ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
     ("controllers: ['*', -deployment, -replicaset, -replicationcontroller]", "none of deployment-controller"),
     ("serviceAccount: {create: false}", "serviceAccount.name is needed"),
 ]
+
+# Releases with a name that Helm takes and not every object does, and what their objects are then called.
+NAMES = {
+    "windlass": "windlass",
+    "my": "my-windlass",
+    "team.windlass": "team-windlass",
+    "123": "windlass-123-windlass",
+    "1e3": "windlass-1e3-windlass",
+    "a" * 53: "a" * 40,
+    "a" * 39 + ".b": "a" * 39,
+}
 
 failures = []
 
@@ -170,11 +200,23 @@ def check_schema():
                 closed(value, (*at, key))
 
     closed(schema, ())
-    values = set(keys(helm.values_from_yaml((CHART / "values.yaml").read_text())))
+    defaults = helm.values_from_yaml((CHART / "values.yaml").read_text())
+
+    def required(part, values, at):
+        # What is handed on to Kubernetes as it is may lack anything.
+        if part.get("additionalProperties") is False and at not in ("/resources", "/affinity", "/podSecurityContext"):
+            missing = set(values) - set(part.get("required", []))
+            check(not missing, f"values.schema.json takes a null for {missing} at '{at}'")
+            for key, value in values.items():
+                if isinstance(value, dict):
+                    required(part["properties"].get(key, {}), value, f"{at}/{key}")
+
+    required(schema, defaults, "")
+    values = set(keys(defaults))
     missing = values - set(schema_keys(schema))
     check(not missing, f"values.schema.json does not know {missing}")
     # Those without a default are optional parts of what is handed on to Kubernetes as it is.
-    handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/global")
+    handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/podLabels/", "/global")
     extra = {key for key in set(schema_keys(schema)) - values if not key.startswith(handed_on)}
     check(not extra, f"values.yaml does not say what {extra} is")
 
@@ -186,6 +228,26 @@ def check_refusals():
             check(False, f"not refused: {text}")
         except helm.HelmError as error:
             check(words in str(error), f"{text}: no «{words}» in: {error}")
+
+
+def check_names():
+    for release, name in NAMES.items():
+        for namespace in ("kube-system", "1e3"):
+            rendered = render(MONITORED | {"metrics": MONITORED["metrics"] | {"readers": READERS}}, name=release,
+                              namespace=namespace)
+            told = f"release {release} in {namespace}"
+            for file, text in rendered.items():
+                for found in documents(text) if file != "NOTES.txt" else []:
+                    metadata = found["metadata"]
+                    title = f"{told}: {found['kind']} {metadata['name']}"
+                    fits = re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", metadata["name"])
+                    check(fits and metadata["name"].startswith(name), title)
+                    texts = [metadata["name"], metadata.get("namespace", ""), *metadata["labels"].values()]
+                    check(all(isinstance(text, str) and len(text) <= 63 for text in texts), f"{title}: {metadata}")
+                    allowed = ("kube-system", namespace)
+                    check(metadata.get("namespace", namespace) in allowed, f"{title}: {metadata}")
+                    for subject in found.get("subjects", []):
+                        check(isinstance(subject.get("namespace", ""), str), f"{title}: {subject}")
 
 
 def check_sets(windlass, out):
@@ -241,6 +303,8 @@ def main(arguments):
             done("the schema is closed, and knows the keys of values.yaml")
             check_refusals()
             done(f"{len(REFUSED)} wrong values are refused by name")
+            check_names()
+            done(f"{len(NAMES)} names of a release name objects as Kubernetes takes them")
             number = check_sets(target / "windlass", out)
             done(f"{len(value_sets())} sets of values linted and rendered, {number} command lines accepted")
             check_deploy()

@@ -60,13 +60,15 @@ def helm_write(config, action, chart, values):
     return json.loads(answer)
 
 
-def manager(flags):
-    """A kube-controller-manager as kubeadm runs it."""
+def manager(flags, labels=None, in_shell=False):
+    """A kube-controller-manager as kubeadm runs it, or with other labels."""
     command = ["kube-controller-manager", "--leader-elect=true", *flags]
+    if in_shell:
+        command = ["/bin/sh", "-c", f"exec {' '.join(command)} 2>&1"]
     return {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "kube-controller-manager-one", "namespace": NAMESPACE,
-                     "labels": {"component": "kube-controller-manager", "tier": "control-plane"}},
+                     "labels": labels or LABELS[0]},
         "spec": {"containers": [{"name": "kube-controller-manager", "image": "kcm:1", "command": command}]},
     }
 
@@ -84,12 +86,19 @@ BESIDE = [
     ([f"--controllers=*,bootstrapsigner,tokencleaner,{OFF}"], {}, None),
     ([], {"preflight": {"enabled": False}}, None),
 ]
+# The label by which kubeadm's and kind's pods are known, and kops'.
+LABELS = [{"component": "kube-controller-manager", "tier": "control-plane"}, {"k8s-app": "kube-controller-manager"}]
+# An older kops has a shell do it.
+SHELLS = [([], "runs deployment-controller"), ([f"--controllers=*,{OFF}"], None)]
 
 
 def check_preflight(cluster, config, chart, check, done):
-    for flags, values, words in BESIDE:
+    managers = [(manager(flags), flags, values, words) for flags, values, words in BESIDE]
+    managers += [(manager(flags, LABELS[1]), flags, values, words) for flags, values, words in BESIDE[:2]]
+    managers += [(manager(flags, LABELS[1], in_shell=True), flags, {}, words) for flags, words in SHELLS]
+    for found, flags, values, words in managers:
         cluster.kubectl("delete", "pod", "-n", NAMESPACE, "kube-controller-manager-one", "--ignore-not-found", "--now")
-        cluster.apply(manager(flags))
+        cluster.apply(found)
         with helm.Chart.load(chart) as loaded:
             try:
                 notes = config.render(loaded, values, name="windlass", namespace=NAMESPACE)["windlass/templates/NOTES.txt"]
@@ -101,7 +110,7 @@ def check_preflight(cluster, config, chart, check, done):
         check(words is None or words in (said or ""), f"{told}: no «{words}» in {said}")
         if words is None and "preflight" not in values:
             check("1 kube-controller-manager in kube-system: left" in notes, f"{told}: {notes}")
-    done(f"{len(BESIDE)} kinds of kube-controller-manager told apart")
+    done(f"{len(managers)} kinds of kube-controller-manager told apart")
 
 
 def documents(text):
@@ -131,6 +140,7 @@ def check(chart, program, scratch, check_that, done):
         config = helm.Config(kubeconfig_path=cluster.kubeconfig, namespace=NAMESPACE, qps=1000, burst_limit=1000)
         check_preflight(cluster, config, chart, check_that, done)
 
+        cluster.kubectl("delete", "pod", "-n", NAMESPACE, "kube-controller-manager-one", "--now")
         cluster.apply(manager([]))
         try:
             helm_write(config, "helm_install", chart, {})

@@ -1,7 +1,8 @@
 //! Flags exactly as typed, named as kube-controller-manager names them.
 //!
 //! The one guarantee: of one setting the command line wins, then the environment (`WINDLASS_` and the
-//! flag's name), then the file of `--config`, then the default; see [`load`]. There is no flag here that
+//! flag's name), then the file of `--config`, then the default; see [`load`]. Of a flag that is given more
+//! than once the last wins, and lists are joined, as pflag has it. There is no flag here that
 //! does nothing: what kube-controller-manager has and Windlass cannot mean is refused with the reason
 //! ([`foreign`]).
 
@@ -24,7 +25,7 @@ pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArg
 
 /// The Deployment, ReplicaSet and ReplicationController controllers for Kubernetes, in one small daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
-#[command(name = "windlass", version, about, max_term_width = 100)]
+#[command(name = "windlass", version, about, max_term_width = 100, args_override_self = true)]
 pub struct Args {
     /// What all controllers share.
     #[command(flatten)]
@@ -124,7 +125,7 @@ pub enum LoadError {
 /// the environment sets it. So a value is read in one way, wherever it comes from.
 ///
 /// # Errors
-/// When a flag is unknown, twice there or has a value of the wrong kind, or the file cannot be used.
+/// When a flag is unknown or has a value of the wrong kind, or the file cannot be used.
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
     let command = Args::command();
@@ -344,9 +345,24 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_given_twice_is_refused() {
-        let error = loaded(&["--config", "a", "--config", "b"]).unwrap_err();
-        assert!(error.contains("--config"), "{error}");
+    fn of_a_flag_given_twice_the_last_wins_and_lists_are_joined() {
+        let args = loaded(&[
+            "--secure-port=1",
+            "--leader-elect",
+            "-v=3",
+            "--controllers=*,-deployment",
+            "--secure-port=2",
+            "--leader-elect=false",
+            "--v=4",
+            "--controllers=-replicaset",
+        ])
+        .unwrap();
+        assert_eq!((args.secure.secure_port, args.logging.verbosity), (2, 4));
+        assert!(!args.election.leader_elect);
+        assert_eq!(args.generic.controllers, ["*", "-deployment", "-replicaset"]);
+        let error = with_file("v: 1", &["--config=/does/not/exist"]).unwrap_err();
+        assert!(error.starts_with("--config /does/not/exist"), "{error}");
+        assert!(loaded(&["--print-config", "--print-config"]).unwrap().source.print_config);
     }
 
     #[test]

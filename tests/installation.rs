@@ -31,6 +31,14 @@ fn set(name: &str, owner: Value) -> Value {
     })
 }
 
+fn deployment(name: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": set(name, Value::Null)["spec"],
+    })
+}
+
 fn owner(api_version: &str, kind: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": format!("uid-of-{kind}"), "controller": true})
 }
@@ -59,6 +67,8 @@ fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls()
             pod("of-another", of_stateful_set.clone()),
             set("bare", Value::Null),
             set("of-a-deployment", of_deployment.clone()),
+            deployment("plain", Value::Null),
+            deployment("to-roll-back", json!({"deprecated.deployment.rollback.to": "1"})),
         ];
         rights::create(&client, &there).await;
         let pod_at = |name: &str| format!("{PODS}/{name}");
@@ -70,6 +80,13 @@ fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls()
         let mut not_controlling = of_set.clone();
         not_controlling["controller"] = json!(false);
         let resize = json!({"spec": {"replicas": 1}});
+        let deployment_at = |name: &str| format!("/apis/apps/v1/namespaces/default/deployments/{name}");
+        let image =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "own:v1"}]}}}});
+        let mut rollback = image.clone();
+        rollback["metadata"]["annotations"] = json!({"deprecated.deployment.rollback.to": null});
+        let mut rollback_and_more = rollback.clone();
+        rollback_and_more["spec"]["replicas"] = json!(9);
         let nothing = Value::Null;
         let (post, patch, delete) = (Method::POST, Method::PATCH, Method::DELETE);
         for (what, method, path, body, refusal) in [
@@ -155,6 +172,57 @@ fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls()
                 set_at("bare"),
                 nothing.clone(),
                 Some("only what is controlled by"),
+            ),
+            (
+                "another template of a Deployment",
+                &patch,
+                deployment_at("plain"),
+                image.clone(),
+                Some("only rolled back"),
+            ),
+            ("a Deployment's size", &patch, deployment_at("plain"), resize.clone(), Some("only rolled back")),
+            (
+                "marks a Deployment for itself",
+                &patch,
+                deployment_at("plain"),
+                json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
+                Some("only rolled back"),
+            ),
+            (
+                "marks it by way of the status",
+                &patch,
+                format!("{}/status", deployment_at("plain")),
+                json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
+                None,
+            ),
+            (
+                "has marked nothing so",
+                &patch,
+                deployment_at("plain"),
+                image.clone(),
+                Some("only rolled back"),
+            ),
+            (
+                "a rollback and a size",
+                &patch,
+                deployment_at("to-roll-back"),
+                rollback_and_more,
+                Some("keeps its size"),
+            ),
+            ("rolls back", &patch, deployment_at("to-roll-back"), rollback, None),
+            (
+                "rolls back twice",
+                &patch,
+                deployment_at("to-roll-back"),
+                resize.clone(),
+                Some("only rolled back"),
+            ),
+            (
+                "another template of a set",
+                &patch,
+                set_at("of-a-deployment"),
+                image,
+                Some("keeps its template"),
             ),
             ("resizes", &patch, set_at("of-a-deployment"), resize, None),
             ("adopts", &patch, pod_at("bare"), owners(&of_set), None),

@@ -386,3 +386,36 @@ async fn a_port_that_is_taken_is_told_of_by_its_flag() {
     let text = result.err().unwrap().to_string();
     assert!(text.starts_with("--secure-port: cannot listen on 127.0.0.1:"), "{text}");
 }
+
+#[tokio::test]
+async fn any_address_is_any_of_ipv4_and_of_ipv6() {
+    let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+    for bind_address in ["0.0.0.0", "::"] {
+        if bind_address == "::" && !has_ipv6 {
+            continue;
+        }
+        let metrics = windlass::metrics::Metrics::new();
+        let serving = ServingOptions {
+            bind_address: bind_address.parse().unwrap(),
+            secure_port: 0,
+            ..ServingOptions::default()
+        };
+        let server = windlass::http::SecureServer::bind(
+            &Options { serving, ..Options::default() },
+            windlass::http::router(metrics.clone(), Default::default()),
+            windlass::http::Reviewers::new(ApiServer::new(Err(404)).client(), "api", metrics.clone()),
+            windlass::http::ServingMetrics::new(&metrics),
+            windlass::clock::Clock::System,
+        )
+        .await
+        .unwrap_or_else(|error| panic!("{bind_address}: {error}"));
+        let port = server.local_addr().unwrap().port();
+        for loopback in ["127.0.0.1", "::1"] {
+            if loopback == "127.0.0.1" || has_ipv6 {
+                let address = SocketAddr::new(loopback.parse().unwrap(), port);
+                let reached = TcpStream::connect(address).await;
+                assert!(reached.is_ok(), "{bind_address} at {loopback}: {reached:?}");
+            }
+        }
+    }
+}

@@ -20,7 +20,7 @@ pub struct SecureArgs {
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_PROFILING", help_heading = "Debugging flags")]
     pub profiling: bool,
-    /// Address that --secure-port listens on.
+    /// Address that --secure-port listens on; 0.0.0.0 and :: are all addresses, of IPv4 and of IPv6.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0", env = "WINDLASS_BIND_ADDRESS")]
     pub bind_address: IpAddr,
     /// Port for HTTPS with authentication and authorization; 0 = off.

@@ -139,6 +139,8 @@ impl Server {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
+                    // A socket of both families shows those of IPv4 as ::ffff:10.0.0.1.
+                    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     // Who finds no place is not waited for: others stand in the queue behind it.
                     if self.make_room(address.ip()) {
                         tasks.spawn(self.clone().connection(stream, address));

@@ -6,13 +6,14 @@
 
 use std::fmt::Display;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use prometheus::IntCounterVec;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -270,8 +271,27 @@ impl SecureServer {
     }
 }
 
+/// Any address means those of both families, as in Go: with `0.0.0.0` alone nobody would reach a pod of an
+/// IPv6-only cluster. A host without IPv6 gets IPv4 only.
 fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
+    if address.ip().is_unspecified() {
+        let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+        match listen_on(both, share) {
+            Err(error) if address.is_ipv4() && error.kind() != io::ErrorKind::AddrInUse => {
+                tracing::debug!(%error, "no IPv6 here");
+            }
+            result => return result,
+        }
+    }
+    listen_on(address, share)
+}
+
+fn listen_on(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        // Whatever the host's default is.
+        SockRef::from(&socket).set_only_v6(false)?;
+    }
     // A restart must not wait for connections of the last process to be forgotten.
     socket.set_reuseaddr(true)?;
     #[cfg(unix)]

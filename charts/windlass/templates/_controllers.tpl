@@ -44,18 +44,20 @@ is the name, or the name after a '-', decides; else '*' does.
 
 {{/*
 The kube-controller-managers that can be seen: JSON with `seen`, how many, and `clashes`, a sentence for each that
-runs one of ours. A managed control plane shows none, and k3s and k0s run theirs outside of any pod.
+runs one of ours. A managed control plane shows none, and k3s and k0s run theirs outside of any pod. Their label is
+kubeadm's or kops', and an older kops has all flags in one text for a shell.
 */}}
 {{- define "windlass.preflight" -}}
 {{- $seen := 0 -}}
 {{- $clashes := list -}}
 {{- range dig "items" list (lookup "v1" "Pod" "kube-system" "") -}}
-{{- if eq "kube-controller-manager" (dig "metadata" "labels" "component" "" .) -}}
+{{- $labels := dig "metadata" "labels" dict . -}}
+{{- if has "kube-controller-manager" (list (dig "component" "" $labels) (dig "k8s-app" "" $labels)) -}}
 {{- $seen = add1 $seen -}}
 {{- $controllers := list -}}
 {{- range .spec.containers -}}
 {{- $isNext := false -}}
-{{- range concat (dig "command" list .) (dig "args" list .) -}}
+{{- range concat (dig "command" list .) (dig "args" list .) | join " " | splitList " " -}}
 {{- if $isNext -}}
 {{- $controllers = concat $controllers (splitList "," .) -}}
 {{- $isNext = false -}}

@@ -4,21 +4,28 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end }}
 
-{{/* "windlass" for a release of that name, else RELEASE-windlass. Suffixes are added, so it stays short. */}}
+{{/*
+"windlass" for a release of that name, else RELEASE-windlass. Suffixes are added, so it stays short. A release may be
+called team.windlass or 123, a Service may not: no dots, and a letter first.
+*/}}
 {{- define "windlass.fullname" -}}
 {{- $name := include "windlass.name" . -}}
+{{- $full := printf "%s-%s" .Release.Name $name -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- $full = .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- $full = .Release.Name -}}
 {{- end -}}
+{{- $full = replace "." "-" $full -}}
+{{- if regexMatch "^[0-9]" $full -}}
+{{- $full = printf "windlass-%s" $full -}}
+{{- end -}}
+{{- $full | trunc 40 | trimAll "-" -}}
 {{- end }}
 
 {{- define "windlass.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "windlass.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "windlass.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "windlass.labels" -}}
@@ -38,8 +45,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "windlass.subject" -}}
 - kind: ServiceAccount
-  name: {{ include "windlass.serviceAccountName" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "windlass.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
 {{/* Of `image` (repository, tag, digest), with `version` where there is neither tag nor digest. */}}
@@ -59,5 +66,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- include "windlass.fullname" . -}}
 {{- else -}}
 windlass
+{{- end -}}
+{{- end }}
+
+{{/* The same for their namespaces: the Lease is where all of them find it. */}}
+{{- define "windlass.leaseNamespace" -}}
+{{- if .Values.leaderElection.resourceNamespace -}}
+{{- .Values.leaderElection.resourceNamespace -}}
+{{- else if or .Values.scope.namespace .Values.scope.selector -}}
+{{- .Release.Namespace -}}
+{{- else -}}
+kube-system
 {{- end -}}
 {{- end }}

@@ -14,12 +14,12 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include "windlass.serviceAccountName" . }}
+  serviceAccountName: {{ include "windlass.serviceAccountName" . | quote }}
   automountServiceAccountToken: false
   # A Service called windlass-secure would set WINDLASS_SECURE_PORT.
   enableServiceLinks: false
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- if .Values.hostNetwork }}
   hostNetwork: true
@@ -38,7 +38,7 @@ spec:
     args:
     - --controllers={{ join "," .Values.controllers }}
     - --leader-elect-resource-name={{ include "windlass.leaseName" . }}
-    - --leader-elect-resource-namespace={{ .Release.Namespace }}
+    - --leader-elect-resource-namespace={{ include "windlass.leaseNamespace" . }}
     - --secure-port={{ int64 .Values.securePort }}
     - --kube-api-qps={{ .Values.kubeAPI.qps }}
     - --kube-api-burst={{ int64 .Values.kubeAPI.burst }}
@@ -132,7 +132,7 @@ spec:
   {{- with .Values.tls.secretName }}
   - name: tls
     secret:
-      secretName: {{ . }}
+      secretName: {{ . | quote }}
       defaultMode: 292 # 0444
   {{- end }}
   {{- with .Values.nodeSelector }}
