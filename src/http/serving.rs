@@ -272,7 +272,9 @@ impl SecureServer {
 
 fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A restart must not wait for connections of the last process to be forgotten.
+    // A restart must not wait for connections of the last process to be forgotten. On Windows it never does,
+    // and the option would let any other process take the port over.
+    #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     #[cfg(unix)]
     socket.set_reuseport(share)?;
