@@ -141,9 +141,9 @@ fn only_what_is_published_is_written() {
 /// The kubelet compares numbers, and the chart says the same ones.
 #[test]
 fn the_image_runs_as_a_numeric_user_that_is_not_root() {
-    let last =
-        read("Dockerfile").lines().filter_map(|line| line.strip_prefix("USER ").map(str::to_owned)).last();
-    assert_eq!(last.as_deref(), Some("65532:65532"));
+    let dockerfile = read("Dockerfile");
+    let last = dockerfile.lines().rev().find_map(|line| line.strip_prefix("USER "));
+    assert_eq!(last, Some("65532:65532"));
 }
 
 /// An older compiler could not build it, and the tests would not say so: they run on the newest.
