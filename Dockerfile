@@ -32,8 +32,7 @@ FROM scratch
 LABEL org.opencontainers.image.title="Windlass" \
       org.opencontainers.image.description="The Deployment, ReplicaSet and ReplicationController controllers of Kubernetes as one small daemon" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.source="https://github.com/windlass-rs/windlass" \
-      org.opencontainers.image.base.name="scratch"
+      org.opencontainers.image.source="https://github.com/windlass-rs/windlass"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /programs/windlass /
 # A number, so that the kubelet can tell that it is not root: `runAsNonRoot`.
