@@ -292,7 +292,9 @@ fn listen_on(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
         // Whatever the host's default is.
         SockRef::from(&socket).set_only_v6(false)?;
     }
-    // A restart must not wait for connections of the last process to be forgotten.
+    // A restart must not wait for connections of the last process to be forgotten. On Windows it never does,
+    // and the option would let any other process take the port over.
+    #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     #[cfg(unix)]
     socket.set_reuseport(share)?;

@@ -127,7 +127,10 @@ fn choose(
         let files = if files.is_empty() { std::env::split_paths(&list).take(1).collect() } else { files };
         return Ok(Source::Files { name: format!("KUBECONFIG={list}"), files });
     }
-    let home = env("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".kube/config"));
+    // As kubectl has it, whatever the system calls the home directory; HOME wins on Windows too.
+    let names = if cfg!(windows) { ["HOME", "USERPROFILE"].as_slice() } else { &["HOME"] };
+    let home = names.iter().find_map(|name| env(name).filter(|home| !home.is_empty()));
+    let home = home.map(|home| Path::new(&home).join(".kube/config"));
     if let Some(file) = home.as_ref().filter(|file| exists(file)) {
         return Ok(Source::Files { name: file.display().to_string(), files: vec![file.clone()] });
     }

@@ -1,18 +1,18 @@
 //! The first signal asks the program to stop, the second insists.
 
 use std::io;
+use std::task::Poll;
 
 use futures::Stream;
 use futures::StreamExt;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// A signal that ends the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// `SIGTERM`, from the kubelet or an init system.
+    /// `SIGTERM`, from the kubelet or an init system. On Windows the end of the console or of the session.
     Term,
-    /// `SIGINT`, from a terminal.
+    /// `SIGINT`, from a terminal. On Windows Ctrl-C or Ctrl-Break.
     Int,
 }
 
@@ -30,14 +30,39 @@ impl Signal {
 ///
 /// # Errors
 /// When the handlers cannot be installed.
+#[cfg(unix)]
 pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
+    use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     Ok(futures::stream::poll_fn(move |cx| {
-        if let std::task::Poll::Ready(Some(())) = term.poll_recv(cx) {
-            return std::task::Poll::Ready(Some(Signal::Term));
+        if let Poll::Ready(Some(())) = term.poll_recv(cx) {
+            return Poll::Ready(Some(Signal::Term));
         }
         int.poll_recv(cx).map(|received| received.map(|()| Signal::Int))
+    }))
+}
+
+/// Catches the console's events from now on, sorted as Go's runtime sorts them, and so kube-controller-manager.
+///
+/// # Errors
+/// When the handlers cannot be installed.
+#[cfg(windows)]
+pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
+    use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_logoff, ctrl_shutdown};
+    let (mut close, mut logoff, mut shutdown) = (ctrl_close()?, ctrl_logoff()?, ctrl_shutdown()?);
+    let (mut interrupt, mut brk) = (ctrl_c()?, ctrl_break()?);
+    Ok(futures::stream::poll_fn(move |cx| {
+        // Each is asked each time, so that each wakes this task.
+        let term = [close.poll_recv(cx), logoff.poll_recv(cx), shutdown.poll_recv(cx)];
+        let int = [interrupt.poll_recv(cx), brk.poll_recv(cx)];
+        if term.iter().any(Poll::is_ready) {
+            Poll::Ready(Some(Signal::Term))
+        } else if int.iter().any(Poll::is_ready) {
+            Poll::Ready(Some(Signal::Int))
+        } else {
+            Poll::Pending
+        }
     }))
 }
 

@@ -1,0 +1,160 @@
+//! What an attacker of the release would look for: actions and images that somebody else can change, and jobs with
+//! more rights than they need. zizmor looks deeper, in `.ci/workflows`; this needs nothing but the files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Workflow {
+    permissions: Option<BTreeMap<String, String>>,
+    jobs: BTreeMap<String, Job>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Job {
+    permissions: Option<BTreeMap<String, String>>,
+    timeout_minutes: Option<u32>,
+    uses: Option<String>,
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The workflows, by the names of their files.
+fn workflows() -> BTreeMap<String, String> {
+    let folder = ".github/workflows";
+    let found: BTreeMap<_, _> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|name| (name.clone(), read(&format!("{folder}/{name}"))))
+        .collect();
+    assert!(found.contains_key("tests.yaml") && found.contains_key("release.yaml"));
+    found
+}
+
+fn jobs() -> Vec<(String, Job)> {
+    let parsed = workflows().into_iter().map(|(file, text)| (file, serde_yaml::from_str::<Workflow>(&text)));
+    parsed
+        .flat_map(|(file, workflow)| {
+            workflow.unwrap().jobs.into_iter().map(move |(name, job)| (format!("{file}: {name}"), job))
+        })
+        .collect()
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// A tag or a branch can be moved to another commit by whoever gets hold of the action's repository.
+#[test]
+fn an_action_is_named_by_its_commit_and_its_version_stands_beside_it() {
+    let mut count = 0;
+    for (file, text) in workflows() {
+        for line in text.lines() {
+            let Some((_, used)) = line.split_once("uses: ") else { continue };
+            if used.starts_with("./") {
+                continue;
+            }
+            count += 1;
+            let (action, version) = used.split_once(" # v").unwrap_or_else(|| panic!("{file}: {used}"));
+            let commit = action.split_once('@').map_or("", |(_, commit)| commit);
+            assert!(is_hex(commit, 40), "{file}: {used}");
+            assert_eq!(version.split('.').count(), 3, "{file}: {used}");
+        }
+    }
+    assert!(count > 5, "only {count} were found");
+}
+
+/// As for an action, a tag of an image can be moved.
+#[test]
+fn an_image_is_named_by_its_digest() {
+    let mut count = 0;
+    let mut check = |image: &str, place: &str| {
+        count += 1;
+        let digest = image.split_once("@sha256:").map_or("", |(_, digest)| digest);
+        assert!(is_hex(digest, 64), "{place}: {image}");
+    };
+    for line in read("Dockerfile").lines() {
+        let Some(from) = line.strip_prefix("FROM ") else { continue };
+        let image = from.split(' ').find(|word| !word.starts_with("--")).unwrap();
+        if image != "scratch" {
+            check(image, "Dockerfile");
+        }
+    }
+    for (file, text) in workflows() {
+        for line in text.lines() {
+            for name in ["BUILDKIT: ", "SCANNER: ", "NODE: "] {
+                if let Some(image) = line.trim_start().strip_prefix(name) {
+                    check(image, &file);
+                }
+            }
+        }
+    }
+    assert_eq!(count, 4);
+}
+
+#[test]
+fn a_workflow_has_no_rights_and_each_job_says_its_own() {
+    for (file, text) in workflows() {
+        let workflow: Workflow = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(workflow.permissions, Some(BTreeMap::new()), "{file}");
+        assert!(
+            !text.contains("pull_request_target"),
+            "{file}: a stranger's change would run with our rights"
+        );
+    }
+    for (place, job) in jobs() {
+        assert!(job.permissions.is_some(), "{place}");
+        assert!(job.uses.is_some() || job.timeout_minutes.is_some(), "{place} may hang for six hours");
+    }
+}
+
+/// Whoever may write can put another program in the place of ours.
+#[test]
+fn only_what_is_published_is_written() {
+    let writes: Vec<String> = jobs()
+        .into_iter()
+        .flat_map(|(place, job)| {
+            let rights = job.permissions.unwrap_or_default().into_iter();
+            rights.filter(|(_, right)| right != "read").map(move |(of, _)| format!("{place} {of}"))
+        })
+        .collect();
+    let expected = [
+        "release.yaml: chart attestations",
+        "release.yaml: chart id-token",
+        "release.yaml: chart packages",
+        "release.yaml: image attestations",
+        "release.yaml: image id-token",
+        "release.yaml: image packages",
+        "release.yaml: release attestations",
+        "release.yaml: release contents",
+        "release.yaml: release id-token",
+    ];
+    assert_eq!(writes, expected);
+}
+
+/// The kubelet compares numbers, and the chart says the same ones.
+#[test]
+fn the_image_runs_as_a_numeric_user_that_is_not_root() {
+    let dockerfile = read("Dockerfile");
+    let last = dockerfile.lines().rev().find_map(|line| line.strip_prefix("USER "));
+    assert_eq!(last, Some("65532:65532"));
+}
+
+/// An older compiler could not build it, and the tests would not say so: they run on the newest.
+#[test]
+fn the_compiler_of_a_release_is_at_least_the_one_that_is_asked_for() {
+    fn version(text: &str) -> Vec<u32> {
+        text.split('.').map(|part| part.parse().unwrap()).collect()
+    }
+    let dockerfile = read("Dockerfile");
+    let (_, image) = dockerfile.split_once(" rust:").unwrap();
+    let released = version(image.split_once('-').unwrap().0);
+    let asked = version(env!("CARGO_PKG_RUST_VERSION"));
+    assert!(released >= asked, "{released:?} is older than {asked:?}");
+}
