@@ -117,6 +117,8 @@ pub struct Monitors {
     sizes: BTreeMap<String, Window<i64>>,
     /// By how much the daemons raised the sizes of a Deployment's sets, and who, by its UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
+    /// Since when sets are on their way out, or gone, by UID.
+    going: BTreeMap<String, Duration>,
     /// Who took pods from a set or made them unavailable, by the set's UID.
     losses: BTreeMap<String, Window<Arc<str>>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
@@ -209,6 +211,12 @@ impl Monitors {
         self.statuses.remember(commit);
         if call.resource == "pods" {
             self.victims.remember(commit);
+        }
+        if call.resource == "replicasets"
+            && let Some(before) = before
+            && after.is_none_or(is_deleting)
+        {
+            self.going.entry(text(before, "/metadata/uid").to_owned()).or_insert(*at);
         }
         if let Some(after) = after {
             let uid = text(after, "/metadata/uid").to_owned();

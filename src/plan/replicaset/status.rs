@@ -153,7 +153,11 @@ mod tests {
 
     #[test]
     fn a_pod_that_went_unnoticed_by_the_status_is_not_counted_on() {
-        let json = |spec: &str| format!(r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}, {spec}}}"#);
+        let json = |spec: &str| {
+            format!(
+                r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}, {spec}}}"#
+            )
+        };
         let set = json(
             r#""spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}},
                "template": {"metadata": {"labels": {"a": "b"}}}},

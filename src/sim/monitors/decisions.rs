@@ -88,9 +88,9 @@ impl Decisions {
             let made = self.made.get(&key).map_or(0, |made| made.happened(began).count());
             let tried = self.tried.entry(key).or_default();
             *tried = if tried.0 == flight.began { (tried.0, tried.1 + 1) } else { (flight.began, 1) };
-            // 1, 2, 4, … at once, and the next ones when all of those went well; and one more, because two
-            // syncs may follow each other within an instant.
-            if tried.1 > 2 * made + 2 {
+            // 1, 2, 4, … at once, and the next ones when all of those went well; and a few more, because syncs
+            // may follow each other within an instant.
+            if tried.1 > 2 * made + 4 {
                 return breach("S14", format!("creation {} after {made} that went well", tried.1));
             }
         }

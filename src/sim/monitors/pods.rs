@@ -121,7 +121,10 @@ impl Monitors {
         match (was, is) {
             ("", set) if !set.is_empty() => {
                 let there = commit.by_uid("replicasets", set).is_some_and(|set| !is_deleting(set));
-                if is_deleting(before) || !there || !selected(set, &after["metadata"]["labels"]) {
+                // It was there when its author asked.
+                let went = self.going.get(set).is_some_and(|at| *at >= since);
+                let may = there && selected(set, &after["metadata"]["labels"]) || went;
+                if is_deleting(before) || !may {
                     return commit.breach("S15", "a pod adopted that may not be");
                 }
             }
