@@ -257,6 +257,7 @@ impl Scenario {
         // election is for, and nothing else is found in such a history.
         if !scenario.election && scenario.daemons > 1 {
             scenario.acts.retain(|(_, act)| !matches!(act, Act::Lag { .. }));
+            scenario.faults.clear();
         }
         // Two days, and with them every resync. Renewals of the Lease would make them last.
         if !scenario.election && rng.u8(..3) == 0 {
