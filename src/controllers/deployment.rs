@@ -33,8 +33,9 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     cluster.resolve_sets(deployment).await?;
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let adopts = planner::wants_to_adopt(deployment, &orphans);
-    let may_adopt =
-        (adopts || makes_again(cluster, deployment)) && cluster.is_there(deployment).await? && adopts;
+    let asks = adopts || makes_again(cluster, deployment);
+    let is_there = !asks || cluster.is_there(deployment).await?;
+    let may_adopt = adopts && is_there;
     // The answers took their time: what is decided on is what the cache shows now.
     let now = cluster.deployments.get(&deployment.meta.key);
     let Some(deployment) = now.filter(|now| now.meta.uid == deployment.meta.uid) else {

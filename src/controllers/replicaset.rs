@@ -31,7 +31,9 @@ pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -
 async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncError> {
     cluster.resolve(owner).await?;
     let adopts = has_orphans(cluster, owner.as_set());
-    let may_adopt = (adopts || makes_again(cluster, owner)) && cluster.is_there(owner).await? && adopts;
+    let asks = adopts || makes_again(cluster, owner);
+    let is_there = !asks || cluster.is_there(owner).await?;
+    let may_adopt = adopts && is_there;
     // The answers took their time. What is decided on is what the cache shows now, the set included.
     let Some(owner) = O::store(cluster).get(&owner.meta().key).filter(|o| o.meta().uid == owner.meta().uid)
     else {
