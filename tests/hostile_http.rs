@@ -225,19 +225,23 @@ async fn guess(serving: &Serving, from: [u8; 4], tokens: usize) {
     ask_at_once(serving, from, &(0..tokens).map(request).collect::<Vec<_>>()).await;
 }
 
+/// Has somebody else scrape while `asking` is under way; how many reviews the one who asks is allowed until then:
+/// ten at once, then two in a second.
+async fn scraped_meanwhile(serving: &Serving, asking: impl Future<Output = ()>) -> usize {
+    let begin = Instant::now();
+    let scraping = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        get_from(serving, QUIET, "/metrics", Some("good")).await
+    };
+    let ((), code) = tokio::join!(asking, timeout(PATIENCE, scraping));
+    assert_eq!(code, Ok(200));
+    12 + 2 * usize::try_from(begin.elapsed().as_secs()).unwrap()
+}
+
 #[tokio::test]
 async fn one_address_that_guesses_tokens_leaves_the_reviews_to_the_others() {
     let serving = secure(Limits::default()).await;
-    let begin = Instant::now();
-    let asking = guess(&serving, LOUD, 200);
-    let scraping = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        get_from(&serving, QUIET, "/metrics", Some("good")).await
-    };
-    let (_, code) = tokio::join!(asking, timeout(PATIENCE, scraping));
-    assert_eq!(code, Ok(200));
-    // Ten at once, then two in a second.
-    let most = 12 + 2 * usize::try_from(begin.elapsed().as_secs()).unwrap();
+    let most = scraped_meanwhile(&serving, guess(&serving, LOUD, 200)).await;
     let asked = serving.api.asked().tokens.load(Ordering::Relaxed);
     assert!(asked <= most, "{asked} reviews, {most} at most");
 }
@@ -245,17 +249,9 @@ async fn one_address_that_guesses_tokens_leaves_the_reviews_to_the_others() {
 #[tokio::test]
 async fn one_address_that_tries_paths_leaves_the_reviews_to_the_others() {
     let serving = secure(Limits::default()).await;
-    let begin = Instant::now();
     let request = |n| http::Request::get(format!("https://localhost/{n}")).body(()).unwrap();
     let requests: Vec<_> = (0..200).map(request).collect();
-    let asking = ask_at_once(&serving, LOUD, &requests);
-    let scraping = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        get_from(&serving, QUIET, "/metrics", Some("good")).await
-    };
-    let (_, code) = tokio::join!(asking, timeout(PATIENCE, scraping));
-    assert_eq!(code, Ok(200));
-    let most = 12 + 2 * usize::try_from(begin.elapsed().as_secs()).unwrap();
+    let most = scraped_meanwhile(&serving, ask_at_once(&serving, LOUD, &requests)).await;
     let asked = serving.api.asked().accesses.lock().len();
     assert!(asked <= most, "{asked} reviews, {most} at most");
 }

@@ -33,24 +33,40 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     cluster.resolve_sets(deployment).await?;
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let adopts = planner::wants_to_adopt(deployment, &orphans);
-    let asks = adopts || makes_again(cluster, deployment);
-    let is_there = !asks || cluster.is_there(deployment).await?;
-    let may_adopt = adopts && is_there;
-    // The answers took their time: what is decided on is what the cache shows now.
-    let now = cluster.deployments.get(&deployment.meta.key);
-    let Some(deployment) = now.filter(|now| now.meta.uid == deployment.meta.uid) else {
-        return Ok(Next::Settled);
-    };
-    let deployment = &*deployment;
-    if let Some(wait) = cluster.behind(deployment, &cluster.deployment_waiters) {
-        let Resource { group, plural, .. } = Deployment::RESOURCE;
-        cluster.metrics.deployment_stale_skips.with_label_values(&[group, plural]).inc();
-        return Ok(wait);
+    let may_adopt = adopts && cluster.is_there(deployment).await?;
+    let mut has_asked = adopts;
+    loop {
+        // The answers took their time: what is decided on is what the cache shows now.
+        let now = cluster.deployments.get(&deployment.meta.key);
+        let Some(deployment) = now.filter(|now| now.meta.uid == deployment.meta.uid) else {
+            return Ok(Next::Settled);
+        };
+        let deployment = &*deployment;
+        if let Some(wait) = cluster.behind(deployment, &cluster.deployment_waiters) {
+            let Resource { group, plural, .. } = Deployment::RESOURCE;
+            cluster.metrics.deployment_stale_skips.with_label_values(&[group, plural]).inc();
+            return Ok(wait);
+        }
+        let (observed, overstated) = observe(cluster, deployment, may_adopt);
+        let plan = planner::plan(&observed);
+        let creates = plan.writes.iter().any(|write| matches!(write, planner::Write::Create(_)));
+        if has_asked || !creates || !cluster.creations.just_created(&deployment.meta, Instant::now()) {
+            return carry_out(cluster, &observed, overstated, plan).await;
+        }
+        cluster.is_there(deployment).await?;
+        has_asked = true;
     }
-    let (observed, overstated) = observe(cluster, deployment, may_adopt);
-    let mut plan = planner::plan(&observed);
+}
+
+async fn carry_out(
+    cluster: &Cluster,
+    observed: &Observed<'_>,
+    overstated: bool,
+    mut plan: Plan,
+) -> Result<Next, SyncError> {
+    let deployment = observed.deployment;
     let executed = cluster.execute_deployment(deployment, &plan).await;
-    let mut settled = progress::settle(&observed, &plan, &executed.outcome);
+    let mut settled = progress::settle(observed, &plan, &executed.outcome);
 
     let before = &deployment.status.conditions;
     cluster.words.keep(&deployment.meta.uid, before, &mut settled.status.conditions, Instant::now());
@@ -86,7 +102,7 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
         Some(error) => Err(error),
         None => written.map(|()| settled.look_again),
     };
-    keep_explanation(cluster, &observed, plan, &result);
+    keep_explanation(cluster, observed, plan, &result);
     // A deadline is due while steps are refused, too: the backoff of that may be a minute.
     if result.is_err()
         && let Some(wait) = settled.look_again
@@ -150,15 +166,6 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
         }
     }
     (Observed { deployment, owned, orphans, may_adopt, running_pods, awaited_pods, now }, overstated)
-}
-
-/// Whether a set is missing that was made for this Deployment a moment ago.
-fn makes_again(cluster: &Cluster, deployment: &Deployment) -> bool {
-    let has_it = |sets: Vec<Arc<ReplicaSet>>| {
-        sets.iter().any(|set| set.template.asks_for_the_same_as(&deployment.template))
-    };
-    cluster.creations.just_created(&deployment.meta, Instant::now())
-        && !has_it(cluster.sets.owned_by(&deployment.meta.uid))
 }
 
 /// While pods move from one set to another, a set has no more of them than the cache of pods shows, whatever

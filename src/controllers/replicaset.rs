@@ -31,22 +31,37 @@ pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -
 async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncError> {
     cluster.resolve(owner).await?;
     let adopts = has_orphans(cluster, owner.as_set());
-    let asks = adopts || makes_again(cluster, owner);
-    let is_there = !asks || cluster.is_there(owner).await?;
-    let may_adopt = adopts && is_there;
-    // The answers took their time. What is decided on is what the cache shows now, the set included.
-    let Some(owner) = O::store(cluster).get(&owner.meta().key).filter(|o| o.meta().uid == owner.meta().uid)
-    else {
-        return Ok(Next::Settled);
-    };
-    let owner = &*owner;
-    if let Some(wait) = cluster.behind(owner, O::waiters(cluster)) {
-        let Resource { group, plural, .. } = O::RESOURCE;
-        cluster.metrics.replicaset_stale_skips.with_label_values(&[group, plural]).inc();
-        return Ok(wait);
+    let may_adopt = adopts && cluster.is_there(owner).await?;
+    let mut has_asked = adopts;
+    loop {
+        // The answers took their time. What is decided on is what the cache shows now, the set included.
+        let now = O::store(cluster).get(&owner.meta().key);
+        let Some(owner) = now.filter(|now| now.meta().uid == owner.meta().uid) else {
+            return Ok(Next::Settled);
+        };
+        let owner = &*owner;
+        if let Some(wait) = cluster.behind(owner, O::waiters(cluster)) {
+            let Resource { group, plural, .. } = O::RESOURCE;
+            cluster.metrics.replicaset_stale_skips.with_label_values(&[group, plural]).inc();
+            return Ok(wait);
+        }
+        let observed = observe(cluster, owner.as_set(), may_adopt);
+        let plan = planner::plan(&observed);
+        let creates = plan.writes.iter().any(|write| matches!(write, Write::Create { .. }));
+        if has_asked || !creates || !cluster.creations.just_created(owner.meta(), Instant::now()) {
+            return carry_out(cluster, owner, &observed, &plan).await;
+        }
+        cluster.is_there(owner).await?;
+        has_asked = true;
     }
-    let observed = observe(cluster, owner.as_set(), may_adopt);
-    let plan = planner::plan(&observed);
+}
+
+async fn carry_out<O: PodOwner>(
+    cluster: &Cluster,
+    owner: &O,
+    observed: &Observed<'_>,
+    plan: &Plan,
+) -> Result<Next, SyncError> {
     for write in &plan.writes {
         if let Write::Delete(victims) = write {
             let histogram = &cluster.metrics.workloads.deletion_age_ratio;
@@ -54,9 +69,9 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
             ratios.for_each(|ratio| histogram.observe(ratio));
         }
     }
-    let executed = cluster.execute_set(owner, &plan).await;
-    make_room(cluster, owner, &plan, executed.error.as_ref());
-    let mut settled = status::settle(&observed, executed.outcome.as_ref());
+    let executed = cluster.execute_set(owner, plan).await;
+    make_room(cluster, owner, plan, executed.error.as_ref());
+    let mut settled = status::settle(observed, executed.outcome.as_ref());
     settled.status = O::reportable(settled.status);
     if executed.error.is_some() && executed.outcome.is_none() {
         status::keep_failure(&owner.as_set().status.conditions, &mut settled.status.conditions);
@@ -89,15 +104,6 @@ async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncErr
         O::queue(cluster).add_after(meta.key.clone(), wait);
     }
     Err(error)
-}
-
-/// Whether pods are missing that were made a moment ago.
-fn makes_again<O: PodOwner>(cluster: &Cluster, owner: &O) -> bool {
-    let (set, meta) = (owner.as_set(), owner.meta());
-    let has_all = |pods: Vec<Arc<Pod>>| {
-        pods.iter().filter(|pod| pod.is_active()).count() >= usize::try_from(set.replicas).unwrap_or(0)
-    };
-    cluster.creations.just_created(meta, Instant::now()) && !has_all(cluster.pods.owned_by(&meta.uid))
 }
 
 /// Whether there are pods that the set might adopt.
@@ -264,6 +270,32 @@ mod tests {
     async fn a_set_that_is_resized_while_a_lost_write_is_looked_up_is_decided_about_as_it_is_then() {
         assert_eq!(created_when_resized_meanwhile(404, true, 0).await, 0);
         assert_ne!(created_when_resized_meanwhile(404, true, 1).await, 0);
+    }
+
+    /// The methods of the requests of a second sync, a moment after three pods were made that the cache does
+    /// not show. `lags` has the cache of pods be behind.
+    async fn asked_in_a_second_sync(lags: bool) -> Vec<http::Method> {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = requests.clone();
+        let mut cluster = cluster(201, move |request| log.lock().push(request.method().clone()));
+        if lags {
+            cluster.caches = Caches::default().with(cluster.pods.clone());
+        }
+        cluster.sets.put(set_at(1, 3));
+        let _first = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        requests.lock().clear();
+        let _second = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        requests.lock().clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_went_as_fast_as_they_were_made_are_made_again_only_after_a_look_at_the_set() {
+        assert_eq!(asked_in_a_second_sync(false).await.first(), Some(&http::Method::GET));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_the_cache_has_yet_to_show_are_no_reason_to_ask() {
+        assert_eq!(asked_in_a_second_sync(true).await, Vec::<http::Method>::new());
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,33 +34,26 @@ pub async fn run(
         let mut task =
             tokio::spawn(controllers(&server, &scenario, &agent, rng.u64(..)).run(shutdown.clone(), DRAIN));
         let Some(killed) = server.killed.get(number) else { return };
-        let how = tokio::select! {
-            biased;
-            () = killed.notified() => {
-                task.abort();
-                let _aborted = task.await;
-                "is killed".to_owned()
-            }
-            ended = &mut task => ended_as(&server, &agent, ended),
-            _ = stops.recv() => {
-                server.say(&format!("{agent} is asked to stop"));
-                let stopped = Instant::now();
-                shutdown.cancel();
-                let ended = tokio::select! {
-                    biased;
-                    () = killed.notified() => {
-                        task.abort();
-                        let _aborted = task.await;
-                        "is killed".to_owned()
-                    }
-                    ended = &mut task => ended_as(&server, &agent, ended),
-                };
-                if stopped.elapsed() > LONGEST_END {
-                    server.fail(Breach::new("L10", format!("{agent} took {:?} to end", stopped.elapsed())));
+        let mut stopped = None;
+        let how = loop {
+            tokio::select! {
+                biased;
+                () = killed.notified() => {
+                    task.abort();
+                    let _aborted = task.await;
+                    break "is killed".to_owned();
                 }
-                ended
+                ended = &mut task => break ended_as(&server, &agent, ended),
+                _ = stops.recv(), if stopped.is_none() => {
+                    server.say(&format!("{agent} is asked to stop"));
+                    stopped = Some(Instant::now());
+                    shutdown.cancel();
+                }
             }
         };
+        if let Some(took) = stopped.map(|stopped| stopped.elapsed()).filter(|took| *took > LONGEST_END) {
+            server.fail(Breach::new("L10", format!("{agent} took {took:?} to end")));
+        }
         server.say(&format!("{agent} {how}"));
         tokio::time::sleep(Duration::from_millis(rng.u64(100..5000))).await;
     }

@@ -24,6 +24,7 @@ use super::points::Point;
 use super::replay::Word;
 use super::run::{Outcome, run};
 use super::scenario::{Act, Scenario};
+use super::search::on_threads;
 
 /// The resources whose watch can be stale.
 const RESOURCES: [Word; 3] = ["pods", "replicasets", "deployments"];
@@ -160,13 +161,7 @@ pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..bounds.threads.max(1)).map(|_| scope.spawn(worker)).collect();
-        let panicked = |_| Err(std::io::Error::other("a history panicked"));
-        let ended: Vec<_> =
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
-        ended.into_iter().collect::<std::io::Result<()>>()
-    })?;
+    on_threads(bounds.threads, worker)?;
     Ok(visited.into_inner())
 }
 

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::cli::Args;
 use super::run::run;
 use super::scenario::Scenario;
+use super::search::on_threads;
 use crate::planted::BUGS;
 
 /// A history that breaks with a bug and not without it.
@@ -41,26 +42,20 @@ pub fn finds(
         let share = (args.minutes * 60.0 - begin) / (BUGS.len() - nth) as f64;
         let time = || elapsed().as_secs_f64() - begin;
         let (next, found) = (AtomicU64::new(seeds.start), Mutex::new(None));
-        std::thread::scope(|scope| {
-            let worker = || -> std::io::Result<()> {
-                while found.lock().is_none() && time() < share {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    let scenario = Scenario { bug, ..Scenario::new(seed) };
-                    let Some(failure) = run(&scenario, false)?.failure else { continue };
-                    if run(&Scenario::new(seed), false)?.failure.is_none() {
-                        let find = Find { seed, invariant: failure.invariant, time: time() };
-                        found.lock().get_or_insert(find);
-                    }
+        on_threads(args.threads, || {
+            while found.lock().is_none() && time() < share {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    break;
                 }
-                Ok(())
-            };
-            let threads: Vec<_> = (0..args.threads.max(1)).map(|_| scope.spawn(worker)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a history panicked")))
-            })
+                let scenario = Scenario { bug, ..Scenario::new(seed) };
+                let Some(failure) = run(&scenario, false)?.failure else { continue };
+                if run(&Scenario::new(seed), false)?.failure.is_none() {
+                    let find = Find { seed, invariant: failure.invariant, time: time() };
+                    found.lock().get_or_insert(find);
+                }
+            }
+            Ok(())
         })?;
         match found.into_inner() {
             Some(Find { seed, invariant, time }) => {

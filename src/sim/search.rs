@@ -86,6 +86,20 @@ pub struct Search<'a> {
     pub report: &'a Report,
 }
 
+/// Has so many threads do the same, each with histories of its own, and waits for all of them.
+///
+/// # Errors
+/// The first of a thread, or that one panicked.
+pub fn on_threads(threads: usize, work: impl Fn() -> std::io::Result<()> + Sync) -> std::io::Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(&work)).collect();
+        let panicked = |_| Err(std::io::Error::other("a history panicked"));
+        let ended: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+        ended.into_iter().collect()
+    })
+}
+
 /// Sums over many histories.
 #[derive(Debug, Default)]
 struct Sums {
@@ -146,13 +160,7 @@ impl Search<'_> {
             }
             Ok(())
         };
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.threads.max(1)).map(|_| scope.spawn(worker)).collect();
-            let panicked = |_| Err(std::io::Error::other("a history panicked"));
-            let ended: Vec<_> =
-                threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
-            ended.into_iter().collect::<std::io::Result<()>>()
-        })?;
+        on_threads(self.threads, worker)?;
         let real = elapsed().saturating_sub(begin).as_secs_f64().max(0.001);
         self.sum_up(&sums, real, out.into_inner())
     }
