@@ -47,7 +47,7 @@ pass() { passed=$((passed + 1)); echo "ok    $1"; }
 fail() {
   failed=$((failed + 1))
   echo "FAIL  $1"
-  [[ $# -lt 2 ]] || printf '%s\n' "$2" | sed 's/^/      | /' | head -20
+  [[ $# -lt 2 ]] || printf '%s\n' "$2" | sed -n 's/^/      | /;1,20p'
 }
 
 # check NAME COMMAND...: the command must succeed.
@@ -385,7 +385,7 @@ if [[ -n $daemon ]]; then
 fi
 ends_well "SIGTERM ends the sandbox with code 0" "${pids[0]}" "$work/err"
 check "it warned of nothing" test ! -s "$work/err"
-[[ ! -s $work/err ]] || sed 's/^/      | /' "$work/err" | head -20
+[[ ! -s $work/err ]] || sed -n 's/^/      | /;1,20p' "$work/err"
 
 echo "$passed passed, $failed failed"
 ((failed == 0))

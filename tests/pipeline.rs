@@ -158,3 +158,26 @@ fn the_compiler_of_a_release_is_at_least_the_one_that_is_asked_for() {
     let asked = version(env!("CARGO_PKG_RUST_VERSION"));
     assert!(released >= asked, "{released:?} is older than {asked:?}");
 }
+
+/// `kubectl version | head -1` under `pipefail` fails with 141 whenever kubectl has more to say than `head` waits
+/// for: a check that fails now and then and says nothing. `sed -n 1,20p` reads to the end. What `bash -c` runs has no
+/// `pipefail`.
+#[test]
+fn no_script_pipes_into_a_reader_that_stops_early() {
+    let scripts: Vec<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci"))
+        .unwrap()
+        .map(|entry| format!(".ci/{}", entry.unwrap().file_name().into_string().unwrap()))
+        .chain(["tests/kubectl.sh".to_owned()])
+        .filter(|path| read(path).contains("pipefail"))
+        .collect();
+    assert!(scripts.len() > 5, "{scripts:?}");
+    for path in scripts {
+        let mut in_another_shell = false;
+        for (at, line) in (1..).zip(read(&path).lines()) {
+            in_another_shell |= line.contains("bash -c");
+            let stops_early = ["| head", "| grep -q", "| grep -m"].iter().any(|reader| line.contains(reader));
+            assert!(!stops_early || in_another_shell, "{path}:{at}: {line}");
+            in_another_shell &= line.trim_end().ends_with('\\');
+        }
+    }
+}
