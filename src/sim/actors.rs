@@ -303,11 +303,11 @@ impl Actors {
         self.server.sandbox.break_watches();
     }
 
-    /// Has every Deployment want three pods more while a quota refuses them, for so long.
+    /// Has every Deployment want six pods more while a quota refuses them, for so long.
     pub async fn want_too_much(&self, time: Duration) {
         self.server.set_quota(true);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
-            let replicas = number(deployment, "/spec/replicas") + 3;
+            let replicas = number(deployment, "/spec/replicas") + 6;
             self.change(name, json!({"spec": {"replicas": replicas}})).await;
         }
         tokio::time::sleep(time).await;

@@ -123,6 +123,7 @@ impl Decisions {
     pub(super) fn ended(&mut self, at: Duration, id: u64) -> Option<String> {
         let Flight { agent, owner, began, status, .. } = self.flights.remove(&id)?;
         if status {
+            self.tried.remove(&(agent.clone(), owner.1.clone()));
             self.ended.remove(&(agent.clone(), owner));
         } else {
             self.ended.insert((agent.clone(), owner), (at, began));
