@@ -288,7 +288,14 @@ check "a new Deployment rolls out" k rollout status deploy/loose --timeout=60s
 eventually "it has adopted the ReplicaSet" 20 bash -c \
   '[ "$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.ownerReferences[0].kind}")" = Deployment ]'
 equals "and made no other" 1 count rs -l app=loose
-check "delete rs --cascade=orphan leaves pods" k delete rs -l app=loose --cascade=orphan --timeout=30s
+# Without a wait: kubectl takes the set that comes back under the same name at once for the old one, now and then.
+set_before=$(path '{.items[0].metadata.uid}' rs -l app=loose)
+pods_before=$(path '{.items[*].metadata.uid}' pods -l app=loose)
+check "delete rs --cascade=orphan" k delete rs -l app=loose --cascade=orphan --wait=false
+eventually "another set is made" 20 bash -c \
+  'uid=$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.uid}"); [[ -n $uid && $uid != "$0" ]]' \
+  "$set_before"
+equals "it has the pods of the first" "$pods_before" path '{.items[*].metadata.uid}' pods -l app=loose
 check "delete by label" k delete deploy -l app=loose --timeout=30s
 
 echo "# replication controllers"
