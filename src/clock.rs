@@ -1,6 +1,6 @@
 //! The only reader of the wall clock. Everything else is handed a [`Clock`], or better, a `now`.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// Where `now` comes from: the machine, or tokio's (pausable) clock counted from a fixed start.
@@ -37,6 +37,19 @@ impl Clock {
     /// A virtual clock that reads `start` at this instant of tokio's clock.
     pub fn virtual_from(start: Timestamp) -> Self {
         Clock::Virtual { start, since: Instant::now() }
+    }
+
+    /// A clock that goes ahead of this one by so much, or behind it if that is negative: two machines never
+    /// quite agree. The machine's own clock stays what it is.
+    #[must_use]
+    pub fn ahead_by(&self, time: SignedDuration) -> Self {
+        match self {
+            Clock::System => Clock::System,
+            Clock::Virtual { start, since } => {
+                let start = start.saturating_add(time).unwrap_or(Timestamp::MAX);
+                Clock::Virtual { start, since: *since }
+            }
+        }
     }
 
     /// The time now.

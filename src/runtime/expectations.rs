@@ -170,8 +170,9 @@ impl Expectations {
     pub fn wrote(&self, owner: &Uid, resource: Resource, resource_version: u64) {
         let mut owners = self.shared.owners.lock();
         let pending = owners.entry(owner.clone()).or_default();
+        let never = if planted!("expectations are not lowered") { 1_000_000 } else { 0 };
         let position = pending.positions.entry(resource).or_default();
-        *position = (*position).max(resource_version);
+        *position = (*position).max(resource_version + never);
         pending.start_over();
     }
 
@@ -272,7 +273,7 @@ impl Pending {
         deletions.retain(|(resource, uid), deletion| {
             let reached = deletion.position.is_some_and(|awaited| view.position(*resource) >= awaited);
             let gone = view.is_gone_or_deleting(*resource, &deletion.key, uid);
-            (!reached && !gone || planted!("expectations are not lowered")) && !settled(*resource)
+            !reached && !gone && !settled(*resource)
         });
     }
 

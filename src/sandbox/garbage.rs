@@ -46,9 +46,16 @@ type Object = PartialObjectMeta<DynamicObject>;
 
 /// Collects garbage until `shutdown`. Which kinds there are is asked once, at the start.
 pub async fn run(client: Client, shutdown: CancellationToken) {
+    run_for(client, |_| true, shutdown).await;
+}
+
+/// The same for the resources, in the plural, that `are_collected`: each is a watch, and costs something even where
+/// nothing happens.
+pub async fn run_for(client: Client, are_collected: impl Fn(&str) -> bool, shutdown: CancellationToken) {
     shutdown
         .run_until_cancelled(async {
-            let kinds = discover_patiently(&client).await;
+            let mut kinds = discover_patiently(&client).await;
+            kinds.retain(|kind| are_collected(&kind.resource.plural));
             Collector::new(client.clone(), kinds).run().await;
         })
         .await;

@@ -1,6 +1,6 @@
 //! Carries out what the scenario says, as users and monkeys do: by requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,9 +154,7 @@ impl Actors {
             }
             Act::DeletePod { nth, at_once } => {
                 let Some(pod) = self.pod(*nth) else { return };
-                let options = if *at_once { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
-                let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
-                Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
+                self.delete_pod(&pod, if *at_once { at_once_options() } else { json!({}) }).await;
             }
             Act::Ready { nth, ready } => {
                 let Some(pod) = self.pod(*nth).filter(|pod| is_running(pod)) else { return };
@@ -180,6 +178,10 @@ impl Actors {
             Act::Orphan { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
                 self.edit_pod(&pod, json!({"ownerReferences": null})).await;
+            }
+            Act::Abandon { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                self.abandon(&pod).await;
             }
             Act::Seize { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
@@ -270,10 +272,24 @@ impl Actors {
         }
     }
 
-    /// Gives a pod of each set to somebody else.
+    /// Takes a pod away from its owner while it ends.
+    async fn abandon(&self, pod: &Value) {
+        self.delete_pod(pod, json!({})).await;
+        self.edit_pod(pod, json!({"ownerReferences": null})).await;
+    }
+
+    async fn delete_pod(&self, pod: &Value, options: Value) {
+        let path = format!("{PODS}/{}", text(pod, "/metadata/name"));
+        Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
+    }
+
+    /// Gives a pod of each set to somebody else, and takes another away from it while that ends.
     pub async fn seize_pods(&self) {
         for pod in self.one_of_each() {
             self.seize(&pod).await;
+        }
+        for pod in self.one_of_each() {
+            self.abandon(&pod).await;
         }
     }
 
@@ -286,21 +302,47 @@ impl Actors {
     }
 
     /// Deletes a pod of each set while no watch of pods shows anything, and then breaks the watches; with
-    /// `compact` the server has forgotten the deletions when the daemons ask again.
-    pub async fn hide_deletions(&self, compact: bool) {
+    /// `compact` the server has forgotten the deletions when the daemons ask again. With `younger` the pods
+    /// are ones that no daemon has seen yet: every Deployment has been made larger by one.
+    pub async fn hide_deletions(&self, compact: bool, younger: bool) {
         for daemon in 0..self.stops.len() {
             self.server.lag(daemon, "pods", Duration::from_secs(2));
         }
-        for pod in self.one_of_each() {
-            let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
-            let options = json!({"gracePeriodSeconds": 0});
-            Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
+        let before = self.server.picture().remove("pods").unwrap_or_default();
+        if younger {
+            for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
+                let replicas = number(deployment, "/spec/replicas") + 1;
+                self.change(name, json!({"spec": {"replicas": replicas}})).await;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        let pods =
+            if younger { self.server.picture().remove("pods").unwrap_or_default() } else { BTreeMap::new() };
+        let hidden = pods.into_iter().filter(|(name, _)| !before.contains_key(name)).map(|(_, pod)| pod);
+        let hidden = if younger { hidden.collect() } else { self.one_of_each() };
+        for pod in hidden {
+            self.delete_pod(&pod, at_once_options()).await;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         if compact {
             self.server.sandbox.compact();
         }
         self.server.sandbox.break_watches();
+    }
+
+    /// Pauses every Deployment in the middle of a rollout that cannot end, and then makes it larger.
+    pub async fn stop_and_scale(&self) {
+        let picture = self.server.picture();
+        let deployments = || picture.get("deployments").into_iter().flatten();
+        for (name, _) in deployments() {
+            self.image(name, "broken").await;
+        }
+        // As far as the old pods may make room.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        for (name, deployment) in deployments() {
+            let replicas = number(deployment, "/spec/replicas") * 2 + 1;
+            self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
+        }
     }
 
     /// Has every Deployment want six pods more while a quota refuses them, for so long.
@@ -354,6 +396,10 @@ impl Actors {
             }
         }
     }
+}
+
+fn at_once_options() -> Value {
+    json!({"gracePeriodSeconds": 0})
 }
 
 fn is_running(pod: &Value) -> bool {

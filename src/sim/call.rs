@@ -34,6 +34,8 @@ pub struct Call {
     pub known: Duration,
     /// It arrives after its author has given it up.
     pub overdue: bool,
+    /// By how much the member of the API server that answers lags behind the others.
+    pub behind: Duration,
 }
 
 impl Call {
@@ -69,12 +71,19 @@ impl Call {
             id: 0,
             known: Duration::MAX,
             overdue: false,
+            behind: Duration::ZERO,
         }
     }
 
     /// Whether it would change something.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET
+    }
+
+    /// Whether it fills a cache: with what there is, or with what happens.
+    pub fn fills_a_cache(&self) -> bool {
+        let cached = matches!(&*self.resource, "deployments" | "replicasets" | "pods");
+        !self.is_write() && self.name.is_empty() && cached
     }
 
     /// Whether a daemon sent it.

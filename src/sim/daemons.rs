@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::monitors::Breach;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Skew};
 use super::server::Server;
 use crate::app::{Candidacy, Controllers, Parts};
 use crate::config::ControllerConfig;
@@ -31,8 +32,11 @@ pub async fn run(
         let agent = format!("d{number}.{life}");
         let shutdown = CancellationToken::new();
         server.say(&format!("{agent} starts"));
-        let mut task =
-            tokio::spawn(controllers(&server, &scenario, &agent, rng.u64(..)).run(shutdown.clone(), DRAIN));
+        let mut skew = scenario.clocks.get(number).copied().unwrap_or_default();
+        // Another life, another node, another clock: seen over both, the time of day jumps.
+        skew.ahead *= i64::from(life % 2);
+        let controllers = controllers(&server, &scenario, skew, &agent, rng.u64(..));
+        let mut task = tokio::spawn(controllers.run(shutdown.clone(), DRAIN));
         let Some(killed) = server.killed.get(number) else { return };
         let mut stopped = None;
         let how = loop {
@@ -80,18 +84,22 @@ fn ended_as(
     }
 }
 
-fn controllers(server: &Arc<Server>, scenario: &Scenario, agent: &str, seed: u64) -> Controllers {
+fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &str, seed: u64) -> Controllers {
+    let defaults = ElectionOptions::default();
     let options = ElectionOptions {
+        // What a slow clock takes for ten seconds.
+        renew_deadline: skew.takes_for(defaults.renew_deadline),
+        retry_period: skew.takes_for(defaults.retry_period),
         namespace: Some("kube-system".into()),
         identity: Some(agent.to_owned()),
-        ..ElectionOptions::default()
+        ..defaults
     };
     let election = scenario.election.then(|| Candidacy { client: server.client(agent), options });
     let metrics = server.metrics();
     let parts = Parts {
         client: server.client(agent),
         host: "simulation".into(),
-        clock: server.clock.clone(),
+        clock: server.clock.ahead_by(SignedDuration::from_millis(skew.ahead)),
         seed,
         metrics,
         election,

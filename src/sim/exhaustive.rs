@@ -78,6 +78,7 @@ pub fn workloads(replicas: u32) -> Vec<Scenario> {
                     calm: false,
                     quiet: Duration::from_secs(180),
                     bug: "",
+                    clocks: Vec::new(),
                     faults: Vec::new(),
                     points: Vec::new(),
                     acts: vec![(Duration::ZERO, create), (change, Act::Image { name: "web", tag: 1 })],

@@ -18,6 +18,8 @@ pub enum Fate {
     DelayReply(Duration),
     /// It is refused with this code, reason and message.
     Refuse(u16, &'static str, String),
+    /// It comes to a member that has seen nothing for so long.
+    Behind(Duration),
     /// From beyond the grave: its sender has been killed.
     Hang,
 }
@@ -39,6 +41,7 @@ impl fmt::Display for Fate {
             Fate::Delay(time) => write!(f, "arrives {time:?} late"),
             Fate::DelayReply(time) => write!(f, "is answered {time:?} late"),
             Fate::Refuse(code, _, message) => write!(f, "refused with {code}, {message}"),
+            Fate::Behind(time) => write!(f, "answered by a member that is {time:?} behind"),
             Fate::Hang => write!(f, "its sender is dead"),
         }
     }

@@ -25,10 +25,12 @@ struct Author {
 pub struct Knowledge(BTreeMap<Arc<str>, Author>);
 
 impl Knowledge {
-    /// A watch of `resource` does not show everything from now on: it broke, lags, or has not begun.
-    pub fn falls_behind(&mut self, agent: &Arc<str>, resource: &str, now: Duration) {
+    /// A watch of `resource` does not show everything that happens after `since`: it broke, lags, or has not
+    /// begun.
+    pub fn falls_behind(&mut self, agent: &Arc<str>, resource: &str, since: Duration) {
         let author = self.0.entry(agent.clone()).or_default();
-        author.behind.entry(resource.to_owned()).or_insert(now);
+        let behind = author.behind.entry(resource.to_owned()).or_insert(since);
+        *behind = since.min(*behind);
     }
 
     /// It has shown everything.

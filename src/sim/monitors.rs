@@ -121,12 +121,16 @@ pub struct Monitors {
     going: BTreeMap<String, Duration>,
     /// Who took pods from a set or made them unavailable, by the set's UID.
     losses: BTreeMap<String, Window<Arc<str>>>,
+    /// When a set was given an available pod, by the set's UID.
+    gains: BTreeMap<String, Window<()>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
     /// The controllers of pods, by UID.
     owners: BTreeMap<String, Window<String>>,
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
+    /// By how many seconds the clocks of the daemons may differ from the cluster's.
+    doubt: i64,
     leadership: Leadership,
     decisions: Decisions,
     history: History,
@@ -137,7 +141,12 @@ pub struct Monitors {
 impl Monitors {
     /// Monitors that have seen nothing.
     pub fn new(scenario: &Scenario) -> Self {
-        Monitors { leadership: Leadership::new(scenario.election), ..Monitors::default() }
+        let ahead = scenario.clocks.iter().map(|skew| skew.ahead.abs() / 1000 + 1);
+        Monitors {
+            doubt: ahead.max().unwrap_or(0),
+            leadership: Leadership::new(scenario),
+            ..Monitors::default()
+        }
     }
 
     /// A daemon sends a request that changes something, whatever becomes of it.
@@ -201,7 +210,7 @@ impl Monitors {
         }
         self.judge_sets(commit, since)?;
         self.judge_counts(commit, since)?;
-        Self::judge_times(commit, since)?;
+        self.judge_times(commit, since)?;
         self.judge_status(commit)
     }
 
@@ -241,11 +250,13 @@ impl Monitors {
         if call.resource == "pods"
             && let Some(before) = before
         {
-            let gone = |judge: &dyn Fn(&Value) -> bool| {
-                judge(before)
-                    && !after.is_some_and(|after| judge(after) && controller(after) == controller(before))
-            };
+            let same_owner = after.is_some_and(|after| controller(after) == controller(before));
+            let gone =
+                |judge: &dyn Fn(&Value) -> bool| judge(before) && !(same_owner && after.is_some_and(judge));
             let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);
+            if let Some(after) = after.filter(|after| ready(after) && !(same_owner && ready(before))) {
+                self.gains.entry(controller(after).to_owned()).or_default().happens(*at, ());
+            }
             if gone(&is_live) || gone(&ready) {
                 self.losses
                     .entry(controller(before).to_owned())

@@ -12,12 +12,22 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::monitors::{Breach, controller, is_deleting, text};
-use super::scenario::{Act, Fault, Scenario};
+use super::scenario::Scenario;
 use super::server::Picture;
 
 /// How many objects the daemons created and deleted, by resource and by the name of the set or Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally(BTreeMap<String, (u32, u32)>);
+pub struct Tally(BTreeMap<String, Sum>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    created: u32,
+    deleted: u32,
+    /// How many of the creations arrived when their author had given them up. It has made another of the name in
+    /// their place, and that one may have gone since: nothing tells the server that this one is not wanted any
+    /// more. Each may be one creation and one deletion too many.
+    late: u32,
+}
 
 impl Tally {
     /// Notes what a daemon's write did.
@@ -32,8 +42,9 @@ impl Tally {
             _ => text(object, "/metadata/name"),
         };
         let sum = self.0.entry(format!("{} of {name}", call.resource)).or_default();
-        sum.0 += u32::from(created);
-        sum.1 += u32::from(deleted);
+        sum.created += u32::from(created);
+        sum.deleted += u32::from(deleted);
+        sum.late += u32::from(created && call.overdue);
     }
 }
 
@@ -72,20 +83,14 @@ pub fn objects(picture: &Picture) -> Vec<String> {
 
 /// Whether the oracles can be asked.
 pub fn applies(scenario: &Scenario) -> bool {
-    scenario.calm && (scenario.election || scenario.daemons == 1) && !in_flight_past_a_restart(scenario)
-}
-
-/// The declared breach of S11: a creation that is in flight while its author is restarted.
-fn in_flight_past_a_restart(scenario: &Scenario) -> bool {
-    let late = scenario.faults.iter().any(|fault| matches!(fault, Fault::LateRequests(_)));
-    let restart = |act: &Act| matches!(act, Act::Crash { .. } | Act::Stop { .. });
-    late && scenario.acts.iter().any(|(_, act)| restart(act))
+    scenario.calm && (scenario.election || scenario.daemons == 1)
 }
 
 /// The same, and nothing goes wrong.
 pub fn without_faults(scenario: &Scenario) -> Scenario {
     let mut calm = scenario.clone();
     calm.faults.clear();
+    calm.clocks.clear();
     calm.points.clear();
     calm.acts.retain(|(_, act)| act.is_wish());
     calm.bug = "";
@@ -100,10 +105,15 @@ pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
     let names = owed.tally.0.keys().chain(found.tally.0.keys());
     for name in names {
         let of = |ending: &Ending| ending.tally.0.get(name).copied().unwrap_or_default();
-        let ((created, deleted), (more, fewer)) = (of(owed), of(found));
-        if (created, deleted) != (more, fewer) {
-            let what =
-                format!("{name}: {more} created and {fewer} deleted, without faults {created} and {deleted}");
+        let (owed, found) = (of(owed), of(found));
+        let (fewest, most) = (owed.created, owed.created + found.late);
+        let surplus = found.created.wrapping_sub(owed.created);
+        if !(fewest..=most).contains(&found.created) || found.deleted != owed.deleted + surplus {
+            let (created, deleted) = (found.created, found.deleted);
+            let what = format!(
+                "{name}: {created} created and {deleted} deleted, without faults {} and {}",
+                owed.created, owed.deleted
+            );
             return Err(Breach::new("R3", what));
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::scenario::{Act, Fault, NAMES, Scenario};
+use super::scenario::{Act, Fault, NAMES, Scenario, Skew};
 use crate::planted::BUGS;
 
 /// One of a few words. A name of its own keeps serde from borrowing it from the file.
@@ -104,8 +104,15 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         | Fault::LateRequests(part)
         | Fault::LateReplies(part)
         | Fault::Refusals(part)
-        | Fault::Conflicts(part)) = fault;
+        | Fault::Conflicts(part)
+        | Fault::Behind(part)) = fault;
         field(format!("faults[{n}]"), *part <= 100, "must be at most 100 percent")?;
+    }
+    for (n, Skew { ahead, speed }) in scenario.clocks.iter().enumerate() {
+        let bound = "must be at most a day either way";
+        field(format!("clocks[{n}].ahead"), ahead.unsigned_abs() <= 86_400_000, bound)?;
+        // A leader that measures its 10 s with a slower clock than this outlives its Lease of 15 s.
+        field(format!("clocks[{n}].speed"), (67..=100).contains(speed), "must be between 67 and 100")?;
     }
     let mut latest = Duration::ZERO;
     for (n, (at, act)) in scenario.acts.iter().enumerate() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::actors::Actors;
 use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
-use super::server::{Picture, Server};
+use super::server::{Picture, Server, Stumble};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -26,27 +26,36 @@ const REFUSED: Duration = Duration::from_secs(84);
 const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 
 /// Waits until everything is as it should be, and goes on to what has to come right by itself without
-/// faults: pods that change hands, hidden deletions, a quota, a change while all is paused, and a rollout of
-/// which each write is refused once. Then looks whether it stays so, over
+/// faults: pods that change hands, hidden deletions, a rollout that is stopped and resized, a quota, a change
+/// while all is paused, and a rollout of which each write is refused or lost once. Then looks whether it stays so, over
 /// lists, watches and lives of the daemons.
 ///
 /// # Errors
 /// What is not as it should be in the end, or was written although nothing was to be done.
 pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     until(server, actors, is_at_rest, PATIENCE).await?;
+    // What comes later depends on when it comes, down to which of two pods is older. The last pods end before.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    server.remember_ending();
     if scenario.repair {
-        goes_on(server, actors, scenario.seed.is_multiple_of(2)).await?;
+        goes_on(server, actors, scenario.seed).await?;
     }
     stays_so(scenario, server, actors).await
 }
 
-async fn goes_on(server: &Server, actors: &Actors, recreate: bool) -> Result<(), Breach> {
+async fn goes_on(server: &Server, actors: &Actors, seed: u64) -> Result<(), Breach> {
+    let (recreate, stumble) =
+        (seed.is_multiple_of(2), if seed % 4 < 2 { Stumble::Refused } else { Stumble::Lost });
     actors.seize_pods().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
-    for compact in [false, true] {
-        actors.hide_deletions(compact).await;
+    for (compact, younger) in [(false, false), (true, false), (true, true)] {
+        actors.hide_deletions(compact, younger).await;
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     }
+    actors.stop_and_scale().await;
+    until(server, actors, is_in_proportion, SHORT_PATIENCE).await?;
+    actors.repair().await;
+    until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     actors.want_too_much(REFUSED).await;
     failures_are_told(&server.picture()).map_err(|untold| Breach::new("L8", untold))?;
     until(server, actors, is_at_rest, AFTER_REFUSAL).await?;
@@ -56,10 +65,10 @@ async fn goes_on(server: &Server, actors: &Actors, recreate: bool) -> Result<(),
     if !sets_of(&server.picture()).is_subset(&sets_of(&before)) {
         return Err(Breach::new("S6", "a set was created while all Deployments were paused"));
     }
-    server.refuse_each_once(true);
+    server.stumble(Some(stumble));
     actors.resume().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
-    server.refuse_each_once(false);
+    server.stumble(None);
     Ok(())
 }
 
@@ -166,6 +175,26 @@ pub fn is_sized(picture: &Picture) -> Result<(), String> {
         }
     }
     sets_are_full(picture)
+}
+
+/// Whether every Deployment that is paused between two sets has all the pods it may, shared by the two (S9).
+///
+/// # Errors
+/// The first one that has not.
+pub fn is_in_proportion(picture: &Picture) -> Result<(), String> {
+    for deployment in objects(picture, "deployments") {
+        let (name, uid) = (text(deployment, "/metadata/name"), text(deployment, "/metadata/uid"));
+        let sets = objects(picture, "replicasets").filter(|set| controller(set) == uid);
+        let sizes: Vec<i64> =
+            sets.map(|set| number(set, "/spec/replicas")).filter(|size| *size > 0).collect();
+        let most = number(deployment, "/spec/replicas") + super::monitors::surge(deployment);
+        let observed = deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"];
+        let rolling = deployment["spec"]["strategy"]["type"] != "Recreate";
+        if !observed || rolling && sizes.len() > 1 && sizes.iter().sum::<i64>() != most {
+            return Err(format!("{name} is paused, may have {most} pods, and its sets have {sizes:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether every Deployment is complete and has exactly its pods.

@@ -73,6 +73,8 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     let mut options = Options::new(now.clone());
     options.seed = scenario.seed;
     options.streaming_lists = scenario.streaming_lists;
+    // As often as a real server.
+    options.bookmark_interval = Duration::from_secs(60);
     let sandbox = Sandbox::new(options);
     let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
     let end = CancellationToken::new();
@@ -87,7 +89,8 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     };
     let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
     tasks.push(AbortOnDropHandle::new(tokio::spawn(simulator)));
-    let collector = garbage::run(server.client("garbage"), end.clone());
+    let are_collected = |resource: &str| matches!(resource, "deployments" | "replicasets" | "pods");
+    let collector = garbage::run_for(server.client("garbage"), are_collected, end.clone());
     tasks.push(AbortOnDropHandle::new(tokio::spawn(collector)));
     let mut stops = Vec::new();
     for number in 0..scenario.daemons {
@@ -118,7 +121,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         requests: server.requests(),
         writes: server.acts(),
         lasted: server.start.elapsed(),
-        ending: Ending { tally: server.tally(), objects: oracle::objects(&server.picture()) },
+        ending: server.ending(),
     }
 }
 

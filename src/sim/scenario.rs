@@ -27,6 +27,19 @@ pub enum Fault {
     Refusals(u8),
     /// This part of the writes is refused with a conflict that is none.
     Conflicts(u8),
+    /// This part of the lists and watches comes to a member of the API server that lags behind the others.
+    Behind(u8),
+}
+
+/// The clocks of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skew {
+    /// By how much the time of day is ahead of the cluster's in each other life of it, in milliseconds.
+    pub ahead: i64,
+    /// How fast its monotonic clock runs, in percent of the others'. Only the proportion between the clocks of
+    /// two candidates counts for an election, so one that is slow stands for others that are fast.
+    pub speed: u32,
 }
 
 /// Something that somebody does.
@@ -123,6 +136,8 @@ pub enum Act {
     Cost { nth: u32, cost: u32 },
     /// It takes a pod away from its owner.
     Orphan { nth: u32 },
+    /// It deletes a pod and takes it away from its owner, before it has ended.
+    Abandon { nth: u32 },
     /// It gives a pod to another owner.
     Seize { nth: u32 },
     /// A user deletes the n-th set without its pods, and no daemon sees that for a moment.
@@ -152,6 +167,20 @@ pub enum Act {
     Stop { daemon: usize },
     /// A daemon can hardly renew its Lease for a while.
     SlowLease { daemon: usize, seconds: u32 },
+}
+
+impl Default for Skew {
+    /// Clocks that are right.
+    fn default() -> Self {
+        Skew { ahead: 0, speed: 100 }
+    }
+}
+
+impl Skew {
+    /// How long it is in truth what the monotonic clock takes for `time`. Timers have no more than milliseconds.
+    pub fn takes_for(self, time: Duration) -> Duration {
+        Duration::from_millis((time * 100 / self.speed.max(1)).as_millis().try_into().unwrap_or(u64::MAX))
+    }
 }
 
 impl Act {
@@ -205,6 +234,9 @@ pub struct Scenario {
     /// The planted bug, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
     pub bug: Word,
+    /// The daemons' clocks, in their order; right ones where nothing is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<Skew>,
     /// What the network does.
     pub faults: Vec<Fault>,
     /// What happens with certain writes of the daemons.
@@ -230,6 +262,7 @@ impl Scenario {
             Fault::LateReplies(rng.u8(1..8)),
             Fault::Refusals(rng.u8(1..15)),
             Fault::Conflicts(rng.u8(1..15)),
+            Fault::Behind(rng.u8(5..60)),
         ];
         let likely = rng.u8(..3);
         let faults = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
@@ -244,23 +277,30 @@ impl Scenario {
             calm: rng.u8(..4) == 0,
             quiet: a_while(),
             bug: "",
+            clocks: Vec::new(),
             faults,
             points: Vec::new(),
             acts: Vec::new(),
             repair: true,
         };
         scenario.fill(&mut rng);
+        if rng.u8(..4) == 0 {
+            scenario.clocks = (0..daemons).map(|_| skew(&mut rng)).collect();
+            // How long a pod has been ready depends on whose clock is asked.
+            scenario.acts.retain(|(_, act)| !matches!(act, Act::MinReady { .. }));
+        }
         if scenario.calm {
             scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
         }
         // Two leaders who see different things undo each other's work as fast as they can: that is what the
         // election is for, and nothing else is found in such a history.
         if !scenario.election && scenario.daemons > 1 {
-            scenario.acts.retain(|(_, act)| !matches!(act, Act::Lag { .. }));
+            let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
+            scenario.acts.retain(|(_, act)| !hides(act));
             scenario.faults.clear();
         }
         // Two days, and with them every resync. Renewals of the Lease would make them last.
-        if !scenario.election && rng.u8(..3) == 0 {
+        if !scenario.election {
             scenario.quiet = Duration::from_secs(48 * 3600);
         }
         scenario
@@ -309,6 +349,12 @@ fn yes() -> bool {
     true
 }
 
+fn skew(rng: &mut fastrand::Rng) -> Skew {
+    let ahead = rng.choice([0, 400, 5000, 3_600_000]).unwrap_or(0);
+    let ahead = if rng.bool() { ahead } else { -ahead };
+    Skew { ahead, speed: rng.choice([100, 95, 68]).unwrap_or(100) }
+}
+
 fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
     let (replicas, surge) = (rng.u32(1..7), rng.u32(..3));
     let unavailable = if surge == 0 { rng.u32(1..3) } else { rng.u32(..3) };
@@ -318,7 +364,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..54) {
+    match rng.u8(..55) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -362,6 +408,7 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         49 => Act::Guard { nth },
         50 => Act::Uproot { nth },
         51 => Act::RollBack { name },
+        52 => Act::Abandon { nth },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }
@@ -369,10 +416,13 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Scenario { seed, daemons, election, streaming_lists, calm, quiet, .. } = self;
-        let Scenario { readiness, shutdown, bug, faults, .. } = self;
+        let Scenario { readiness, shutdown, bug, clocks, faults, .. } = self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
         writeln!(f, "  calm={calm}, watched for {quiet:?} in the end")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
+        if !clocks.is_empty() {
+            writeln!(f, "  clocks: {clocks:?}")?;
+        }
         if !bug.is_empty() {
             writeln!(f, "  planted: {bug}")?;
         }

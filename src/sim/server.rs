@@ -2,6 +2,7 @@
 //! be lost or late, is carried out at one instant, and is judged by the state it met.
 
 mod controls;
+mod member;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -25,13 +26,14 @@ use super::fate::Fate;
 use super::knowledge::Knowledge;
 use super::log::Log;
 use super::monitors::{Breach, Commit, Monitors, text};
-use super::oracle::Tally;
+use super::oracle::{Ending, Tally};
 use super::points::Points;
 use super::scenario::{Fault, Scenario};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::sandbox::Sandbox;
+use member::Versions;
 
 /// The one namespace in which things happen.
 pub const NAMESPACE: &str = "shop";
@@ -42,6 +44,15 @@ const GIVEN_UP: Duration = Duration::from_secs(30);
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
 const STORM: u64 = 5000;
+
+/// How a write fails when it is first tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stumble {
+    /// It is refused.
+    Refused,
+    /// It never arrives, and its author cannot know that.
+    Lost,
+}
 
 /// The objects of [`NAMESPACE`] by resource and name, as stored.
 pub type Picture = BTreeMap<String, BTreeMap<String, Arc<Value>>>;
@@ -67,14 +78,17 @@ struct State {
     points: Points,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
-    /// The daemons' writes that were refused once already, where each is.
-    stumbled: Option<BTreeSet<String>>,
+    /// The daemons' writes that have failed once already, where each does.
+    stumbled: Option<(Stumble, BTreeSet<String>)>,
+    /// The versions of what happened, and when.
+    versions: Versions,
     dead: BTreeSet<Arc<str>>,
     requests: u64,
     /// How many calls have been given a number.
     calls: u64,
     acts: u64,
     tally: Tally,
+    ending: Ending,
     /// The second that was counted last, and its requests.
     second: (u64, u64),
 }
@@ -153,21 +167,24 @@ impl Server {
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
         let mut call = Call::new(agent, &parts, &body);
-        let _over =
-            (call.of_daemon() && !call.watch && call.resource != "leases" && call.resource != "events").then(
-                || {
-                    let (server, agent) = (self.clone(), call.agent.clone());
-                    let mut state = server.state.lock();
-                    state.calls += 1;
-                    call.id = state.calls;
-                    call.known = state.knowledge.begins(&agent, server.start.elapsed());
-                    drop(state);
-                    Over { server, agent, id: call.id }
-                },
-            );
+        // What fills a cache is no decision.
+        let judged = call.of_daemon()
+            && !call.watch
+            && !call.fills_a_cache()
+            && !matches!(&*call.resource, "leases" | "events");
+        let _over = judged.then(|| {
+            let (server, agent) = (self.clone(), call.agent.clone());
+            let mut state = server.state.lock();
+            state.calls += 1;
+            call.id = state.calls;
+            call.known = state.knowledge.begins(&agent, server.start.elapsed());
+            drop(state);
+            Over { server, agent, id: call.id }
+        });
         let fate = self.arrives(&call, &body);
         let reply = self.clone().undergo(fate, &call, parts, body).await;
         if call.of_daemon()
+            && reply.status().is_success()
             && let Some(Version(version)) = reply.extensions().get()
         {
             self.state.lock().monitors.told(self.start.elapsed(), &call, *version);
@@ -179,7 +196,7 @@ impl Server {
         self: Arc<Self>,
         fate: Fate,
         call: &Call,
-        parts: http::request::Parts,
+        mut parts: http::request::Parts,
         body: Bytes,
     ) -> Response<Body> {
         match fate {
@@ -203,13 +220,13 @@ impl Server {
                 tokio::time::sleep(time).await;
                 reply
             }
-            Fate::Refuse(code, reason, message) => {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                                    "reason": reason, "message": message, "code": code});
-                let mut response = Response::new(Body::from(status.to_string()));
-                *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
-                response.headers_mut().insert(http::header::CONTENT_TYPE, JSON);
-                response
+            Fate::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
+            Fate::Behind(time) => {
+                let call = Call { behind: time, ..call.clone() };
+                match self.lagging_member(&call, &mut parts) {
+                    Some(refused) => refused,
+                    None => self.perform(&call, parts, body),
+                }
             }
             Fate::Hang => std::future::pending().await,
         }
@@ -252,10 +269,13 @@ impl Server {
         }
         if call.of_daemon()
             && call.is_act()
-            && let Some(stumbled) = &mut state.stumbled
+            && let Some((how, stumbled)) = &mut state.stumbled
             && stumbled.insert(format!("{call} {}", call.body))
         {
-            return Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into());
+            return match how {
+                Stumble::Refused => Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into()),
+                Stumble::Lost => Fate::LoseRequest,
+            };
         }
         if call.is_act()
             && let Some(daemon) = daemon_of(&call.agent)
@@ -309,6 +329,9 @@ impl Server {
                     let code = if rng.bool() { 500 } else { 503 };
                     return Fate::Refuse(code, "InternalError", "etcdserver: request timed out".into());
                 }
+                Fault::Behind(part) if dice < part && call.fills_a_cache() => {
+                    return Fate::Behind(Duration::from_millis(rng.u64(500..20_000)));
+                }
                 Fault::Conflicts(part) if dice < part && call.method == Method::PATCH => {
                     return Fate::Refuse(409, "Conflict", "the object has been modified".into());
                 }
@@ -342,8 +365,9 @@ impl Server {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if call.of_daemon() && !call.watch && call.method == Method::GET && call.name.is_empty() {
-            // A list shows what there is now, and its watch has yet to begin.
-            state.knowledge.falls_behind(&call.agent, &call.resource, self.start.elapsed());
+            // A list shows what there is, or was, and its watch has yet to begin.
+            let shown = self.start.elapsed().saturating_sub(call.behind);
+            state.knowledge.falls_behind(&call.agent, &call.resource, shown);
         }
         if call.of_daemon() && (code.is_success() || code == http::StatusCode::CONFLICT) {
             state.monitors.made(self.start.elapsed(), call);
@@ -358,7 +382,9 @@ impl Server {
         }
         let version =
             after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
-        response.extensions_mut().insert(Version(version.parse().unwrap_or(0)));
+        let version = version.parse().unwrap_or(0);
+        response.extensions_mut().insert(Version(version));
+        state.versions.made(self.start.elapsed(), version);
         if call.is_write() {
             state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
         }
@@ -428,6 +454,15 @@ fn kind(resource: &str) -> &'static str {
         "replicasets" => "ReplicaSet",
         _ => "Pod",
     }
+}
+
+fn refused(code: u16, reason: &str, message: &str, causes: &[Value]) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+                        "message": message, "details": {"causes": causes}, "code": code});
+    let mut response = Response::new(Body::from(status.to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+    response.headers_mut().insert(http::header::CONTENT_TYPE, JSON);
+    response
 }
 
 /// A success that breaks off, as in the sandbox: the client cannot take it for a refusal.

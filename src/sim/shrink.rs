@@ -124,6 +124,7 @@ impl Search<'_> {
     /// Large pieces first, then single ones.
     fn leave_out(&mut self) -> std::io::Result<()> {
         self.with(|less| less.faults.clear())?;
+        self.with(|less| less.clocks.clear())?;
         let mut piece = self.best.acts.len().div_ceil(2).max(1);
         loop {
             let mut at = 0;

@@ -4,22 +4,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Breach;
-use crate::sim::call::Call;
+use crate::sim::call::{Call, daemon_of};
+use crate::sim::scenario::{Scenario, Skew};
 
-/// The deadline of the default options.
+/// The deadline of the default options, by a clock that is right.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Leadership {
     election: bool,
+    clocks: Vec<Skew>,
     renewed: BTreeMap<String, Duration>,
     released: BTreeSet<String>,
     terms: Vec<String>,
 }
 
 impl Leadership {
-    pub(super) fn new(election: bool) -> Self {
-        Leadership { election, ..Leadership::default() }
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let clocks = scenario.clocks.clone();
+        Leadership { election: scenario.election, clocks, ..Leadership::default() }
+    }
+
+    /// How long after a renewal a daemon may act: ten seconds by its own clock.
+    fn deadline(&self, agent: &str) -> Duration {
+        let skew = daemon_of(agent).and_then(|daemon| self.clocks.get(daemon)).copied();
+        skew.unwrap_or_default().takes_for(RENEW_DEADLINE)
     }
 
     pub(super) fn renewed(&mut self, at: Duration, call: &Call) {
@@ -40,14 +49,14 @@ impl Leadership {
         let Some(renewed) = self.renewed.get(&agent) else {
             return breach("H4", "acts without having been elected".into());
         };
-        if at >= *renewed + RENEW_DEADLINE {
+        if at >= *renewed + self.deadline(&agent) {
             return breach("H1", format!("acts, and renewed at {renewed:?}"));
         }
         if self.released.contains(&agent) {
             return breach("H4", "acts after it gave the Lease up".into());
         }
         let believes = |other: &&String, renewed: Duration| {
-            **other != agent && !self.released.contains(*other) && at < renewed + RENEW_DEADLINE
+            **other != agent && !self.released.contains(*other) && at < renewed + self.deadline(other)
         };
         if let Some((other, _)) = self.renewed.iter().find(|(other, renewed)| believes(other, **renewed)) {
             return breach("H1", format!("acts while {other} may believe that it leads"));
@@ -64,7 +73,7 @@ impl Leadership {
     /// A daemon's call is over: when its term ended, it was cut off.
     pub(super) fn over(&self, at: Duration, agent: &str) -> Result<(), Breach> {
         match self.renewed.get(agent) {
-            Some(renewed) if self.election && at > *renewed + RENEW_DEADLINE => {
+            Some(renewed) if self.election && at > *renewed + self.deadline(agent) => {
                 let what = format!("a call of {agent} goes on at {at:?}, and it renewed at {renewed:?}");
                 Err(Breach::new("H1", what))
             }

@@ -105,8 +105,12 @@ impl Monitors {
             let (counting, idle) = self.available(commit, other);
             let shrinks =
                 if text(other, "/metadata/uid") == text(set, "/metadata/uid") { size } else { i64::MAX };
-            // What is not available goes first.
-            let removed = (counting + idle - shrinks.min(counting + idle) - idle).max(0);
+            // What is not available goes first. Of what has just become so nobody may know.
+            let gains = self.gains.get(text(other, "/metadata/uid")).into_iter();
+            let gained = gains.flat_map(|gains| gains.happened(since)).count();
+            let gained = i64::try_from(gained).unwrap_or(i64::MAX);
+            let pods = counting + idle;
+            let removed = (pods - shrinks.min(pods) - idle - gained).max(0);
             available += counting - removed + self.lost(commit, text(other, "/metadata/uid"), since);
             taken += removed;
         }

@@ -174,7 +174,9 @@ impl Monitors {
         let mut sets = commit.owned("replicasets", text(before, "/metadata/uid"));
         sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
         let Some(last) = sets.get(1) else { return Ok(()) };
-        let known = sets.iter().all(|set| self.history.is_known(set, since));
+        // The last one may have gone unknown to the author, too.
+        let known = sets.iter().all(|set| self.history.is_known(set, since))
+            && self.going.values().all(|at| *at < since);
         if known && bare(&last["spec"]["template"]) != *template {
             let name = text(last, "/metadata/name");
             return commit.breach("S7", format!("a rollback to another revision than that of {name}"));

@@ -161,7 +161,7 @@ impl Monitors {
     }
 
     /// S21: a condition that turns says when. A set's failure brings its own time to the Deployment.
-    pub(super) fn judge_times(commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+    pub(super) fn judge_times(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let (Some(before), Some(after), "status") = (commit.before, commit.after, &*commit.call.subresource)
         else {
             return Ok(());
@@ -173,7 +173,7 @@ impl Monitors {
             let at: Option<Timestamp> = text(&new, "/lastTransitionTime").parse().ok();
             let age = at.map_or(i64::MAX, |at| commit.now.as_second() - at.as_second());
             let late = i64::try_from((commit.at - since).as_secs()).unwrap_or(i64::MAX);
-            if turned && new["type"] != "ReplicaFailure" && age > late + 1 {
+            if turned && new["type"] != "ReplicaFailure" && age > late + 1 + self.doubt {
                 return commit.breach("S21", format!("{new} has turned, and says that was {age} s ago"));
             }
         }

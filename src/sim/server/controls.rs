@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Picture, Server};
+use super::{Picture, Server, Stumble};
 use crate::metrics::Metrics;
 use crate::sim::log::Entry;
 use crate::sim::monitors::Breach;
-use crate::sim::oracle::Tally;
+use crate::sim::oracle::{self, Ending};
 
 impl Server {
     /// Writes a line of its own into the log.
@@ -53,9 +53,15 @@ impl Server {
         self.state.lock().picture.clone()
     }
 
-    /// What the daemons have created and deleted so far.
-    pub fn tally(&self) -> Tally {
-        self.state.lock().tally.clone()
+    /// Takes what there is now for the end of what the scenario asks for.
+    pub fn remember_ending(&self) {
+        let mut state = self.state.lock();
+        state.ending = Ending { tally: state.tally.clone(), objects: oracle::objects(&state.picture) };
+    }
+
+    /// What was remembered.
+    pub fn ending(&self) -> Ending {
+        self.state.lock().ending.clone()
     }
 
     /// The objects when the first failure occurred, or as stored.
@@ -94,9 +100,9 @@ impl Server {
         }
     }
 
-    /// Refuses each of the daemons' writes when it is first tried.
-    pub fn refuse_each_once(&self, refuse: bool) {
-        self.state.lock().stumbled = refuse.then(BTreeSet::new);
+    /// Has each of the daemons' writes fail when it is first tried.
+    pub fn stumble(&self, how: Option<Stumble>) {
+        self.state.lock().stumbled = how.map(|how| (how, BTreeSet::new()));
     }
 
     /// Lets a daemon's watch of a resource show nothing for a while.
