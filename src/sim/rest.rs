@@ -34,9 +34,12 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 /// What is not as it should be in the end, or was written although nothing was to be done.
 pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     until(server, actors, is_at_rest, PATIENCE).await?;
-    // What comes later depends on when it comes, down to which of two pods is older. The last pods end before.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    server.remember_ending();
+    if scenario.calm {
+        // What comes later depends on when it comes, down to which of two pods is older. Before that, the last
+        // answers arrive and the last pods end.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        server.remember_ending();
+    }
     if scenario.repair {
         goes_on(server, actors, scenario.seed).await?;
     }
