@@ -85,6 +85,8 @@ pub const BUGS: &[&str] = &[
     "a watch goes on one version too late",
     "a cache that has caught up wakes nobody",
     "what is due later is forgotten",
+    "nobody asks before something is made again",
+    "a status is believed over the pods",
 ];
 
 #[cfg(feature = "planted-bugs")]

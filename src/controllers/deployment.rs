@@ -33,7 +33,7 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     cluster.resolve_sets(deployment).await?;
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let adopts = planner::wants_to_adopt(deployment, &orphans);
-    let may_adopt = adopts && cluster.is_there(deployment).await?;
+    let may_adopt = adopts && (planted!("adoption happens unasked") || cluster.is_there(deployment).await?);
     let mut has_asked = adopts;
     loop {
         // The answers took their time: what is decided on is what the cache shows now.
@@ -172,7 +172,8 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
 /// its status says: a pod that went or became unready a moment ago has yet to be counted there, and an old
 /// pod that is let go now would be one too many (S2). Whether a status said too much.
 fn are_overstated(cluster: &Cluster, sets: &mut [Arc<ReplicaSet>], now: Timestamp) -> bool {
-    if sets.iter().filter(|set| set.replicas > 0).count() < 2 {
+    let at_rest = sets.iter().filter(|set| set.replicas > 0).count() < 2;
+    if at_rest || planted!("a status is believed over the pods") {
         return false;
     }
     let mut overstated = false;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use super::exhaustive::{Bounds, visit, workloads};
 use super::finds::finds;
-use super::replay::Replay;
+use super::replay::{Replay, check};
 use super::report::Report;
 use super::run::run;
 use super::scenario::Scenario;
 use super::search::{Search, Seeds};
+use crate::planted::BUGS;
 
 /// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
 /// made as small as can be, told step by step, and left as a file to run again.
@@ -19,7 +20,7 @@ use super::search::{Search, Seeds};
 #[command(name = "windlass-sim", version)]
 pub struct Args {
     /// The seeds: 1..1000 ends before 1000, 1..=1000 with it; 'fresh' are ones that nobody has run before.
-    #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000")]
+    #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000000")]
     pub seeds: Seeds,
     /// Ends after this many minutes, even if there are seeds left.
     #[arg(long, value_name = "MINUTES", default_value_t = 5.0)]
@@ -37,10 +38,10 @@ pub struct Args {
     /// window, however long it takes.
     #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3")]
     pub exhaustive: Option<u32>,
-    /// Plants one bug after the other and tells how long each takes to find. Needs the feature
-    /// `planted-bugs`.
-    #[arg(long)]
-    pub planted: bool,
+    /// Plants one bug after the other, or those whose names hold this text, and tells how long each takes to find;
+    /// with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
+    #[arg(long, value_name = "BUG", num_args = 0..=1, default_missing_value = "")]
+    pub planted: Option<String>,
     /// Makes failures as small as can be with --replay and --keep-going too.
     #[arg(long)]
     pub shrink: bool,
@@ -94,10 +95,10 @@ pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> s
         patience: Duration::from_secs(args.shrink_seconds),
     };
     if let Some(source) = &args.replay {
-        return replay(source, args.shrink, &report, host, out);
+        return replay(source, args, &report, host, out);
     }
-    if args.planted {
-        return finds(args, host.elapsed, out);
+    if let Some(bug) = &args.planted {
+        return finds(args, bug, host.elapsed, out);
     }
     if let Some(replicas) = args.exhaustive {
         return exhaustive(args, replicas, &report, host, out);
@@ -115,16 +116,21 @@ pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> s
 
 fn replay(
     source: &Source,
-    least: bool,
+    args: &Args,
     report: &Report,
     host: &Host<'_>,
     out: &mut impl Write,
 ) -> std::io::Result<bool> {
-    let scenario = match source {
+    let mut scenario = match source {
         Source::Seed(seed) => Scenario::new(*seed),
         Source::File(path) => Replay::read(path).map_err(std::io::Error::other)?.scenario,
     };
-    if least && run(&scenario, false)?.failure.is_some() {
+    if let Some(name) = &args.planted {
+        let none = || std::io::Error::other(format!("no bug is called {name:?}"));
+        scenario.bug = BUGS.iter().find(|bug| bug.contains(name.as_str())).ok_or_else(none)?;
+        check(&scenario).map_err(std::io::Error::other)?;
+    }
+    if args.shrink && run(&scenario, false)?.failure.is_some() {
         report.failure(&scenario, host.elapsed, out)?;
         return Ok(false);
     }

@@ -163,6 +163,11 @@ impl Monitors {
         self.decisions.sent(at, call, picture)
     }
 
+    /// A daemon asks whether an object is there.
+    pub fn asks(&mut self, at: Duration, call: &Call) {
+        self.decisions.asks(at, call);
+    }
+
     /// A daemon's creation has been carried out, or has met what it was to create.
     pub fn made(&mut self, at: Duration, call: &Call) {
         self.decisions.made(at, call);

@@ -251,6 +251,9 @@ impl Server {
         if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
             state.acts += 1;
         }
+        if call.of_daemon() && !call.is_write() && !call.name.is_empty() {
+            state.monitors.asks(self.start.elapsed(), call);
+        }
         if call.of_daemon() && call.is_write() {
             let breach = state.monitors.sent(self.start.elapsed(), call, &state.picture);
             self.note(state, breach);

@@ -37,6 +37,9 @@ struct Flight {
     began: Duration,
 }
 
+/// How long a sync with a few calls may take, each given up after half a minute.
+const ONE_SYNC: Duration = Duration::from_secs(180);
+
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
@@ -49,6 +52,8 @@ pub(super) struct Decisions {
     tried: BTreeMap<(String, String), (Duration, usize)>,
     /// The latest versions that agents were told of, and when, by agent, UID and part.
     told: BTreeMap<(String, String, Part), (Duration, u64)>,
+    /// When agents last asked whether an object is there, by agent, resource and name.
+    asked: BTreeMap<(String, String, String), Duration>,
     /// Deletions that agents were told of, by agent and UID.
     gone: BTreeSet<(String, String)>,
 }
@@ -60,6 +65,9 @@ impl Decisions {
         let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
         if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), doomed(call).to_owned())) {
             return breach("S23", "deletes once more what it has deleted".into());
+        }
+        if !self.has_asked(at, call, picture) {
+            return breach("S15", "adopted without asking whether the owner is there".into());
         }
         let Some(mut flight) = Flight::new(call, picture, at) else { return Ok(()) };
         let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
@@ -96,6 +104,26 @@ impl Decisions {
         }
         self.flights.insert(call.id, flight);
         Ok(())
+    }
+
+    /// A daemon asks whether an object is there.
+    pub(super) fn asks(&mut self, at: Duration, call: &Call) {
+        let key = (call.agent.to_string(), call.resource.clone(), call.name.clone());
+        self.asked.insert(key, at);
+    }
+
+    /// Whether the author of an adoption has asked whether the owner is there.
+    fn has_asked(&self, at: Duration, call: &Call, picture: &Picture) -> bool {
+        let adopts = call.method == Method::PATCH
+            && !controller(&call.body).is_empty()
+            && picture
+                .get(&call.resource)
+                .and_then(|all| all.get(&call.name))
+                .is_some_and(|object| controller(object).is_empty());
+        let resource = if call.resource == "pods" { "replicasets" } else { "deployments" };
+        let owner = owner_name(&call.body).to_owned();
+        let asked = || self.asked.get(&(call.agent.to_string(), resource.to_owned(), owner));
+        !adopts || asked().is_some_and(|asked| at.saturating_sub(*asked) < ONE_SYNC)
     }
 
     /// A creation has been carried out, or has met what it was to create.
