@@ -274,7 +274,14 @@ fn pods_that_have_ended_keep_nobody_waiting_and_all_others_do() {
 
 #[track_caller]
 fn check_deleted(limit: i32, old: &[SetBuilder], expected: &[&str]) {
-    let situation = Situation::new(deployment("web").image("v9").history(limit), old);
+    let all = [old, &[set("v9", 1)]].concat();
+    check_deleted_of(limit, &all, expected);
+}
+
+/// The same without a set for the current template, unless there is one among `sets`.
+#[track_caller]
+fn check_deleted_of(limit: i32, sets: &[SetBuilder], expected: &[&str]) {
+    let situation = Situation::new(deployment("web").image("v9").history(limit), sets);
     let deleted: Vec<String> = history::plan(&situation.deployment, &situation.observed().sets())
         .into_iter()
         .map(|write| match write {
@@ -295,6 +302,17 @@ fn only_sets_that_want_and_have_no_pods_leave_the_history() {
     check_deleted(0, &[set("v1", 1), set("v2", 1)], &[]);
     check_deleted(0, &[empty("v1").deleting()], &[]);
     check_deleted(i32::MAX, &[empty("v1"), empty("v2"), empty("v3")], &[]);
+}
+
+/// A Deployment of no replicas under Recreate waited for pods on their way out, lost its only set meanwhile, and
+/// began with revision 1 again.
+#[test]
+fn the_latest_revision_stays_until_there_is_a_newer_one() {
+    let at = |tag, revision| set(tag, 0).revision(revision);
+    check_deleted_of(0, &[at("v1", "7")], &[]);
+    check_deleted_of(0, &[at("v1", "7"), at("v2", "6")], &["web-v2"]);
+    check_deleted_of(1, &[at("v1", "5"), at("v2", "6"), at("v3", "7")], &["web-v1"]);
+    check_deleted_of(0, &[at("v1", "7"), at("v9", "8")], &["web-v1"]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ async fn sync(cluster: &Cluster, deployment: &Deployment) -> Result<Next, SyncEr
     cluster.resolve_sets(deployment).await?;
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let adopts = planner::wants_to_adopt(deployment, &orphans);
-    let may_adopt = adopts && (planted!("adoption happens unasked") || cluster.is_there(deployment).await?);
+    let may_adopt = adopts && cluster.may_adopt(deployment).await?;
     let mut has_asked = adopts;
     loop {
         // The answers took their time: what is decided on is what the cache shows now.

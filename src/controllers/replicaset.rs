@@ -31,7 +31,7 @@ pub async fn sync_replica_set<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) -
 async fn sync<O: PodOwner>(cluster: &Cluster, owner: &O) -> Result<Next, SyncError> {
     cluster.resolve(owner).await?;
     let adopts = has_orphans(cluster, owner.as_set());
-    let may_adopt = adopts && (planted!("adoption happens unasked") || cluster.is_there(owner).await?);
+    let may_adopt = adopts && cluster.may_adopt(owner).await?;
     let mut has_asked = adopts;
     loop {
         // The answers took their time. What is decided on is what the cache shows now, the set included.

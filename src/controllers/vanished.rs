@@ -49,6 +49,14 @@ impl Creations {
 }
 
 impl Cluster {
+    /// Whether the owner may adopt: not unless it is still there (S15).
+    ///
+    /// # Errors
+    /// When the API server cannot be asked.
+    pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
+        Ok(planted!("adoption happens unasked") || self.is_there(owner).await?)
+    }
+
     /// Whether the owner is still the object that the cache shows, and not on its way out: asked of the API
     /// server before anything is adopted (S15), or made a second time. If it is not, the owner is not decided
     /// about before the cache shows that.

@@ -8,10 +8,18 @@ use std::time::Duration;
 /// The resources that decisions are made of.
 const RESOURCES: [&str; 3] = ["deployments", "replicasets", "pods"];
 
+/// A time in which a watch does not show everything.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    since: Duration,
+    /// When it had shown everything again. Whoever writes at that very instant may have decided before.
+    until: Option<Duration>,
+}
+
 #[derive(Debug, Default)]
 struct Author {
-    /// Since when a watch has not shown everything; absent while it has.
-    behind: BTreeMap<String, Duration>,
+    /// The last gap of each watch.
+    gaps: BTreeMap<String, Gap>,
     /// Calls under way.
     calls: u32,
     /// How much was known when the first of the calls under way began. A sync makes one call after the
@@ -29,14 +37,17 @@ impl Knowledge {
     /// begun.
     pub fn falls_behind(&mut self, agent: &Arc<str>, resource: &str, since: Duration) {
         let author = self.0.entry(agent.clone()).or_default();
-        let behind = author.behind.entry(resource.to_owned()).or_insert(since);
-        *behind = since.min(*behind);
+        let gap = author.gaps.entry(resource.to_owned()).or_insert(Gap { since, until: None });
+        if gap.until.is_some_and(|until| until < since) {
+            gap.since = since;
+        }
+        *gap = Gap { since: gap.since.min(since), until: None };
     }
 
     /// It has shown everything.
-    pub fn catches_up(&mut self, agent: &Arc<str>, resource: &str) {
-        if let Some(author) = self.0.get_mut(agent) {
-            author.behind.remove(resource);
+    pub fn catches_up(&mut self, agent: &Arc<str>, resource: &str, now: Duration) {
+        if let Some(gap) = self.0.get_mut(agent).and_then(|author| author.gaps.get_mut(resource)) {
+            gap.until.get_or_insert(now);
         }
     }
 
@@ -44,8 +55,9 @@ impl Knowledge {
     pub fn begins(&mut self, agent: &Arc<str>, now: Duration) -> Duration {
         let author = self.0.entry(agent.clone()).or_default();
         if author.calls == 0 && author.ended != Some(now) {
-            let shown = RESOURCES.iter().filter_map(|resource| author.behind.get(*resource)).min();
-            author.decided = shown.copied().unwrap_or(now);
+            let gaps = RESOURCES.iter().filter_map(|resource| author.gaps.get(*resource));
+            let open = gaps.filter(|gap| gap.until.is_none_or(|until| until == now));
+            author.decided = open.map(|gap| gap.since).min().unwrap_or(now);
         }
         author.calls += 1;
         author.decided
@@ -75,8 +87,14 @@ mod tests {
         knowledge.falls_behind(&agent, "pods", at(8));
         assert_eq!(knowledge.begins(&agent, at(9)), at(6));
         knowledge.ends(&agent, at(9));
-        knowledge.catches_up(&agent, "pods");
-        assert_eq!(knowledge.begins(&agent, at(10)), at(7));
+        knowledge.catches_up(&agent, "pods", at(10));
+        assert_eq!(knowledge.begins(&agent, at(10)), at(6), "decided before it had caught up");
+        knowledge.ends(&agent, at(10));
+        assert_eq!(knowledge.begins(&agent, at(11)), at(7));
+        knowledge.ends(&agent, at(11));
+        knowledge.falls_behind(&agent, "pods", at(12));
+        knowledge.catches_up(&agent, "replicasets", at(12));
+        assert_eq!(knowledge.begins(&agent, at(13)), at(12));
     }
 
     #[test]

@@ -5,9 +5,13 @@
 //! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
 //! tolerance of S1, S2, S3, S6, S8, S11, S12 and S16, for the reason that no cache is newer than the network.
 //!
-//! A declared breach: the creation of a set that arrives after its author gave the call up, half a minute
-//! later, is not judged by S1 and S7. Its author may have decided on another template since, and have asked
-//! for a set of that; a creation has no version to refuse it by. The next sync brings it to its size.
+//! Declared breaches, all of writes that arrive after their author gave the call up, half a minute later. The
+//! next sync makes up for each.
+//!
+//! - The creation or resizing of a set is not judged by S1, S2 and S7. Its author may have decided on another
+//!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
+//!   set to which nobody has written meanwhile is still the right one.
+//! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
 
 mod decisions;
 mod fields;
@@ -123,6 +127,8 @@ pub struct Monitors {
     losses: BTreeMap<String, Window<Arc<str>>>,
     /// When a set was given an available pod, by the set's UID.
     gains: BTreeMap<String, Window<()>>,
+    /// When a set adopted a pod, by the set's UID.
+    adoptions: BTreeMap<String, Window<()>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
     /// The controllers of pods, by UID.
@@ -256,6 +262,9 @@ impl Monitors {
             && let Some(before) = before
         {
             let same_owner = after.is_some_and(|after| controller(after) == controller(before));
+            if let Some(after) = after.filter(|_| controller(before).is_empty() && !same_owner) {
+                self.adoptions.entry(controller(after).to_owned()).or_default().happens(*at, ());
+            }
             let gone =
                 |judge: &dyn Fn(&Value) -> bool| judge(before) && !(same_owner && after.is_some_and(judge));
             let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);

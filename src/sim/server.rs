@@ -3,6 +3,7 @@
 
 mod controls;
 mod member;
+mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -16,7 +17,7 @@ use futures::FutureExt as _;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -34,6 +35,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::sandbox::Sandbox;
 use member::Versions;
+use replies::{lost, refused};
 
 /// The one namespace in which things happen.
 pub const NAMESPACE: &str = "shop";
@@ -435,7 +437,7 @@ impl Server {
 
     /// See [`Knowledge`].
     pub fn catches_up(&self, agent: &Arc<str>, resource: &str) {
-        self.state.lock().knowledge.catches_up(agent, resource);
+        self.state.lock().knowledge.catches_up(agent, resource, self.start.elapsed());
     }
 
     fn note(&self, state: &mut State, breach: Result<(), Breach>) {
@@ -449,27 +451,10 @@ impl Server {
     }
 }
 
-const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
-
 fn kind(resource: &str) -> &'static str {
     match resource {
         "deployments" => "Deployment",
         "replicasets" => "ReplicaSet",
         _ => "Pod",
     }
-}
-
-fn refused(code: u16, reason: &str, message: &str, causes: &[Value]) -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
-                        "message": message, "details": {"causes": causes}, "code": code});
-    let mut response = Response::new(Body::from(status.to_string()));
-    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
-    response.headers_mut().insert(http::header::CONTENT_TYPE, JSON);
-    response
-}
-
-/// A success that breaks off, as in the sandbox: the client cannot take it for a refusal.
-fn lost() -> Response<Body> {
-    let broken = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the connection was lost");
-    Response::new(Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(broken) })))
 }

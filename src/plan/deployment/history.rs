@@ -8,13 +8,19 @@ use crate::model::{Deployment, ReplicaSet};
 
 /// Deletes the oldest revisions above `spec.revisionHistoryLimit`, but only sets that are empty, whose
 /// emptiness the ReplicaSet controller has confirmed, and that are not on their way out (S8).
+///
+/// The latest of them stays until there is a set for the current template: the next revision is counted from it
+/// (S7). Upstream may delete it before, where nothing is to be kept, and begins with revision 1 again.
 pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
     let limit = deployment.revision_history_limit.filter(|_| !planted!("the history is never trimmed"));
     let Some(limit) = limit else { return Vec::new() };
     let mut old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|set| !set.meta.is_deleting()).collect();
+    old.sort_by_key(|set| (revision_of(set).unwrap_or(0), set.meta.created, set.meta.key.clone()));
+    if sets.new.is_none() {
+        old.pop();
+    }
     let limit = limit - i32::from(planted!("history keeps one less"));
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    old.sort_by_key(|set| (revision_of(set).unwrap_or(0), set.meta.created, set.meta.key.clone()));
     if planted!("the history loses its latest") {
         old.reverse();
     }

@@ -34,7 +34,9 @@ impl Monitors {
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod)));
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
-        if live >= wanted {
+        let adoptions = self.adoptions.get(uid).filter(|_| commit.call.overdue).into_iter();
+        let adopted = adoptions.flat_map(|adoptions| adoptions.happened(since)).count();
+        if live - i64::try_from(adopted).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
         let long_since = |set: &Value| {

@@ -32,11 +32,12 @@ impl Monitors {
                 if commit.call.overdue {
                     return Ok(());
                 }
-                Self::numbered(commit, set, deployment)?;
+                self.numbered(commit, set, deployment)?;
                 self.resized(commit, set, deployment, &terms, since)
             }
+            _ if commit.call.overdue => Ok(()),
             _ => {
-                Self::numbered(commit, set, deployment)?;
+                self.numbered(commit, set, deployment)?;
                 self.resized(commit, set, deployment, &terms, since)
             }
         }
@@ -55,12 +56,13 @@ impl Monitors {
         Ok(())
     }
 
-    /// S7: a revision that is given is the highest.
-    fn numbered(commit: &Commit<'_>, set: &Value, deployment: &str) -> Result<(), Breach> {
+    /// S7: a revision that is given is the highest, and higher than those that were there.
+    fn numbered(&self, commit: &Commit<'_>, set: &Value, deployment: &str) -> Result<(), Breach> {
         let (given, before) = (revision(set), commit.before.map_or(0, revision));
         let uid = text(set, "/metadata/uid");
         let others = commit.owned("replicasets", deployment).into_iter();
         let highest = others.filter(|set| text(set, "/metadata/uid") != uid).map(revision).max().unwrap_or(0);
+        let highest = highest.max(self.history.trimmed(deployment));
         if given != before && (given <= highest || given < before) {
             return commit.breach("S7", format!("revision {given} after {before}, beside {highest}"));
         }

@@ -26,6 +26,8 @@ pub(super) struct History {
     names: BTreeMap<(String, u64), BTreeSet<String>>,
     /// The highest collisionCount of a Deployment, by name.
     collisions: BTreeMap<String, i64>,
+    /// The highest revision that was deleted by a daemon, by the Deployment's UID.
+    trimmed: BTreeMap<String, i64>,
     /// Sets that somebody has asked to delete.
     sentenced: BTreeSet<String>,
 }
@@ -35,6 +37,14 @@ impl History {
         let Some(object) = commit.after.or(commit.before) else { return };
         let uid = text(object, "/metadata/uid").to_owned();
         if commit.call.resource == "replicasets" {
+            let owner = commit.before.map_or("", controller);
+            if commit.call.of_daemon() && commit.call.method == Method::DELETE {
+                let highest = self.trimmed.entry(owner.to_owned()).or_default();
+                *highest = revision(object).max(*highest);
+            } else if commit.after.is_none_or(|after| is_deleting(after) || controller(after) != owner) {
+                // Somebody takes a set away, and with it, it may be, the highest revision.
+                self.trimmed.remove(owner);
+            }
             self.changed.insert(uid.clone(), commit.at);
             if commit.call.subresource.is_empty() {
                 self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
@@ -49,6 +59,11 @@ impl History {
     /// A daemon asks for a deletion.
     pub(super) fn condemned(&mut self, uid: &str) {
         self.sentenced.insert(uid.to_owned());
+    }
+
+    /// The highest revision of a Deployment that its daemons deleted.
+    pub(super) fn trimmed(&self, deployment: &str) -> i64 {
+        self.trimmed.get(deployment).copied().unwrap_or(0)
     }
 
     /// Whether whoever knows what happened before `since` has seen this object as it is.

@@ -9,7 +9,8 @@ use http::{Response, Uri};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Server, refused};
+use super::Server;
+use super::replies::refused;
 use crate::sim::call::{Call, daemon_of};
 
 /// How far back the versions are remembered. No member lags that far behind.
