@@ -16,7 +16,9 @@ RUN case $BUILDARCH-$TARGETARCH in \
     esac; \
     apt-get update && apt-get install --yes --no-install-recommends "$@"
 COPY . .
-RUN --mount=type=cache,target=/usr/local/cargo/registry \
+# Both platforms are built at the same time, and cargo's lock is outside of the registry: in one that they shared they
+# would unpack the same crates over each other. So each has its own, and fetches them for itself.
+RUN --mount=type=cache,target=/usr/local/cargo/registry,id=windlass-crates-$TARGETARCH \
     --mount=type=cache,target=/windlass/target,id=windlass-$TARGETARCH \
     case $TARGETARCH in \
       amd64) .ci/dist x86_64-unknown-linux-musl /programs ;; \

@@ -19,6 +19,8 @@ struct Job {
     permissions: Option<BTreeMap<String, String>>,
     timeout_minutes: Option<u32>,
     uses: Option<String>,
+    #[serde(rename = "if")]
+    condition: Option<String>,
 }
 
 fn read(path: &str) -> String {
@@ -136,6 +138,82 @@ fn only_what_is_published_is_written() {
         "release.yaml: release id-token",
     ];
     assert_eq!(writes, expected);
+}
+
+/// A release is rehearsed on schedule and for changes of how it is built, with the same file.
+#[test]
+fn what_is_not_a_tag_is_built_and_not_published() {
+    let writes = |job: &Job| job.permissions.iter().flatten().any(|(_, right)| right != "read");
+    for (place, job) in jobs().into_iter().filter(|(_, job)| writes(job)) {
+        assert_eq!(job.condition.as_deref(), Some("github.ref_type == 'tag'"), "{place}");
+    }
+    for (place, job) in jobs() {
+        if ["linux", "elsewhere"].iter().any(|name| place == format!("release.yaml: {name}")) {
+            assert_eq!(job.condition, None, "{place}");
+        }
+    }
+}
+
+/// Whoever pulls by the version while it is compared would have what may not be what it says.
+#[test]
+fn an_image_has_its_name_only_when_it_has_been_compared() {
+    let release = &workflows()["release.yaml"];
+    let order = ["push-by-digest=true", "| cmp - ", "imagetools create --tag"].map(|word| {
+        assert_eq!(release.matches(word).count(), 1, "{word}");
+        release.find(word)
+    });
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+/// The classic store of Docker, which the runners have, refuses a digest that it has for another platform.
+#[test]
+fn the_image_of_a_platform_is_asked_for_by_its_own_digest() {
+    let release = &workflows()["release.yaml"];
+    let creations: Vec<&str> = release.lines().filter(|line| line.contains("docker create")).collect();
+    assert!(!creations.is_empty());
+    for creation in creations {
+        assert!(!creation.contains("@$DIGEST"), "that of all platforms: {creation}");
+    }
+}
+
+/// Both platforms are built at once, and no lock that cargo takes is inside of what they would share.
+#[test]
+fn no_cache_of_a_build_is_shared_by_two_platforms() {
+    let dockerfile = read("Dockerfile");
+    let mounts: Vec<&str> = dockerfile.split("--mount=").skip(1).collect();
+    assert_eq!(mounts.len(), 2);
+    for mount in mounts {
+        let mount = mount.split_whitespace().next().unwrap();
+        assert!(mount.contains("id=") && mount.ends_with("$TARGETARCH"), "{mount}");
+    }
+}
+
+/// Helm 3 looks for the logs when it has deleted the pod of a test that succeeded, and fails then.
+#[test]
+fn helm_test_is_not_asked_for_logs_of_what_it_deletes() {
+    assert!(read("charts/windlass/templates/tests/rollout.yaml").contains("hook-succeeded"));
+    for (file, text) in workflows() {
+        let asks = text.lines().find(|line| line.contains("helm test") && line.contains("--logs"));
+        assert_eq!(asks, None, "{file}");
+    }
+}
+
+/// macOS has Bash 3.2, the last with a licence that Apple likes; these came with 4.
+#[test]
+fn what_builds_a_release_runs_in_the_shell_of_macos() {
+    let newer =
+        ["mapfile", "readarray", "declare -A", "local -A", "local -n", "coproc", "|&", "&>>", ";;&", "@Q}"];
+    for path in [".ci/dist", ".ci/pack"] {
+        let text = read(path);
+        let is_code = |(_, line): &(i32, &str)| !line.trim_start().starts_with('#');
+        for (at, line) in (1..).zip(text.lines()).filter(is_code) {
+            let found = newer.iter().find(|word| line.contains(**word));
+            assert_eq!(found, None, "{path}:{at}: {line}");
+            let mut expanded = line.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+            let changes_case = expanded.any(|(name, _)| name.contains([',', '^']));
+            assert!(!changes_case, "{path}:{at}: {line}");
+        }
+    }
 }
 
 /// The kubelet compares numbers, and the chart says the same ones.
