@@ -198,6 +198,12 @@ fn helm_test_is_not_asked_for_logs_of_what_it_deletes() {
     }
 }
 
+/// Git on Windows would end their lines otherwise, and the shell takes that for a part of each command.
+#[test]
+fn every_system_checks_the_scripts_out_as_they_are() {
+    assert!(read(".gitattributes").lines().any(|line| line == "* -text"));
+}
+
 /// macOS has Bash 3.2, the last with a licence that Apple likes; these came with 4.
 #[test]
 fn what_builds_a_release_runs_in_the_shell_of_macos() {
