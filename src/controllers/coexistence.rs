@@ -206,8 +206,8 @@ fn rival(managers: &[Manager]) -> Option<&str> {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{manager:?} writes the status of {kind} {key} too: switch its controllers off, for \
-     kube-controller-manager with --controllers=*,-deployment-controller,-replicaset-controller,\
-     -replicationcontroller-controller, or run Windlass with --on-conflict=warn"
+     kube-controller-manager by adding -deployment-controller,-replicaset-controller,\
+     -replicationcontroller-controller to its list of --controllers, or run Windlass with --on-conflict=warn"
 )]
 pub struct Conflict {
     /// Its field manager.
