@@ -78,6 +78,8 @@ fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls()
         let release = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": of_set["uid"]}]}});
         let mut both = owners(&of_set);
         both["metadata"]["labels"] = json!({"app": "b"});
+        let mut and_a_webhooks_label = owners(&of_set);
+        and_a_webhooks_label["metadata"]["labels"] = json!({"mesh": "on"});
         let mut not_controlling = of_set.clone();
         not_controlling["controller"] = json!(false);
         let resize = json!({"spec": {"replicas": 1}});
@@ -226,6 +228,7 @@ fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls()
                 Some("keeps its template"),
             ),
             ("resizes", &patch, set_at("of-a-deployment"), resize, None),
+            ("adopts with a label more", &patch, pod_at("bare"), and_a_webhooks_label, None),
             ("adopts", &patch, pod_at("bare"), owners(&of_set), None),
             ("releases", &patch, pod_at("bare"), release, None),
             ("adopts a set", &patch, set_at("bare"), owners(&of_deployment), None),
