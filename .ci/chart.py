@@ -11,6 +11,7 @@ import helm_python as helm
 from helm_python import _native  # Its functions take all of the engine's options; the public ones only some.
 
 import chart_in_sandbox
+import chart_policy
 
 CHART = pathlib.Path("charts/windlass")
 DEPLOY = pathlib.Path("deploy")
@@ -81,6 +82,10 @@ REFUSED = [
     ("test: {image: {name: a}}", "at '/test/image': additional properties 'name' not allowed"),
     ("podLabels: {app.kubernetes.io/instance: a}", "at '/podLabels/app.kubernetes.io~1instance'"),
     ("metrics: {serviceMonitor: {tokenSecret: a}}", "at '/metrics/serviceMonitor/tokenSecret'"),
+    ("deploymentLabels: {app.kubernetes.io/component: a}", "at '/deploymentLabels/app.kubernetes.io~1component'"),
+    ("networkPolicy: {extraEgress: [{port: 53}]}", "at '/networkPolicy/extraEgress/0': additional properties 'port'"),
+    ("networkPolicy: {extraEgress: [{to: [{ipBlock: {cidr: dns}}]}]}", "at '/networkPolicy/extraEgress/0/to/0/ipBlock"),
+    ("enabled: please", "at '/enabled': got string, want boolean"),
     ("leaderElection: {resourceNamespace: A_b}", "at '/leaderElection/resourceNamespace'"),
     # A null takes the default away.
     ("replicas: null", "missing property 'replicas'"),
@@ -99,6 +104,8 @@ REFUSED = [
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
     ("controllers: ['*', -deployment, -replicaset, -replicationcontroller]", "none of deployment-controller"),
     ("serviceAccount: {create: false}", "serviceAccount.name is needed"),
+    ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop leaves such a Deployment out"),
+    ("scope: {selector: team=shop}\ntest: {labels: {team: web}}", "set test.enabled=false"),
 ]
 
 # Releases with a name that Helm takes and not every object does, and what their objects are then called.
@@ -108,9 +115,34 @@ NAMES = {
     "team.windlass": "team-windlass",
     "123": "windlass-123-windlass",
     "1e3": "windlass-1e3-windlass",
-    "a" * 53: "a" * 40,
-    "a" * 39 + ".b": "a" * 39,
+    # What is cut off leaves a hash: these begin alike.
+    "a" * 53: "a" * 31 + "-e12e5210",
+    "a" * 39 + ".b": "a" * 31 + "-ddc381e5",
+    "a" * 39 + ".c": "a" * 31 + "-dc66c1b6",
 }
+# Names that YAML takes for something else, if they are not quoted.
+NOT_STRINGS = ["true", "no", "null", "on"]
+
+# Selectors, and whether they take the labels {team: shop, tier: web, empty: ""}.
+SELECTORS = [
+    ("team", True), ("!team", False), ("legacy", False), ("!legacy", True), (" team = shop ", True),
+    ("team==shop", True), ("team=web", False), ("team!=web", True), ("team!=shop", False), ("legacy!=yes", True),
+    ("legacy=", False), ("empty=", True), ("tier in (web, db)", True), ("tier in(web)", True), ("tier in (db)", False),
+    ("tier notin (web,db)", False), ("tier notin (db)", True), ("legacy notin (db)", True), ("legacy in (db)", False),
+    ("team=shop,tier in (web, db),!legacy", True), ("team=shop,tier in (db, cache),!legacy", False),
+    ("tier in (web, db),team=shop,legacy", False),
+]
+# Scopes, and whether the release `windlass` in kube-system is told that they leave its own Deployment out.
+SCOPES = [
+    ({}, False),
+    ({"scope": {"namespace": "kube-system"}}, False),
+    ({"scope": {"namespace": "shop"}}, True),
+    ({"scope": {"selector": "!legacy"}}, False),
+    ({"scope": {"selector": "app.kubernetes.io/component=controller-manager"}, "test": {"enabled": False}}, False),
+    ({"scope": {"selector": "team=shop"}, "test": {"labels": {"team": "shop"}}}, True),
+    ({"scope": {"selector": "team=shop"}, "test": {"labels": {"team": "shop"}}, "deploymentLabels": {"team": "shop"}}, False),
+    ({"scope": {"selector": "team=shop"}, "test": {"enabled": False}, "deploymentLabels": {"team": "web"}}, True),
+]
 
 failures = []
 
@@ -216,7 +248,7 @@ def check_schema():
     missing = values - set(schema_keys(schema))
     check(not missing, f"values.schema.json does not know {missing}")
     # Those without a default are optional parts of what is handed on to Kubernetes as it is.
-    handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/podLabels/", "/global")
+    handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/deploymentLabels/", "/podLabels/", "/global", "/enabled")
     extra = {key for key in set(schema_keys(schema)) - values if not key.startswith(handed_on)}
     check(not extra, f"values.yaml does not say what {extra} is")
 
@@ -248,6 +280,53 @@ def check_names():
                     check(metadata.get("namespace", namespace) in allowed, f"{title}: {metadata}")
                     for subject in found.get("subjects", []):
                         check(isinstance(subject.get("namespace", ""), str), f"{title}: {subject}")
+
+
+    for name in NOT_STRINGS:
+        rendered = render(MONITORED | {"fullnameOverride": name})
+        for found in (found for file, text in rendered.items() if file != "NOTES.txt" for found in documents(text)):
+            check(str(found["metadata"]["name"]).startswith(name), f"fullnameOverride {name}: {found['metadata']}")
+            for key in ("serviceName", "policyName"):
+                check(found.get("spec", {}).get(key, name) == name, f"fullnameOverride {name}: {key} of {found['kind']}")
+            check(isinstance(found.get("roleRef", {}).get("name", name), str), f"fullnameOverride {name}: {found}")
+
+
+def check_scopes():
+    labels = {"team": "shop", "tier": "web", "empty": ""}
+    for selector, takes in SELECTORS:
+        try:
+            render({"scope": {"selector": selector}, "test": {"labels": labels}})
+            check(takes, f"{selector} takes {labels}")
+        except helm.HelmError as error:
+            check(not takes and "test.labels" in str(error), f"{selector} on {labels}: {error}")
+    for values, is_told in SCOPES:
+        notes = " ".join(render(values)["NOTES.txt"].split())
+        check(("leaves out deployment/windlass itself" in notes) == is_told, f"the notes with {values}: {notes}")
+        without_labels = "by deploymentLabels" in notes
+        check(without_labels == (is_told and "selector" in values.get("scope", {})), f"the notes with {values}: {notes}")
+
+
+def check_two_releases():
+    """What a second release brings for Prometheus and Grafana is about that release, and stands beside the first's."""
+    charts = {name: render(MONITORED, name=name) for name in ("windlass", "another-windlass")}
+    seen = {}
+    for name, rendered in charts.items():
+        (rule,) = documents(rendered["prometheusrule.yaml"])
+        for it in (rule for group in rule["spec"]["groups"] for rule in group["rules"]):
+            ours = r"\b(?:windlass|leader_election|running_managed|workqueue|rest_client)_\w+"
+            others = re.findall(ours + r'(?!\w|{job="%s"[,}])' % name, it["expr"])
+            check(not others and "{" in it["expr"], f"{it['alert']} of {name} looks at other jobs: {it['expr']}")
+        (service,) = documents(rendered["service.yaml"])
+        check(service["metadata"]["name"] == name, f"{name}: the job is {service['metadata']['name']}")
+        (board,) = documents(rendered["dashboard.yaml"])
+        ((file, text),) = board["data"].items()
+        parsed = json.loads(text)
+        for what, value in (("file", file), ("uid", parsed["uid"]), ("title", parsed["title"])):
+            check(value not in seen, f"the dashboards of {name} and {seen.get(value)} have the same {what}: {value}")
+            seen[value] = name
+        check(len(parsed["uid"]) <= 40, f"Grafana takes 40 characters: {parsed['uid']}")
+    longest = documents(render(MONITORED, name="a" * 53)["dashboard.yaml"])[0]["data"]
+    check(len(json.loads(*longest.values())["uid"]) <= 40, f"Grafana takes 40 characters: {list(longest)}")
 
 
 def check_sets(windlass, out):
@@ -305,6 +384,12 @@ def main(arguments):
             done(f"{len(REFUSED)} wrong values are refused by name")
             check_names()
             done(f"{len(NAMES)} names of a release name objects as Kubernetes takes them")
+            check_scopes()
+            done(f"{len(SELECTORS)} selectors read, and the notes tell what {len(SCOPES)} scopes leave out")
+            check_two_releases()
+            done("two releases watch themselves and not each other")
+            number = chart_policy.check(documents(render({})["admissionpolicy.yaml"])[0], check)
+            done(f"the admission policy judges {number} requests as it should")
             number = check_sets(target / "windlass", out)
             done(f"{len(value_sets())} sets of values linted and rendered, {number} command lines accepted")
             check_deploy()

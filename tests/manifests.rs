@@ -232,10 +232,11 @@ fn every_pod_is_restricted() {
             .chain(tested)
             .collect();
         assert!(!all.is_empty());
-        // Where and as whom Windlass runs, `helm test` can run too: OpenShift wants no user of ours.
+        // Where, as whom and from which registry Windlass runs, `helm test` can run too: OpenShift wants no user of
+        // ours.
         let (_, first) = installation.templates().pop_first().unwrap();
         for (title, pod) in &all {
-            for field in ["securityContext", "nodeSelector", "tolerations"] {
+            for field in ["securityContext", "nodeSelector", "tolerations", "imagePullSecrets"] {
                 let (own, wanted) = (&pod["spec"][field], &first["spec"][field]);
                 assert_eq!(own, wanted, "{}: {title}: {field}", installation.origin);
             }

@@ -5,8 +5,9 @@
 {{- end }}
 
 {{/*
-"windlass" for a release of that name, else RELEASE-windlass. Suffixes are added, so it stays short. A release may be
-called team.windlass or 123, a Service may not: no dots, and a letter first.
+"windlass" for a release of that name, else RELEASE-windlass. A release may be called team.windlass or 123, a Service
+may not: no dots, and a letter first. Suffixes are added, so it stays short; what is cut off leaves a hash, or two
+releases that begin alike would share their objects.
 */}}
 {{- define "windlass.fullname" -}}
 {{- $name := include "windlass.name" . -}}
@@ -20,7 +21,10 @@ called team.windlass or 123, a Service may not: no dots, and a letter first.
 {{- if regexMatch "^[0-9]" $full -}}
 {{- $full = printf "windlass-%s" $full -}}
 {{- end -}}
-{{- $full | trunc 40 | trimAll "-" -}}
+{{- if gt (len $full) 40 -}}
+{{- $full = printf "%s-%s" (trunc 31 $full | trimAll "-") (sha256sum $full | trunc 8) -}}
+{{- end -}}
+{{- $full | trimAll "-" -}}
 {{- end }}
 
 {{- define "windlass.selectorLabels" -}}
@@ -33,6 +37,15 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Of the Deployment itself, which a scope.selector may ask for. */}}
+{{- define "windlass.deploymentLabels" -}}
+{{ include "windlass.labels" . }}
+app.kubernetes.io/component: controller-manager
+{{- with .Values.deploymentLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "windlass.serviceAccountName" -}}
