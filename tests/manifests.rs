@@ -440,6 +440,20 @@ fn the_example_clusters_switch_off_what_windlass_runs() {
     assert_eq!(argument, format!("--kube-controller-manager-arg=controllers+={off}"));
 }
 
+/// No image is published yet, so the chart's own would never be pulled.
+#[test]
+fn who_follows_the_instructions_has_an_image() {
+    for file in
+        ["README.md", "charts/windlass/README.md", "deploy/clusters/kind.yaml", "deploy/clusters/k3d.yaml"]
+    {
+        let text = read(file);
+        let (before, after) = text.split_once("helm install windlass charts/windlass").unwrap();
+        assert!(before.contains("docker build --tag "), "{file} builds none");
+        let command: String = after.split_inclusive('\n').take(2).collect();
+        assert!(command.contains("--set image.repository="), "{file} names none: {command}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_installation_comes_up_on_the_sandbox() {
     for installation in installations() {
