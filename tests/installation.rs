@@ -255,7 +255,9 @@ fn rendered() -> Vec<(String, Vec<Value>)> {
         );
         let missing =
             "the chart's sets of values; to judge them, set WINDLASS_RENDERED to what .ci/chart check fills";
-        writeln!(std::io::stderr(), "skipped: {missing}").unwrap();
+        // Not by `eprintln!`, which cargo shows of failed tests only.
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "skipped: {missing}").unwrap();
     }
     rendered
 }
