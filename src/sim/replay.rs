@@ -36,6 +36,9 @@ pub struct Replay {
     /// The invariant that it breaks or broke, such as "S11".
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub invariant: String,
+    /// The planted bug with which it breaks again, or "".
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub mistake: Word,
     /// The Windlass in which that was found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub found_in: String,
@@ -262,7 +265,13 @@ mod tests {
     use super::*;
 
     fn replay(scenario: Scenario) -> Replay {
-        Replay { shows: "what happens".into(), invariant: "S1".into(), found_in: "0".into(), scenario }
+        Replay {
+            shows: "what happens".into(),
+            invariant: "S1".into(),
+            mistake: "",
+            found_in: "0".into(),
+            scenario,
+        }
     }
 
     #[test]
