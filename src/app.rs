@@ -213,9 +213,11 @@ impl Controllers {
 
         let (mut workers, mut conflict) = (JoinSet::new(), None);
         if running.elected(&cluster, &shutdown).await? {
+            // What has ended comes first: no worker is started for a lease that is lost.
             tokio::select! {
-                () = work::start(&cluster, &config, &mut workers, &shutdown) => {}
+                biased;
                 error = running.ended_by_itself() => return Err(error),
+                () = work::start(&cluster, &config, &mut workers, &shutdown) => {}
             }
             if let Some(period) = config.resync_period {
                 let (cluster, stop) = (cluster.clone(), stop.clone());

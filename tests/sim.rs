@@ -64,23 +64,45 @@ fn whatever_a_seed_brings_nothing_breaks() {
     }
 }
 
-/// Each file in `tests/sim/` was a failure once and is named after what holds since.
-#[test]
-fn what_broke_once_does_not_break_again() {
-    can_be_believed();
+fn files() -> Vec<(PathBuf, Replay)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty());
+    let read = |file: PathBuf| (file.clone(), Replay::read(&file).unwrap());
+    files.into_iter().map(read).collect()
+}
+
+/// Each file in `tests/sim/` was a failure once and is named after what holds since.
+#[test]
+fn what_broke_once_does_not_break_again() {
+    can_be_believed();
     let mut broken = Vec::new();
-    for file in &files {
-        let replay = Replay::read(file).unwrap();
+    for (file, replay) in files() {
         if run(&replay.scenario, false).unwrap().failure.is_some() {
             broken.push(format!("{}\n{}", file.display(), told(&replay.scenario)));
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// A file that would pass whatever the controllers did is no test. Not every mistake that was mended can be planted.
+#[test]
+#[cfg(feature = "planted-bugs")]
+fn what_broke_once_breaks_again_with_the_mistake() {
+    can_be_believed();
+    let mut planted = 0;
+    for (file, replay) in files() {
+        if replay.mistake.is_empty() {
+            continue;
+        }
+        let outcome = run(&Scenario { bug: replay.mistake, ..replay.scenario }, false).unwrap();
+        let invariant = outcome.failure.map(|failure| failure.invariant.to_owned());
+        assert_eq!(invariant, Some(replay.invariant), "{}", file.display());
+        planted += 1;
+    }
+    assert!(planted > 0);
 }
 
 /// `windlass-sim --exhaustive` visits more replicas and strategies, and both in one history.

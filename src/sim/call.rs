@@ -16,6 +16,8 @@ pub struct Call {
     pub method: Method,
     /// Where to.
     pub path: String,
+    /// What follows the path: from which version a watch goes on, and of what.
+    pub query: String,
     /// The resource in the plural, such as "pods"; "" for paths without one.
     pub resource: String,
     /// The name in the path, or that of the object to be created.
@@ -56,12 +58,14 @@ impl Call {
         if name.is_empty() {
             name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
-        let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let watch = query.contains("watch=true");
         let method = parts.method.clone();
         Call {
             agent,
             method,
             path,
+            query,
             resource,
             name,
             subresource,

@@ -11,7 +11,7 @@ use super::replay::{Replay, check};
 use super::report::Report;
 use super::run::run;
 use super::scenario::Scenario;
-use super::search::{Search, Seeds};
+use super::search::{Search, Seeds, digest, same_again};
 use crate::planted::BUGS;
 
 /// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
@@ -23,30 +23,31 @@ pub struct Args {
     #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000000")]
     pub seeds: Seeds,
     /// Ends after this many minutes, even if there are seeds left.
-    #[arg(long, value_name = "MINUTES", default_value_t = 5.0)]
-    pub minutes: f64,
+    #[arg(long, value_name = "MINUTES", default_value = "5", value_parser = minutes, allow_negative_numbers = true)]
+    pub minutes: Duration,
     /// Goes on after a failure, and tells of each in a line.
     #[arg(long)]
     pub keep_going: bool,
     /// Threads, each with a history of its own at a time.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = threads)]
     pub threads: usize,
     /// Tells the history of a file or a seed instead.
     #[arg(long, value_name = "FILE|SEED")]
     pub replay: Option<Source>,
     /// Visits everything that can happen to a Deployment of up to so many replicas with one crash and one stale
     /// window, however long it takes.
-    #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3")]
+    #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..=MOST_REPLICAS))]
     pub exhaustive: Option<u32>,
     /// Plants one bug after the other, or those whose names hold this text, and tells how long each takes to find;
     /// with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
-    #[arg(long, value_name = "BUG", num_args = 0..=1, default_missing_value = "")]
+    #[arg(long, value_name = "BUG", num_args = 0..=1, default_missing_value = "", value_parser = part_of_a_bug)]
     pub planted: Option<String>,
     /// Makes failures as small as can be with --replay and --keep-going too.
     #[arg(long)]
     pub shrink: bool,
     /// How long a failure is made smaller at most.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub shrink_seconds: u64,
     /// Directory for the files of failures.
     #[arg(long, value_name = "DIR", default_value = "target/sim")]
@@ -54,6 +55,42 @@ pub struct Args {
     /// Tells every request with its body, in place of what matters.
     #[arg(long)]
     pub verbose: bool,
+}
+
+/// Of how many replicas everything can be visited before its reader gives up: three take hours.
+const MOST_REPLICAS: i64 = 10;
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    // A year, so that no sum of times is too large.
+    if !(minutes > 0.0 && minutes <= 525_600.0) {
+        return Err("it must be more than 0 and at most 525600, a year".into());
+    }
+    Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().map_err(|_| "it is not a whole number".to_owned())?;
+    if (1..=1024).contains(&threads) { Ok(threads) } else { Err("it must be between 1 and 1024".into()) }
+}
+
+/// A text that the name of a planted bug holds. If none does, those are named that share most words with it.
+fn part_of_a_bug(text: &str) -> Result<String, String> {
+    if BUGS.iter().any(|bug| bug.contains(text)) {
+        return Ok(text.to_owned());
+    }
+    let starts: Vec<String> = text
+        .to_lowercase()
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .map(|word| word.chars().take(4).collect())
+        .collect();
+    let shared = |bug: &str| starts.iter().filter(|start| bug.contains(&***start)).count();
+    let mut near: Vec<&str> = BUGS.iter().copied().filter(|bug| shared(bug) > 0).collect();
+    near.sort_by_key(|bug| std::cmp::Reverse(shared(bug)));
+    near.truncate(3);
+    let near = if near.is_empty() { &BUGS[..3] } else { &near };
+    Err(format!("no planted bug is called so; there are such as {near:?}"))
 }
 
 /// What is run again.
@@ -105,7 +142,7 @@ pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> s
     }
     let search = Search {
         seeds: args.seeds.range(host.started),
-        time: Duration::try_from_secs_f64(args.minutes * 60.0).unwrap_or(Duration::MAX),
+        time: args.minutes,
         threads: args.threads,
         keep_going: args.keep_going,
         at_length: args.shrink,
@@ -148,7 +185,9 @@ fn exhaustive(
     let bounds = Bounds { both: true, threads: args.threads, keep_going: args.keep_going };
     let (mut histories, mut failures) = (0, 0);
     writeln!(out, "windlass {}", report.version)?;
-    for workload in workloads(replicas) {
+    let workloads = workloads(replicas);
+    workloads.iter().take(1).try_for_each(|first| same_again(first, digest))?;
+    for workload in workloads {
         let since = (host.elapsed)();
         let visited = visit(&workload, bounds)?;
         let (count, failed) = (visited.histories, visited.failures.len());
@@ -209,6 +248,37 @@ mod tests {
         assert_eq!(args(&[]).exhaustive, None);
         assert_eq!(args(&["--exhaustive"]).exhaustive, Some(3));
         assert_eq!(args(&["--exhaustive", "1"]).exhaustive, Some(1));
+    }
+
+    #[track_caller]
+    fn refused(flags: &[&str]) -> String {
+        Args::try_parse_from([&["windlass-sim"], flags].concat()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_would_run_nothing_or_for_ever_is_refused_with_the_name_of_the_flag() {
+        for (flag, values) in [
+            ("--seeds", &["9..3", "5..5"][..]),
+            ("--minutes", &["-1", "0", "nan", "inf", "1e300"]),
+            ("--threads", &["0", "1000000"]),
+            ("--exhaustive", &["0", "4000000000"]),
+            ("--shrink-seconds", &["18446744073709551615"]),
+        ] {
+            for value in values {
+                let said = refused(&[flag, value]);
+                assert!(said.contains(flag) && said.contains(value), "{said}");
+            }
+        }
+        assert_eq!(args(&["--minutes", "0.5"]).minutes, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_bug_that_is_not_on_the_list_is_refused_and_near_ones_are_named() {
+        let said = refused(&["--planted", "surge from status"]);
+        assert!(said.contains("--planted") && said.contains("surge is computed from the status"), "{said}");
+        assert!(refused(&["--planted", "typo"]).contains("--planted"));
+        assert_eq!(args(&["--planted"]).planted.as_deref(), Some(""));
+        assert_eq!(args(&["--planted", "overflows"]).planted.as_deref(), Some("overflows"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::cli::Args;
 use super::run::run;
 use super::scenario::Scenario;
-use super::search::on_threads;
+use super::search::{digest, on_threads, same_again};
 use crate::planted::BUGS;
 
 /// How long a settled cluster is watched.
@@ -38,7 +38,8 @@ struct Hunt {
 /// those that were not found.
 ///
 /// # Errors
-/// When nothing can be printed, or there is no runtime to be had.
+/// When nothing is planted in this build, the first seed has two histories, nothing can be printed, or there is no
+/// runtime to be had.
 pub fn finds(
     args: &Args,
     name: &str,
@@ -46,10 +47,10 @@ pub fn finds(
     out: &mut (impl Write + Send),
 ) -> std::io::Result<bool> {
     if cfg!(not(feature = "planted-bugs")) {
-        writeln!(out, "built without the feature planted-bugs")?;
-        return Ok(false);
+        return Err(std::io::Error::other("--planted needs a build with the feature planted-bugs"));
     }
     let seeds = args.seeds.range(1);
+    same_again(&hunted(seeds.start), digest)?;
     let bugs = BUGS.iter().filter(|bug| bug.contains(name));
     let mut hunts: Vec<Hunt> = bugs.map(|bug| Hunt { bug, next: seeds.start, spent: 0.0 }).collect();
     let planted = hunts.len();
@@ -58,7 +59,7 @@ pub fn finds(
         let mut missed = Vec::new();
         let waiting = hunts.len();
         for (nth, mut hunt) in hunts.into_iter().enumerate() {
-            let left = args.minutes * 60.0 * part - elapsed().as_secs_f64();
+            let left = args.minutes.as_secs_f64() * part - elapsed().as_secs_f64();
             let share = left / (waiting - nth) as f64;
             match hunt.go_on(seeds.end, args.threads, share, &elapsed)? {
                 Some(Find { seed, invariant, time }) => {
@@ -81,6 +82,12 @@ pub fn finds(
     Ok(times.len() == planted)
 }
 
+/// The history of a seed as it is searched for bugs: two days of rest find no more than three minutes with a
+/// restart, and take seconds.
+fn hunted(seed: u64) -> Scenario {
+    Scenario { quiet: QUIET, ..Scenario::new(seed) }
+}
+
 impl Hunt {
     /// Looks for the bug for `share` seconds more.
     fn go_on(
@@ -100,8 +107,7 @@ impl Hunt {
                 if seed >= end {
                     break;
                 }
-                // Two days of rest find no more than three minutes with a restart, and take seconds.
-                let clean = Scenario { quiet: QUIET, ..Scenario::new(seed) };
+                let clean = hunted(seed);
                 let Some(failure) = run(&Scenario { bug, ..clean.clone() }, false)?.failure else { continue };
                 if run(&clean, false)?.failure.is_none() {
                     let find = Find { seed, invariant: failure.invariant, time: spent + time() };

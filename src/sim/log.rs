@@ -51,6 +51,9 @@ impl fmt::Display for Entry {
         match &self.event {
             Event::Sent(call, fate) => {
                 write!(f, "{call}")?;
+                if !call.query.is_empty() {
+                    write!(f, "?{}", call.query)?;
+                }
                 if *fate != Fate::Proceed {
                     write!(f, " ({fate})")?;
                 }
@@ -85,7 +88,7 @@ impl Log {
 
     /// A request has been sent; `body` is as it was on the wire.
     pub fn sent(&mut self, at: Duration, call: &Call, body: &[u8], fate: &Fate) {
-        (&call.agent, call.method.as_str(), &call.path, call.watch, body, fate).hash(&mut self.digest);
+        (&call.agent, call.method.as_str(), &call.path, &call.query, body, fate).hash(&mut self.digest);
         self.keep(at, || Event::Sent(Box::new(call.clone()), fate.clone()));
     }
 
@@ -146,14 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn another_time_or_another_body_is_another_fingerprint() {
-        let digest = |seconds: u64, body: &str| {
-            let (parts, ()) =
-                http::Request::post("/api/v1/namespaces/shop/pods").body(()).unwrap().into_parts();
+    fn another_time_query_or_body_is_another_fingerprint() {
+        let digest_of = |seconds: u64, query: &str, body: &str| {
+            let uri = format!("/api/v1/namespaces/shop/pods{query}");
+            let (parts, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
             let mut log = Log::new(false);
             log.sent(at(seconds), &Call::new("d0.1".into(), &parts, b"{}"), body.as_bytes(), &Fate::Proceed);
             log.digest()
         };
+        let digest = |seconds: u64, body: &str| digest_of(seconds, "", body);
+        let watch = |version: u64| digest_of(1, &format!("?watch=true&resourceVersion={version}"), "");
+        assert_eq!(watch(7), watch(7));
+        assert_ne!(watch(7), watch(8));
         assert_eq!(digest(1, "a"), digest(1, "a"));
         assert_ne!(digest(1, "a"), digest(2, "a"));
         assert_ne!(digest(1, "a"), digest(1, "b"));

@@ -6,7 +6,8 @@
 //! by the [`monitors`]. After the misbehaviour ends, everything has to come to rest as it should.
 //!
 //! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and who does what when;
-//!   [`points`]: misbehaviour that begins with a certain write; [`replay`]: all of it as a file.
+//!   [`draw`]: what a seed draws; [`points`]: misbehaviour that begins with a certain write; [`replay`]: all
+//!   of it as a file.
 //! * [`server`]: the API server as each party sees it; [`call`]: a request, taken apart; [`fate`]: what
 //!   becomes of it; [`watch`]: a watch that lags; [`log`]: what happened.
 //! * [`knowledge`]: what the author of a write could know.
@@ -23,12 +24,15 @@
 //! * [`cli`]: the flags.
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's
-//! part of that: every `select!` is biased, and iteration is over ordered maps.
+//! part of that: where it chooses among what is ready, the order is given (each `select!` below
+//! [`Controllers::run`](crate::app::Controllers::run) is biased), and what it iterates over has an order.
+//! Nothing enforces this but that histories are run twice before anything is made of them.
 
 pub mod actors;
 pub mod call;
 pub mod cli;
 pub mod daemons;
+pub mod draw;
 pub mod exhaustive;
 pub mod fate;
 pub mod finds;

@@ -89,7 +89,8 @@ pub fn applies(scenario: &Scenario) -> bool {
 /// A daemon that starts knows of nothing newer than the list that it is given. The API promises that this is not
 /// an old one, and so does no real server; one that breaks the promise has the daemon work on what was.
 fn begins_in_the_past(scenario: &Scenario) -> bool {
-    let restart = |act: &Act| matches!(act, Act::Crash { .. } | Act::Stop { .. });
+    // Whoever loses the Lease starts anew as well.
+    let restart = |act: &Act| matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. });
     scenario.faults.iter().any(|fault| matches!(fault, Fault::Behind(_)))
         && scenario.acts.iter().any(|(_, act)| restart(act))
 }

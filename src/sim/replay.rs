@@ -18,9 +18,13 @@ pub type Word = &'static str;
 /// The longest time that a file may give: an hour. A history ends only after all of them.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// More daemons or acts than this are a mistake.
+/// The longest time in which a settled cluster is watched: with an election, a week of it is a minute.
+const LONGEST_QUIET: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// More daemons, acts or pods than this are a mistake.
 const MOST_DAEMONS: usize = 8;
 const MOST_ACTS: usize = 1000;
+const MOST_REPLICAS: u32 = 500;
 
 /// A history as a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +36,9 @@ pub struct Replay {
     /// The invariant that it breaks or broke, such as "S11".
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub invariant: String,
+    /// The planted bug with which it breaks again, or "".
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub mistake: Word,
     /// The Windlass in which that was found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub found_in: String,
@@ -66,7 +73,7 @@ impl Replay {
     }
 
     /// Writes it into a directory, which is made if need be, and says where it is. The name is the seed and
-    /// the invariant.
+    /// the invariant, with a number if a file of that name is about another scenario.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -77,9 +84,16 @@ impl Replay {
         if !invariant.is_empty() {
             name = format!("{name}-{invariant}");
         }
-        let path = directory.join(format!("{name}.json"));
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::other)?;
-        std::fs::write(&path, text + "\n")?;
+        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::other)? + "\n";
+        let mut path = directory.join(format!("{name}.json"));
+        let mut count = 1;
+        // Where it cannot be read it is somebody's all the same.
+        while path.exists() && Replay::read(&path).map(|other| other.scenario).as_ref() != Ok(&self.scenario)
+        {
+            count += 1;
+            path = directory.join(format!("{name}-{count}.json"));
+        }
+        std::fs::write(&path, text)?;
         Ok(path)
     }
 }
@@ -95,6 +109,8 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     let daemons = (1..=MOST_DAEMONS).contains(&scenario.daemons);
     field("daemons".into(), daemons, &format!("must be between 1 and {MOST_DAEMONS}"))?;
     field("acts".into(), scenario.acts.len() <= MOST_ACTS, &format!("must be at most {MOST_ACTS}"))?;
+    field("points".into(), scenario.points.len() <= MOST_ACTS, &format!("must be at most {MOST_ACTS}"))?;
+    field("quiet".into(), scenario.quiet <= LONGEST_QUIET, "must be at most a week")?;
     for (name, time) in [("readiness", scenario.readiness), ("shutdown", scenario.shutdown)] {
         field(name.into(), time <= LONGEST, "must be at most an hour")?;
     }
@@ -119,9 +135,22 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         field(format!("acts[{n}].at"), *at <= LONGEST, "must be at most an hour")?;
         field(format!("acts[{n}].at"), *at >= latest, "must not be before the act in front of it")?;
         latest = *at;
-        if let Act::Lag { seconds, .. } = act {
-            let fine = u64::from(*seconds) <= LONGEST.as_secs();
-            field(format!("acts[{n}].act.lag.seconds"), fine, "must be at most an hour")?;
+        let fine = |seconds: u32| u64::from(seconds) <= LONGEST.as_secs();
+        let hour = "must be at most an hour";
+        match *act {
+            Act::Lag { seconds, .. } => field(format!("acts[{n}].act.lag.seconds"), fine(seconds), hour)?,
+            Act::SlowLease { seconds, .. } => {
+                field(format!("acts[{n}].act.slow_lease.seconds"), fine(seconds), hour)?;
+            }
+            Act::MinReady { seconds, .. } => {
+                field(format!("acts[{n}].act.min_ready.seconds"), fine(seconds), hour)?;
+            }
+            Act::Create { replicas, .. } | Act::Scale { replicas, .. } => {
+                let kind = if matches!(act, Act::Create { .. }) { "create" } else { "scale" };
+                let path = format!("acts[{n}].act.{kind}.replicas");
+                field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
+            }
+            _ => {}
         }
     }
     for (n, point) in scenario.points.iter().enumerate() {
@@ -236,7 +265,13 @@ mod tests {
     use super::*;
 
     fn replay(scenario: Scenario) -> Replay {
-        Replay { shows: "what happens".into(), invariant: "S1".into(), found_in: "0".into(), scenario }
+        Replay {
+            shows: "what happens".into(),
+            invariant: "S1".into(),
+            mistake: "",
+            found_in: "0".into(),
+            scenario,
+        }
     }
 
     #[test]
@@ -255,6 +290,17 @@ mod tests {
         let path = written.write(&directory.path().join("new")).unwrap();
         assert!(path.ends_with("7-the-simulation.json"), "{path:?}");
         assert_eq!(Replay::read(&path), Ok(written));
+    }
+
+    #[test]
+    fn a_file_about_another_scenario_of_the_seed_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let one = replay(Scenario::new(7));
+        let other = replay(Scenario { daemons: 5, ..Scenario::new(7) });
+        let names = [&one, &other, &one].map(|replay| replay.write(directory.path()).unwrap());
+        assert!(names[1].ends_with("7-S1-2.json"), "{names:?}");
+        assert_eq!(names[0], names[2]);
+        assert_eq!((Replay::read(&names[0]), Replay::read(&names[1])), (Ok(one), Ok(other)));
     }
 
     #[test]
@@ -279,6 +325,10 @@ mod tests {
         assert_eq!(daemons, "scenario.daemons: must be between 1 and 8");
         let time = wrong("\"at\": 0", "\"at\": 5000000000000");
         assert_eq!(time, "scenario.acts[0].at: must be at most an hour");
+        let quiet = wrong("\"quiet\": ", "\"quiet\": 90000");
+        assert_eq!(quiet, "scenario.quiet: must be at most a week");
+        let replicas = wrong("\"replicas\": ", "\"replicas\": 4000");
+        assert_eq!(replicas, "scenario.acts[0].act.create.replicas: must be at most 500");
         let end = Replay::parse(&(good.clone() + "x")).unwrap_err();
         assert!(end.starts_with("trailing characters at line"), "{end}");
     }

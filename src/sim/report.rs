@@ -31,7 +31,7 @@ impl Report {
     /// Makes the history smaller, tells of it and writes its file. `elapsed` is the real time.
     ///
     /// # Errors
-    /// When something cannot be run or written.
+    /// When it does not fail again, or something cannot be run or written.
     pub fn failure(
         &self,
         scenario: &Scenario,
@@ -41,7 +41,12 @@ impl Report {
         let budget = Budget { runs: RUNS, time: self.patience, elapsed };
         let least = shrink(scenario, &budget)?.unwrap_or_else(|| scenario.clone());
         let outcome = self.history(&least, out)?;
-        self.keep(least, &outcome, out)
+        self.keep(least, &outcome, out)?;
+        // What is of a file, planted, or of the exhaustive mode is not what its seed draws.
+        if *scenario == Scenario::new(scenario.seed) {
+            writeln!(out, "all of it: windlass-sim --replay {}", scenario.seed)?;
+        }
+        Ok(())
     }
 
     /// Runs a history once more, and tells of it.
@@ -65,20 +70,21 @@ impl Report {
     /// Writes the file of a failure, and how to use it.
     fn keep(&self, scenario: Scenario, outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
         let Some(failure) = &outcome.failure else {
-            return writeln!(
-                out,
-                "it was not as it should be the first time: a history depends on more than its seed"
+            let what = format!(
+                "seed {}: it was not as it should be the first time: a history depends on more than its seed, \
+                 and nothing here can be believed",
+                scenario.seed
             );
+            return Err(std::io::Error::other(what));
         };
-        let seed = scenario.seed;
         let replay = Replay {
             shows: failure.to_string(),
             invariant: failure.invariant.to_owned(),
+            mistake: scenario.bug,
             found_in: self.version.clone(),
             scenario,
         };
         let path = replay.write(&self.directory)?;
-        writeln!(out, "again: windlass-sim --replay {}", path.display())?;
-        writeln!(out, "all of it: windlass-sim --replay {seed}")
+        writeln!(out, "again: windlass-sim --replay {}", path.display())
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::actors::Actors;
 use super::log::Entry;
@@ -52,18 +52,38 @@ impl fmt::Display for Outcome {
 /// Runs a scenario on a runtime of its own. `record` keeps the log.
 ///
 /// # Errors
-/// When there is no runtime to be had.
+/// When the simulation itself panics, or there is no runtime to be had.
 pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
     crate::planted::plant(scenario.bug);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let mut outcome = runtime.block_on(history(scenario, record));
+    let mut outcome = naming_the_seed(scenario.seed, || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        Ok(runtime.block_on(history(scenario, record)))
+    })?;
     if outcome.failure.is_none() && oracle::applies(scenario) {
         let calm = oracle::without_faults(scenario);
         if calm != *scenario {
-            outcome.failure = oracle::compare(&run(&calm, false)?.ending, &outcome.ending).err();
+            let owed = run(&calm, false)?;
+            outcome.failure = match owed.failure {
+                // There is nothing to compare with. Without its faults the history is shorter, too.
+                Some(Breach { invariant, what }) => {
+                    Some(Breach { invariant, what: format!("without the faults: {what}") })
+                }
+                None => oracle::compare(&owed.ending, &outcome.ending).err(),
+            };
         }
     }
     Ok(outcome)
+}
+
+/// A panic here is a mistake of the simulation: the daemons' tasks have theirs caught. Nothing is shared with
+/// other histories, so none of them sees what it leaves behind.
+fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(history)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+        Err(std::io::Error::other(format!("seed {seed}: the simulation panicked: {text}")))
+    })
 }
 
 async fn history(scenario: &Scenario, record: bool) -> Outcome {
@@ -78,7 +98,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     let sandbox = Sandbox::new(options);
     let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
     let end = CancellationToken::new();
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     let never_ready = regex_lite::Regex::new(":broken$").ok();
     let kubelet = kubelet::Options {
         never_ready,
@@ -88,16 +108,16 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         ..kubelet::Options::new(now)
     };
     let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
-    tasks.push(AbortOnDropHandle::new(tokio::spawn(simulator)));
+    tasks.spawn(named("the kubelet", simulator));
     let are_collected = |resource: &str| matches!(resource, "deployments" | "replicasets" | "pods");
     let collector = garbage::run_for(server.client("garbage"), are_collected, end.clone());
-    tasks.push(AbortOnDropHandle::new(tokio::spawn(collector)));
+    tasks.spawn(named("the garbage collector", collector));
     let mut stops = Vec::new();
     for number in 0..scenario.daemons {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
         stops.push(stop);
         let daemon = daemons::run(server.clone(), scenario.clone(), number, stopped);
-        tasks.push(AbortOnDropHandle::new(tokio::spawn(daemon)));
+        tasks.spawn(named("the kubelet of a daemon", daemon));
     }
     let actors = Actors::new(server.clone(), stops);
     actors.make_namespace().await;
@@ -107,7 +127,16 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         // Nothing could happen, and nothing would break.
         server.fail(Breach::new("the simulation", "there is no namespace"));
     }
-    if let Err(breach) = play(scenario, &server, &actors).await {
+    // What ends before the history does is no part of the cluster any more, and everything after it is wrong.
+    let played = tokio::select! {
+        biased;
+        Some(ended) = tasks.join_next() => {
+            let what = ended.map_or_else(|panic| panic.to_string(), |name| format!("{name} ended by itself"));
+            Err(Breach::new("the simulation", what))
+        }
+        played = play(scenario, &server, &actors) => played,
+    };
+    if let Err(breach) = played {
         server.fail(breach);
     }
     server.look_for_panics();
@@ -123,6 +152,11 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         lasted: server.start.elapsed(),
         ending: server.ending(),
     }
+}
+
+async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
+    task.await;
+    name
 }
 
 async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
@@ -156,4 +190,15 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
         actors.repair().await;
     }
     rest::comes_to_rest(scenario, server, actors).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_simulation_is_an_error_that_tells_the_seed() {
+        let error = naming_the_seed(7, || -> std::io::Result<()> { panic!("no {}", "pods") }).unwrap_err();
+        assert_eq!(error.to_string(), "seed 7: the simulation panicked: no pods");
+    }
 }

@@ -47,7 +47,11 @@ impl FromStr for Seeds {
             Some(last) => number(last)?.checked_add(1).ok_or("the last seed is too large")?,
             None => number(to)?,
         };
-        Ok(Seeds::Between(number(from)?, to))
+        let from = number(from)?;
+        if from >= to {
+            return Err(format!("no seed is in {text}"));
+        }
+        Ok(Seeds::Between(from, to))
     }
 }
 
@@ -86,6 +90,29 @@ pub struct Search<'a> {
     pub report: &'a Report,
 }
 
+/// Runs a history twice: a simulation that chance has a part in proves nothing, whatever it finds.
+///
+/// # Errors
+/// When the two are not the same, or there is no runtime to be had.
+pub fn same_again(
+    scenario: &Scenario,
+    digest: impl Fn(&Scenario) -> std::io::Result<u64>,
+) -> std::io::Result<()> {
+    if digest(scenario)? == digest(scenario)? {
+        return Ok(());
+    }
+    let what = format!("seed {}, run twice, has two histories: nothing here can be believed", scenario.seed);
+    Err(std::io::Error::other(what))
+}
+
+/// The fingerprint of a history.
+///
+/// # Errors
+/// When there is no runtime to be had.
+pub fn digest(scenario: &Scenario) -> std::io::Result<u64> {
+    Ok(run(scenario, false)?.digest)
+}
+
 /// Has so many threads do the same, each with histories of its own, and waits for all of them.
 ///
 /// # Errors
@@ -110,11 +137,10 @@ struct Sums {
 }
 
 impl Search<'_> {
-    /// Runs the seeds; whether every history was as it should be. Before that, the first seed is run twice:
-    /// what is not the same again proves nothing.
+    /// Runs the seeds; whether every history was as it should be. Before that, the first seed is run twice.
     ///
     /// # Errors
-    /// When nothing can be printed, or there is no runtime to be had.
+    /// When the two are not the same, a history panics, nothing can be printed, or there is no runtime to be had.
     pub fn search(
         &self,
         elapsed: &(dyn Fn() -> Duration + Sync),
@@ -122,9 +148,7 @@ impl Search<'_> {
     ) -> std::io::Result<bool> {
         writeln!(out, "windlass {}, seeds from {} on", self.report.version, self.seeds.start)?;
         out.flush()?;
-        if !self.is_same_again(out)? {
-            return Ok(false);
-        }
+        same_again(&Scenario::new(self.seeds.start), digest)?;
         let begin = elapsed();
         let sums = Sums::default();
         let next = AtomicU64::new(self.seeds.start);
@@ -137,7 +161,8 @@ impl Search<'_> {
                     break;
                 }
                 let scenario = Scenario::new(seed);
-                let outcome = run(&scenario, false)?;
+                // What cannot be run ends the search on all threads, so that it is not said minutes later.
+                let outcome = run(&scenario, false).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 sums.runs.fetch_add(1, Ordering::Relaxed);
                 let lasted = u64::try_from(outcome.lasted.as_millis()).unwrap_or(u64::MAX);
                 sums.milliseconds.fetch_add(lasted, Ordering::Relaxed);
@@ -163,20 +188,6 @@ impl Search<'_> {
         on_threads(self.threads, worker)?;
         let real = elapsed().saturating_sub(begin).as_secs_f64().max(0.001);
         self.sum_up(&sums, real, out.into_inner())
-    }
-
-    fn is_same_again(&self, out: &mut dyn Write) -> std::io::Result<bool> {
-        let scenario = Scenario::new(self.seeds.start);
-        let (first, second) = (run(&scenario, false)?, run(&scenario, false)?);
-        let same = first.digest == second.digest;
-        if !same {
-            writeln!(
-                out,
-                "seed {}, run twice, has two histories: nothing here can be believed",
-                scenario.seed
-            )?;
-        }
-        Ok(same)
     }
 
     fn sum_up(&self, sums: &Sums, real: f64, out: &mut dyn Write) -> std::io::Result<bool> {
@@ -210,6 +221,23 @@ mod tests {
         for wrong in ["3", "a..b", "3..=18446744073709551615", "..4", ""] {
             assert!(wrong.parse::<Seeds>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_range_without_a_seed_is_refused() {
+        assert_eq!("9..3".parse::<Seeds>(), Err("no seed is in 9..3".into()));
+        assert_eq!("3..3".parse::<Seeds>(), Err("no seed is in 3..3".into()));
+        assert_eq!("3..=2".parse::<Seeds>(), Err("no seed is in 3..=2".into()));
+    }
+
+    #[test]
+    fn two_histories_of_one_seed_are_an_error_and_no_failure() {
+        let scenario = Scenario::new(1);
+        let chance = std::cell::Cell::new(0);
+        let other = |_: &Scenario| Ok(chance.replace(chance.get() + 1));
+        let error = same_again(&scenario, other).unwrap_err();
+        assert!(error.to_string().starts_with("seed 1, run twice, has two histories"), "{error}");
+        assert!(same_again(&scenario, |_| Ok(7)).is_ok());
     }
 
     #[test]

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::points::Point;
 use super::replay::check;
 use super::run::run;
-use super::scenario::{Act, Scenario};
+use super::scenario::{Act, Scenario, Skew};
 
 /// A history with more acts, faults and points than this is hard to follow.
 const FEW: usize = 20;
@@ -77,7 +78,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn events(&self) -> usize {
-        self.best.acts.len() + self.best.faults.len() + self.best.points.len()
+        let Scenario { acts, faults, points, clocks, .. } = &self.best;
+        acts.len() + faults.len() + points.len() + clocks.iter().filter(|skew| !skew.is_right()).count()
     }
 
     /// Whether it fails as well; then it is the best so far.
@@ -113,6 +115,7 @@ impl Search<'_> {
             let before = self.best.clone();
             self.leave_out()?;
             self.one_daemon()?;
+            self.right_clocks()?;
             self.round_times()?;
             self.simpler_values()?;
             if self.best == before || self.spent {
@@ -160,11 +163,30 @@ impl Search<'_> {
             less.acts.retain(|(_, act)| {
                 !matches!(
                     act,
-                    Act::Lag { daemon: 1.., .. } | Act::Crash { daemon: 1.., .. } | Act::Stop { daemon: 1.. }
+                    Act::Lag { daemon: 1.., .. }
+                        | Act::Crash { daemon: 1.., .. }
+                        | Act::Stop { daemon: 1.. }
+                        | Act::SlowLease { daemon: 1.., .. }
                 )
             });
+            less.points.retain(|point| {
+                !matches!(point, Point::Crash { daemon: 1.., .. } | Point::Lag { daemon: 1.., .. })
+            });
+            less.clocks.truncate(1);
         })?;
         self.with(|less| less.daemons = 1)?;
+        Ok(())
+    }
+
+    /// A clock that is right is simpler than any other, though its speed of 100 is the largest number.
+    fn right_clocks(&mut self) -> std::io::Result<()> {
+        for n in 0..self.best.clocks.len() {
+            let parts: [fn(&mut Skew); 3] =
+                [|skew| *skew = Skew::default(), |skew| skew.speed = 100, |skew| skew.ahead = 0];
+            for part in parts {
+                self.with(|righter| righter.clocks.iter_mut().skip(n).take(1).for_each(part))?;
+            }
+        }
         Ok(())
     }
 
@@ -221,14 +243,14 @@ impl Search<'_> {
     }
 }
 
-/// The pointers to all values that may be made simpler. The seed is another history, and times are rounded
-/// and not made smaller.
+/// The pointers to all values that may be made simpler. Another seed is another history, times are rounded
+/// and not made smaller, and a clock that is slower is not simpler.
 fn collect(value: &Value, at: String, leaves: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .filter(|(name, _)| !matches!(&***name, "seed" | "at" | "readiness" | "shutdown" | "repair"));
+            let fields = fields.iter().filter(|(name, _)| {
+                !matches!(&***name, "seed" | "at" | "readiness" | "shutdown" | "repair" | "speed")
+            });
             fields.for_each(|(name, value)| collect(value, format!("{at}/{name}"), leaves));
         }
         Value::Array(values) => {
@@ -244,6 +266,10 @@ fn simpler(value: &Value) -> Vec<Value> {
     match value {
         Value::Bool(true) => vec![false.into()],
         Value::Number(number) => {
+            // Of a clock that is behind.
+            if let Some(number) = number.as_i64().filter(|number| *number < 0) {
+                return [0, -1, number / 2].into_iter().filter(|n| *n > number).map(Value::from).collect();
+            }
             let Some(number) = number.as_u64() else { return Vec::new() };
             let mut less = vec![0, 1, number / 2];
             if number <= 10 {
@@ -309,6 +335,19 @@ mod tests {
         let busy = Scenario { faults: vec![Fault::Conflicts(9), Fault::LostReplies(14)], ..busy() };
         let least = shrunk(&busy, |scenario| breaks(scenario.faults.iter().any(needs))).unwrap();
         assert_eq!((least.acts.len(), least.faults), (0, vec![Fault::LostReplies(3)]));
+    }
+
+    #[test]
+    fn clocks_become_right_as_far_as_the_failure_allows() {
+        let wrong = Skew { ahead: -3_600_000, speed: 68 };
+        let scenario = Scenario { clocks: vec![wrong, wrong], ..busy() };
+        let behind = |scenario: &Scenario| scenario.clocks.iter().any(|skew| skew.ahead <= -400);
+        let least = shrunk(&scenario, |scenario| breaks(behind(scenario))).unwrap();
+        let [Skew { ahead, speed: 100 }] = least.clocks[..] else { panic!("{:?}", least.clocks) };
+        assert!((-800..=-400).contains(&ahead), "{ahead}");
+        let slow = |scenario: &Scenario| scenario.clocks.iter().any(|skew| skew.speed < 100);
+        let least = shrunk(&scenario, |scenario| breaks(slow(scenario))).unwrap();
+        assert_eq!(least.clocks, [Skew { ahead: 0, speed: 68 }]);
     }
 
     #[test]

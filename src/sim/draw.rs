@@ -1,0 +1,167 @@
+//! What a seed draws.
+
+use std::time::Duration;
+
+use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let daemons = if rng.u8(..3) == 0 { 2 } else { 1 };
+        let all = [
+            Fault::LostRequests(rng.u8(1..15)),
+            Fault::LostReplies(rng.u8(1..15)),
+            Fault::LateRequests(rng.u8(1..8)),
+            Fault::LateReplies(rng.u8(1..8)),
+            Fault::Refusals(rng.u8(1..15)),
+            Fault::Conflicts(rng.u8(1..15)),
+            Fault::Behind(rng.u8(5..60)),
+        ];
+        let likely = rng.u8(..3);
+        let faults = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
+        let mut scenario = Scenario {
+            seed,
+            daemons,
+            // Two that know nothing of each other are two leaders.
+            election: rng.u8(..4) < if daemons > 1 { 3 } else { 1 },
+            streaming_lists: rng.bool(),
+            readiness: Duration::from_millis(rng.u64(100..3000)),
+            shutdown: Duration::from_millis(rng.u64(50..2000)),
+            calm: rng.u8(..4) == 0,
+            quiet: a_while(),
+            bug: "",
+            clocks: Vec::new(),
+            faults,
+            points: Vec::new(),
+            acts: Vec::new(),
+            repair: true,
+        };
+        scenario.fill(&mut rng);
+        if rng.u8(..4) == 0 {
+            scenario.clocks = (0..daemons).map(|_| skew(&mut rng)).collect();
+            // How long a pod has been ready depends on whose clock is asked.
+            scenario.acts.retain(|(_, act)| !matches!(act, Act::MinReady { .. }));
+        }
+        if scenario.calm {
+            scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
+        }
+        // Two leaders who see different things undo each other's work as fast as they can: that is what the
+        // election is for, and nothing else is found in such a history.
+        if !scenario.election && scenario.daemons > 1 {
+            let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
+            scenario.acts.retain(|(_, act)| !hides(act));
+            scenario.faults.clear();
+        }
+        // Two days, and with them every resync. Renewals of the Lease would make them last.
+        if !scenario.election {
+            scenario.quiet = Duration::from_secs(48 * 3600);
+        }
+        scenario
+    }
+
+    fn fill(&mut self, rng: &mut fastrand::Rng) {
+        let mut at = Duration::ZERO;
+        // Some seeds hurry and some take their time: a rollout is interrupted, or ends.
+        let pause = rng.choice([400, 2000, 8000]).unwrap_or(2000);
+        let lags = rng.u8(..3) == 0;
+        let crashes = rng.bool();
+        self.acts.push((at, create(NAMES[0], rng)));
+        for _ in 0..rng.u32(5..30) {
+            at += Duration::from_millis(rng.u64(10..pause));
+            let act = any(rng, self.daemons);
+            let allowed = match act {
+                Act::Lag { .. } => lags,
+                Act::Crash { .. } | Act::Stop { .. } => crashes,
+                _ => true,
+            };
+            if allowed {
+                self.acts.push((at, act));
+            }
+        }
+    }
+}
+
+fn skew(rng: &mut fastrand::Rng) -> Skew {
+    let ahead = rng.choice([0, 400, 5000, 3_600_000]).unwrap_or(0);
+    let ahead = if rng.bool() { ahead } else { -ahead };
+    Skew { ahead, speed: rng.choice([100, 95, 68]).unwrap_or(100) }
+}
+
+fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
+    let (replicas, surge) = (rng.u32(1..7), rng.u32(..3));
+    let unavailable = if surge == 0 { rng.u32(1..3) } else { rng.u32(..3) };
+    Act::Create { name, replicas, surge, unavailable, recreate: rng.u8(..6) == 0 }
+}
+
+fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
+    let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
+    let nth = rng.u32(..12);
+    match rng.u8(..55) {
+        0..3 => create(name, rng),
+        3..9 => Act::Image { name, tag: rng.u32(1..5) },
+        9 => Act::BrokenImage { name },
+        10..15 => Act::Scale { name, replicas: rng.u32(..8) },
+        15..17 => {
+            let (surge, recreate) = (rng.u32(..3), rng.u8(..3) == 0);
+            let unavailable = if surge == 0 { rng.u32(1..3) } else { rng.u32(..3) };
+            Act::Strategy { name, surge, unavailable, recreate }
+        }
+        17..19 => Act::Pause { name, paused: rng.bool() },
+        19 => Act::RollBack { name },
+        20 => Act::Label { name, value: rng.u32(..3) },
+        21 => Act::MinReady { name, seconds: rng.u32(..5) },
+        22..24 => {
+            let policy = rng.choice(["Background", "Foreground", "Orphan"]).unwrap_or("Background");
+            Act::Delete { name, policy }
+        }
+        24..26 => Act::Annotate { name, value: rng.u32(..) },
+        26..28 => Act::DeletePod { nth, at_once: rng.bool() },
+        28..30 => Act::Ready { nth, ready: rng.u8(..3) == 0 },
+        30 => Act::Fail { nth },
+        31 => Act::Relabel { nth },
+        32 => Act::Quota { full: rng.bool() },
+        33 => Act::BreakWatches,
+        34 => Act::Compact,
+        35..38 => {
+            let resource = rng.choice(["pods", "replicasets", "deployments"]).unwrap_or("pods");
+            Act::Lag { daemon: rng.usize(..daemons), resource, seconds: rng.u32(1..20) }
+        }
+        38..41 => Act::Crash { daemon: rng.usize(..daemons), writes: rng.u32(..6) },
+        41 => Act::Stop { daemon: rng.usize(..daemons) },
+        42..44 => {
+            let surge = rng.choice([20, 30, 60, 110, 250]).unwrap_or(20);
+            Act::Percent { name, surge, unavailable: rng.choice([10, 25, 30]).unwrap_or(10) }
+        }
+        44 => Act::Cost { nth, cost: rng.u32(..3) },
+        45 => Act::Orphan { nth },
+        46 => Act::Seize { nth },
+        47 => Act::Loner { nth },
+        48 => Act::Disown { nth },
+        49 => Act::Guard { nth },
+        50 => Act::Uproot { nth },
+        51 => Act::RollBack { name },
+        52 => Act::Abandon { nth },
+        _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_scenario_and_another_seed_another() {
+        assert_eq!(Scenario::new(7), Scenario::new(7));
+        assert_ne!(Scenario::new(7).acts, Scenario::new(8).acts);
+    }
+
+    #[test]
+    fn acts_are_in_order_and_begin_with_a_deployment() {
+        for seed in 0..100 {
+            let acts = Scenario::new(seed).acts;
+            assert!(acts.is_sorted_by_key(|(at, _)| *at), "{seed}");
+            assert!(matches!(acts[0].1, Act::Create { .. }), "{seed}");
+        }
+    }
+}
