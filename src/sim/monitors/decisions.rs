@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::window::Window;
 use super::{Breach, controller, text};
 use crate::sim::call::Call;
+use crate::sim::knowledge::{Owner, on_behalf_of, owner_name};
 use crate::sim::server::Picture;
 
 /// What a patch is about; each of these is written by one controller, which waits for its own writes.
@@ -18,9 +19,6 @@ enum Part {
     Owners,
     Status,
 }
-
-/// An object for whose sake writes are made: its kind and name.
-type Owner = (&'static str, String);
 
 /// A call under way.
 #[derive(Clone, Debug)]
@@ -167,17 +165,7 @@ impl Decisions {
 
 impl Flight {
     fn new(call: &Call, picture: &Picture, began: Duration) -> Option<Self> {
-        let there = || picture.get(&call.resource).and_then(|all| all.get(&call.name));
-        let owner = |object: &Value| Some(owner_name(object).to_owned()).filter(|name| !name.is_empty());
-        let (kind, name) = match (&*call.resource, &*call.subresource) {
-            ("deployments", _) => ("Deployment", call.name.clone()),
-            ("replicasets", "status") => ("ReplicaSet", call.name.clone()),
-            ("replicasets", _) if call.method == Method::POST => ("Deployment", owner(&call.body)?),
-            ("replicasets", _) => ("Deployment", owner(there()?)?),
-            ("pods", _) if call.method == Method::POST => ("ReplicaSet", owner(&call.body)?),
-            ("pods", _) => ("ReplicaSet", owner(there()?)?),
-            _ => return None,
-        };
+        let (kind, name) = on_behalf_of(call, picture)?;
         Some(Flight {
             agent: call.agent.to_string(),
             owner: (kind, name),
@@ -190,10 +178,11 @@ impl Flight {
     }
 }
 
-fn owner_name(object: &Value) -> &str {
-    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = owners.iter().find(|owner| text(owner, "/uid") == controller(object));
-    found.map_or("", |owner| text(owner, "/name"))
+/// Whether a write takes what is nobody's.
+fn adopts(call: &Call, picture: &Picture) -> bool {
+    let there = picture.get(&call.resource).and_then(|all| all.get(&call.name));
+    let adopts = call.method == Method::PATCH && !controller(&call.body).is_empty();
+    adopts && there.is_some_and(|object| controller(object).is_empty())
 }
 
 /// The UID of what is to be deleted.
