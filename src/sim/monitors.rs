@@ -169,9 +169,9 @@ impl Monitors {
         self.decisions.sent(at, call, picture)
     }
 
-    /// A daemon asks whether an object is there.
-    pub fn asks(&mut self, at: Duration, call: &Call) {
-        self.decisions.asks(at, call);
+    /// A daemon is shown an object that it has asked for.
+    pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.decisions.shown(at, call, object);
     }
 
     /// A daemon's creation has been carried out, or has met what it was to create.

@@ -120,6 +120,10 @@ impl Drop for Over {
 #[derive(Clone, Copy, Debug)]
 struct Version(u64);
 
+/// The object that an answer is about, as it was then.
+#[derive(Clone, Debug)]
+struct Shown(Arc<Value>);
+
 /// See the module.
 pub struct Server {
     /// Where everything is stored.
@@ -192,11 +196,14 @@ impl Server {
         });
         let fate = self.arrives(&call, &body);
         let reply = self.clone().undergo(fate, &call, parts, body).await;
-        if call.of_daemon()
-            && reply.status().is_success()
-            && let Some(Version(version)) = reply.extensions().get()
-        {
-            self.state.lock().monitors.told(self.start.elapsed(), &call, *version);
+        if call.of_daemon() && reply.status().is_success() {
+            let (monitors, now) = (&mut self.state.lock().monitors, self.start.elapsed());
+            if let Some(Version(version)) = reply.extensions().get() {
+                monitors.told(now, &call, *version);
+            }
+            if let Some(Shown(object)) = reply.extensions().get() {
+                monitors.shown(now, &call, object);
+            }
         }
         reply
     }
@@ -259,9 +266,6 @@ impl Server {
         state.log.sent(self.start.elapsed(), call, body, &fate);
         if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
             state.acts += 1;
-        }
-        if call.of_daemon() && !call.is_write() && !call.name.is_empty() {
-            state.monitors.asks(self.start.elapsed(), call);
         }
         if call.of_daemon() && call.is_write() {
             let breach = state.monitors.sent(self.start.elapsed(), call, &state.picture);

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::window::Window;
-use super::{Breach, controller, text};
+use super::{Breach, controller, is_deleting, text};
 use crate::sim::call::Call;
 use crate::sim::knowledge::{Owner, on_behalf_of, owner_name};
 use crate::sim::server::Picture;
@@ -35,9 +35,6 @@ struct Flight {
     began: Duration,
 }
 
-/// How long a sync with a few calls may take, each given up after half a minute.
-const ONE_SYNC: Duration = Duration::from_secs(180);
-
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
@@ -50,8 +47,9 @@ pub(super) struct Decisions {
     tried: BTreeMap<(String, String), (Duration, usize)>,
     /// The latest versions that agents were told of, and when, by agent, UID and part.
     told: BTreeMap<(String, String, Part), (Duration, u64)>,
-    /// When agents last asked whether an object is there, by agent, resource and name.
-    asked: BTreeMap<(String, String, String), Duration>,
+    /// When agents were last shown an object that they had asked for, and whether it was on its way out, by agent
+    /// and UID.
+    shown: BTreeMap<(String, String), (Duration, bool)>,
     /// Deletions that agents were told of, by agent and UID.
     gone: BTreeSet<(String, String)>,
 }
@@ -64,13 +62,13 @@ impl Decisions {
         if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), doomed(call).to_owned())) {
             return breach("S23", "deletes once more what it has deleted".into());
         }
-        if !self.has_asked(at, call, picture) {
-            return breach("S15", "adopted without asking whether the owner is there".into());
-        }
         let Some(mut flight) = Flight::new(call, picture, at) else { return Ok(()) };
         let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
         if let Some((_, began)) = before.filter(|(ended, _)| *ended == at) {
             flight.began = *began;
+        }
+        if adopts(call, picture) && !self.was_shown(&agent, controller(&call.body), flight.began) {
+            return breach("S15", "adopted without having been told that the owner is there".into());
         }
         if let Some((uid, version)) = based_on(call) {
             let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied();
@@ -104,24 +102,16 @@ impl Decisions {
         Ok(())
     }
 
-    /// A daemon asks whether an object is there.
-    pub(super) fn asks(&mut self, at: Duration, call: &Call) {
-        let key = (call.agent.to_string(), call.resource.clone(), call.name.clone());
-        self.asked.insert(key, at);
+    /// A daemon is shown an object that it has asked for.
+    pub(super) fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        let key = (call.agent.to_string(), text(object, "/metadata/uid").to_owned());
+        self.shown.insert(key, (at, is_deleting(object)));
     }
 
-    /// Whether the author of an adoption has asked whether the owner is there.
-    fn has_asked(&self, at: Duration, call: &Call, picture: &Picture) -> bool {
-        let adopts = call.method == Method::PATCH
-            && !controller(&call.body).is_empty()
-            && picture
-                .get(&call.resource)
-                .and_then(|all| all.get(&call.name))
-                .is_some_and(|object| controller(object).is_empty());
-        let resource = if call.resource == "pods" { "replicasets" } else { "deployments" };
-        let owner = owner_name(&call.body).to_owned();
-        let asked = || self.asked.get(&(call.agent.to_string(), resource.to_owned(), owner));
-        !adopts || asked().is_some_and(|asked| at.saturating_sub(*asked) < ONE_SYNC)
+    /// Whether an agent was shown, in the sync that began its writes at `began`, that an owner is there to stay.
+    fn was_shown(&self, agent: &str, owner: &str, began: Duration) -> bool {
+        let shown = self.shown.get(&(agent.to_owned(), owner.to_owned()));
+        shown.is_some_and(|(at, deleting)| *at >= began && !deleting)
     }
 
     /// A creation has been carried out, or has met what it was to create.
