@@ -16,6 +16,7 @@
 mod decisions;
 mod fields;
 mod leadership;
+mod losses;
 mod pods;
 mod rollout;
 mod sets;
@@ -36,6 +37,7 @@ use super::scenario::Scenario;
 use super::server::Picture;
 use decisions::Decisions;
 use leadership::Leadership;
+use losses::Losses;
 use sets::History;
 use status::Statuses;
 use victims::Victims;
@@ -123,10 +125,9 @@ pub struct Monitors {
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
     /// Since when sets are on their way out, or gone, by UID.
     going: BTreeMap<String, Duration>,
-    /// Who took pods from a set or made them unavailable, by the set's UID.
-    losses: BTreeMap<String, Window<Arc<str>>>,
-    /// When a set was given an available pod, by the set's UID.
-    gains: BTreeMap<String, Window<()>>,
+    /// How much was known to whoever last gave a set its first pods, by the set's UID.
+    begun: BTreeMap<String, Duration>,
+    losses: Losses,
     /// When a set adopted a pod, by the set's UID.
     adoptions: BTreeMap<String, Window<()>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
@@ -226,11 +227,12 @@ impl Monitors {
     }
 
     fn remember(&mut self, commit: &Commit<'_>) {
-        let Commit { at, call, before, after, now, .. } = commit;
+        let Commit { at, call, before, after, .. } = commit;
         self.history.remember(commit);
         self.statuses.remember(commit);
         if call.resource == "pods" {
             self.victims.remember(commit);
+            self.losses.remember(commit);
         }
         if call.resource == "replicasets"
             && let Some(before) = before
@@ -259,25 +261,28 @@ impl Monitors {
             }
         }
         if call.resource == "pods"
-            && let Some(before) = before
+            && let (Some(before), Some(after)) = (before, after)
+            && controller(before).is_empty()
+            && !controller(after).is_empty()
         {
-            let same_owner = after.is_some_and(|after| controller(after) == controller(before));
-            if let Some(after) = after.filter(|_| controller(before).is_empty() && !same_owner) {
-                self.adoptions.entry(controller(after).to_owned()).or_default().happens(*at, ());
-            }
-            let gone =
-                |judge: &dyn Fn(&Value) -> bool| judge(before) && !(same_owner && after.is_some_and(judge));
-            let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);
-            if let Some(after) = after.filter(|after| ready(after) && !(same_owner && ready(before))) {
-                self.gains.entry(controller(after).to_owned()).or_default().happens(*at, ());
-            }
-            if gone(&is_live) || gone(&ready) {
-                self.losses
-                    .entry(controller(before).to_owned())
-                    .or_default()
-                    .happens(*at, call.agent.clone());
-            }
+            self.adoptions.entry(controller(after).to_owned()).or_default().happens(*at, ());
         }
+    }
+
+    /// Whether an owner was on its way out, or gone, before `since`, or never there at all.
+    fn had_gone(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
+        match self.going.get(owner) {
+            Some(went) => *went < since,
+            None => ["deployments", "replicasets"].iter().all(|kind| commit.by_uid(kind, owner).is_none()),
+        }
+    }
+
+    /// S17: nothing is done for an owner that has gone, or goes, as far as the author can know.
+    fn for_the_living(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
+        if self.had_gone(commit, owner, since) {
+            return commit.breach("S17", format!("a write for {owner}, which is not there any more"));
+        }
+        Ok(())
     }
 }
 

@@ -77,12 +77,6 @@ impl Monitors {
         Ok(())
     }
 
-    /// How many pods others took from a set, or made unavailable, unknown to the author of a write.
-    pub(super) fn lost(&self, commit: &Commit<'_>, set: &str, since: Duration) -> i64 {
-        let losses = self.losses.get(set).into_iter().flat_map(|losses| losses.happened(since));
-        i64::try_from(losses.filter(|who| **who != commit.call.agent).count()).unwrap_or(i64::MAX)
-    }
-
     fn deleted(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
         let owners = self.owners.get(text(pod, "/metadata/uid"));
@@ -94,7 +88,7 @@ impl Monitors {
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod))) - 1;
         let wanted = self.sizes_since(uid, since).into_iter().min().unwrap_or(0);
-        let lost = self.lost(commit, uid, since);
+        let lost = self.losses.gone(commit, uid, since);
         if live + lost < wanted {
             return commit.breach("S12", format!("{live} of {wanted} pods are left, others took {lost}"));
         }

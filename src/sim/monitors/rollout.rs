@@ -108,12 +108,10 @@ impl Monitors {
             let shrinks =
                 if text(other, "/metadata/uid") == text(set, "/metadata/uid") { size } else { i64::MAX };
             // What is not available goes first. Of what has just become so nobody may know.
-            let gains = self.gains.get(text(other, "/metadata/uid")).into_iter();
-            let gained = gains.flat_map(|gains| gains.happened(since)).count();
-            let gained = i64::try_from(gained).unwrap_or(i64::MAX);
+            let gained = self.losses.gained(text(other, "/metadata/uid"), since);
             let pods = counting + idle;
             let removed = (pods - shrinks.min(pods) - idle - gained).max(0);
-            available += counting - removed + self.lost(commit, text(other, "/metadata/uid"), since);
+            available += counting - removed + self.losses.unavailable(commit, other, since);
             taken += removed;
         }
         // What was never available may go even where too few are.
