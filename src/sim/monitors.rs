@@ -3,7 +3,9 @@
 //! A write is judged by the state it met. What others changed after the instant up to which its author could
 //! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
 //! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
-//! tolerance of S1, S2, S3, S6, S8, S11, S12 and S16, for the reason that no cache is newer than the network.
+//! tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, for the reason that no cache is newer than the
+//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21 and S23 look
+//! from that instant on, too: at what their author cannot know nobody is judged.
 //!
 //! Declared breaches, all of writes that arrive after their author gave the call up, half a minute later. The
 //! next sync makes up for each.
@@ -123,7 +125,7 @@ pub struct Monitors {
     sizes: BTreeMap<String, Window<i64>>,
     /// By how much the daemons raised the sizes of a Deployment's sets, and who, by its UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
-    /// Since when sets are on their way out, or gone, by UID.
+    /// Since when sets and Deployments are on their way out, or gone, by UID.
     going: BTreeMap<String, Duration>,
     /// How much was known to whoever last gave a set its first pods, by the set's UID.
     begun: BTreeMap<String, Duration>,
@@ -234,7 +236,7 @@ impl Monitors {
             self.victims.remember(commit);
             self.losses.remember(commit);
         }
-        if call.resource == "replicasets"
+        if call.resource != "pods"
             && let Some(before) = before
             && after.is_none_or(is_deleting)
         {

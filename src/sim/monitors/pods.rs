@@ -27,10 +27,14 @@ impl Monitors {
 
     fn created(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
+        self.for_the_living(commit, uid, since)?;
         // The set may have gone meanwhile; then the garbage collector takes the pod.
         let Some(set) = commit.by_uid("replicasets", uid) else { return Ok(()) };
-        if !text(pod, "/metadata/name").starts_with(&format!("{}-", text(set, "/metadata/name"))) {
-            return commit.breach("outgoing", "a pod that is not called after its set");
+        let (name, owner) = (text(set, "/metadata/name"), &pod["metadata"]["ownerReferences"][0]);
+        let is_its =
+            owner["kind"] == "ReplicaSet" && owner["apiVersion"] == "apps/v1" && owner["name"] == name;
+        if !is_its || !text(pod, "/metadata/name").starts_with(&format!("{name}-")) {
+            return commit.breach("outgoing", "a pod that does not name its set");
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod)));
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
@@ -80,8 +84,12 @@ impl Monitors {
     fn deleted(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
         let owners = self.owners.get(text(pod, "/metadata/uid"));
-        if owners.into_iter().flat_map(|owners| owners.since(since)).all(|owner| owner.is_empty()) {
+        let owners = || owners.into_iter().flat_map(|owners| owners.since(since));
+        if owners().all(|owner| owner.is_empty()) {
             return commit.breach("S12", "the deletion of a pod that is nobody's");
+        }
+        if owners().all(|owner| owner.is_empty() || self.had_gone(commit, owner, since)) {
+            return commit.breach("S17", "the deletion of a pod whose set is not there any more");
         }
         if uid.is_empty() || !is_live(pod) {
             return Ok(());
@@ -107,28 +115,21 @@ impl Monitors {
         if super::fields::unclaimed(before) != super::fields::unclaimed(after) {
             return commit.breach("S16", "more than the owner of a pod changed");
         }
-        let selected = |set: &str, labels: &Value| {
-            commit.by_uid("replicasets", set).is_some_and(|set| {
-                let wanted = set["spec"]["selector"]["matchLabels"].as_object();
-                wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
-            })
-        };
+        let selected = |set: &str, labels: &Value| self.statuses.selects(set, labels);
         let mut seen = self.labels.get(uid).into_iter().flat_map(|labels| labels.since(since));
         match (was, is) {
             ("", set) if !set.is_empty() => {
-                let there = commit.by_uid("replicasets", set).is_some_and(|set| !is_deleting(set));
-                // It was there when its author asked.
-                let went = self.going.get(set).is_some_and(|at| *at >= since);
-                let may = there && selected(set, &after["metadata"]["labels"]) || went;
-                if is_deleting(before) || !may {
+                // What became of it after its author asked is seen to there.
+                self.for_the_living(commit, set, since)?;
+                if is_deleting(before) || !selected(set, &after["metadata"]["labels"]) {
                     return commit.breach("S15", "a pod adopted that may not be");
                 }
             }
-            (set, "")
-                if commit.by_uid("replicasets", set).is_some()
-                    && seen.all(|labels| selected(set, labels)) =>
-            {
-                return commit.breach("S16", "a pod released that the selector selects");
+            (set, "") => {
+                self.for_the_living(commit, set, since)?;
+                if seen.all(|labels| selected(set, labels)) {
+                    return commit.breach("S16", "a pod released that the selector selects");
+                }
             }
             (was, is) if was != is && !was.is_empty() && !is.is_empty() => {
                 return commit.breach("S15", format!("a pod stolen from {was}"));

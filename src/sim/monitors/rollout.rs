@@ -19,7 +19,15 @@ impl Monitors {
         }
         let Some(set) = commit.after.or(commit.before) else { return Ok(()) };
         let deployment = controller(commit.before.unwrap_or(set));
-        // Without its Deployment, which may have gone meanwhile, there are no bounds.
+        if deployment.is_empty() {
+            // Its adoption is judged elsewhere, and before that nothing is done to it.
+            return match controller(set) {
+                "" => commit.breach("outgoing", "a set that is nobody's is written"),
+                _ => Ok(()),
+            };
+        }
+        self.for_the_living(commit, deployment, since)?;
+        // Without its Deployment, which has gone meanwhile, there are no bounds.
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         if commit.by_uid("deployments", deployment).is_none() {

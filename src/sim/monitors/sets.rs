@@ -110,9 +110,6 @@ impl Monitors {
         }
         let uid = controller(object);
         let Some(deployment) = commit.by_uid("deployments", uid) else { return Ok(()) };
-        if was_deleting(commit, deployment, since) {
-            return commit.breach("S17", "a set of a Deployment that is being deleted is written");
-        }
         match (&commit.call.method, commit.before, commit.after) {
             (&Method::POST, _, Some(set)) => self.named(commit, text(deployment, "/metadata/name"), set),
             (&Method::DELETE, Some(set), _) => self.trimmed_in_order(commit, set, uid, since),
@@ -131,13 +128,12 @@ impl Monitors {
     ) -> Result<(), Breach> {
         match (controller(before), controller(after)) {
             ("", owner) => {
-                let deployment = commit.by_uid("deployments", owner);
                 // One that went meanwhile is no fault of the author's.
-                let may = deployment.is_none_or(|deployment| {
-                    selects(deployment, &after["metadata"]["labels"])
-                        && !was_deleting(commit, deployment, since)
-                });
-                if !may || is_deleting(before) {
+                self.for_the_living(commit, owner, since)?;
+                let deployment = commit.by_uid("deployments", owner);
+                let selected =
+                    deployment.is_none_or(|deployment| selects(deployment, &after["metadata"]["labels"]));
+                if !selected || is_deleting(before) {
                     return commit.breach("S15", "a set adopted that may not be");
                 }
             }
@@ -191,7 +187,7 @@ impl Monitors {
         let Some(last) = sets.get(1) else { return Ok(()) };
         // The last one may have gone unknown to the author, too.
         let known = sets.iter().all(|set| self.history.is_known(set, since))
-            && self.going.values().all(|at| *at < since);
+            && self.sizes.keys().filter_map(|set| self.going.get(set)).all(|at| *at < since);
         if known && bare(&last["spec"]["template"]) != *template {
             let name = text(last, "/metadata/name");
             return commit.breach("S7", format!("a rollback to another revision than that of {name}"));

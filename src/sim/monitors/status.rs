@@ -50,6 +50,12 @@ fn all_after<'a>(commit: &'a Commit<'_>) -> impl Iterator<Item = &'a Value> {
 }
 
 impl Statuses {
+    /// Whether a set or Deployment selects these labels. Selectors never change.
+    pub(super) fn selects(&self, owner: &str, labels: &Value) -> bool {
+        let wanted = self.selectors.get(owner).and_then(Value::as_object);
+        wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+    }
+
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
         if let Some(after) = after
@@ -71,11 +77,7 @@ impl Statuses {
         let mut owners = [before, after].map(|object| object.map_or("", controller));
         owners.sort_unstable();
         for owner in owners.iter().filter(|owner| !owner.is_empty()) {
-            let selector = self.selectors.get(*owner).and_then(Value::as_object);
-            let selects = |object: &Value| {
-                let labels = &object["metadata"]["labels"];
-                selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
-            };
+            let selects = |object: &Value| self.selects(owner, &object["metadata"]["labels"]);
             let owned = all_after(commit).filter(|object| controller(object) == *owner && selects(object));
             if call.resource == "pods" {
                 let pods = owned.filter(|pod| is_live(pod)).map(ready_since).collect();
