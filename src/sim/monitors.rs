@@ -134,7 +134,7 @@ pub struct Monitors {
     adoptions: BTreeMap<String, Window<()>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
-    /// The controllers of pods, by UID.
+    /// The controllers of pods and sets, by UID.
     owners: BTreeMap<String, Window<String>>,
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
@@ -250,10 +250,15 @@ impl Monitors {
                     let size = number(after, "/spec/replicas");
                     let raised = size - before.map_or(0, |set| number(set, "/spec/replicas"));
                     let deployment = controller(after).to_owned();
-                    if raised != 0 {
-                        self.raises.entry(deployment).or_default().happens(*at, (call.agent.clone(), raised));
+                    if raised == size && size > 0 {
+                        self.begun.insert(uid.clone(), call.known.min(*at));
                     }
-                    self.sizes.entry(uid).or_default().set(*at, size);
+                    if raised != 0 {
+                        let raised = (call.agent.clone(), raised);
+                        self.raises.entry(deployment.clone()).or_default().happens(*at, raised);
+                    }
+                    self.sizes.entry(uid.clone()).or_default().set(*at, size);
+                    self.owners.entry(uid).or_default().set(*at, deployment);
                 }
                 _ => {
                     let labels = after["metadata"]["labels"].clone();

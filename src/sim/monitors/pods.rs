@@ -43,38 +43,33 @@ impl Monitors {
         if live - i64::try_from(adopted).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
-        let long_since = |set: &Value| {
-            let at = text(set, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
-            at.is_some_and(|at| {
-                commit.now.duration_since(at).as_secs_f64() > (commit.at - since).as_secs_f64() + 1.0
-            })
-        };
-        if long_since(set) {
-            return commit.breach("S17", "a pod for a set that is being deleted");
-        }
-        self.recreated(commit, set, since)
+        self.recreated(commit, set)
     }
 
-    /// S3, once the Deployment has had this strategy and template for long enough.
-    fn recreated(&self, commit: &Commit<'_>, set: &Value, since: Duration) -> Result<(), Breach> {
-        let deployment = controller(set);
-        let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
-        let mut terms = terms.since(since);
-        let Some(first) = terms.next() else { return Ok(()) };
-        let constant = terms.all(|terms| terms.template == first.template && terms.recreate);
-        let template = bare(&set["spec"]["template"]);
-        if !first.recreate || !constant || template != bare(&first.template) {
+    /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for
+    /// the pods of older sets that there were. Whoever makes the pods looks at his own set, so that it is that
+    /// decision that counts.
+    fn recreated(&self, commit: &Commit<'_>, set: &Value) -> Result<(), Breach> {
+        let (uid, deployment) = (text(set, "/metadata/uid"), controller(set));
+        let (Some(terms), Some(begun)) = (self.terms.get(deployment), self.begun.get(uid)) else {
             return Ok(());
-        }
-        // A set that has pods already was begun under other terms.
-        if !commit.owned("pods", text(set, "/metadata/uid")).is_empty() {
+        };
+        let template = bare(&set["spec"]["template"]);
+        if !terms.since(*begun).all(|terms| terms.recreate && bare(&terms.template) == template) {
             return Ok(());
         }
         for other in commit.owned("replicasets", deployment) {
-            let uid = text(other, "/metadata/uid");
-            let older = bare(&other["spec"]["template"]) != template;
+            let other_uid = text(other, "/metadata/uid");
+            let was_of = |object: &Value, owner: &str| {
+                let owners = self.owners.get(text(object, "/metadata/uid"));
+                owners.is_some_and(|owners| {
+                    owners.began_before(*begun) && owners.since(*begun).all(|of| of == owner)
+                })
+            };
             let running = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
-            if older && commit.owned("pods", uid).iter().any(running) {
+            let older = bare(&other["spec"]["template"]) != template;
+            let old = || commit.owned("pods", other_uid).into_iter().filter(running);
+            if older && was_of(other, deployment) && old().any(|pod| was_of(pod, other_uid)) {
                 return commit.breach("S3", "a new pod beside an old one that has not ended");
             }
         }
