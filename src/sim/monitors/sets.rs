@@ -30,6 +30,27 @@ pub(super) struct History {
     trimmed: BTreeMap<String, i64>,
     /// Sets that somebody has asked to delete.
     sentenced: BTreeSet<String>,
+    /// What sets wanted, by UID.
+    sized: BTreeMap<String, Window<Sized>>,
+    /// Who has met another's set under the name for a new one, and for which Deployment, by name.
+    met: BTreeSet<(String, String)>,
+}
+
+/// The size of a set, and what its annotations say of the Deployment at the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sized {
+    size: i64,
+    desired: Option<i64>,
+    most: Option<i64>,
+}
+
+impl Sized {
+    fn of(set: &Value) -> Self {
+        let annotation =
+            |name: &str| text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}")).parse().ok();
+        let (desired, most) = (annotation("desired-replicas"), annotation("max-replicas"));
+        Sized { size: number(set, "/spec/replicas"), desired, most }
+    }
 }
 
 impl History {
@@ -49,6 +70,7 @@ impl History {
             if commit.call.subresource.is_empty() {
                 self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
             }
+            self.sized.entry(uid.clone()).or_default().set(commit.at, Sized::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
@@ -74,16 +96,6 @@ impl History {
 
 fn revision(set: &Value) -> i64 {
     text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1revision")).parse().unwrap_or(0)
-}
-
-fn desired(set: &Value) -> i64 {
-    text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1desired-replicas")).parse().unwrap_or(-1)
-}
-
-/// Whether an object was on its way out before `since`. Times are seconds long.
-fn was_deleting(commit: &Commit<'_>, object: &Value, since: Duration) -> bool {
-    let at = text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
-    at.is_some_and(|at| commit.now.duration_since(at).as_secs_f64() > (commit.at - since).as_secs_f64() + 1.0)
 }
 
 fn selects(deployment: &Value, labels: &Value) -> bool {
@@ -223,7 +235,9 @@ impl Monitors {
         Ok(())
     }
 
-    /// S9, once the last of several sets has been resized for a new `spec.replicas`.
+    /// S9: what was not wanted at all is not wanted now, and once the last of several sets has been resized for a
+    /// new `spec.replicas`, all that may be there is shared out, and none went the other way or got more than its
+    /// share. What rounding leaves over is at most half a pod for each set.
     fn in_proportion(
         &self,
         commit: &Commit<'_>,
@@ -235,27 +249,62 @@ impl Monitors {
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         let [terms] = terms[..] else { return Ok(()) };
-        if terms.recreate || desired(before) == terms.replicas || number(before, "/spec/replicas") == 0 {
+        if terms.recreate || Sized::of(before).desired == Some(terms.replicas) {
             return Ok(());
         }
         // A plan that was interrupted goes on with another, whose steps do not add up by themselves.
         let Some(began) = self.decisions.began(commit.call.id) else { return Ok(()) };
-        let in_this_plan = |set: &Value| {
-            let resized = self.history.resized.get(text(set, "/metadata/uid"));
-            resized.is_some_and(|(at, agent)| *at >= began && **agent == *commit.call.agent)
-        };
         let uid = text(after, "/metadata/uid");
-        let mut sets = commit.owned("replicasets", deployment);
-        sets.retain(|set| text(set, "/metadata/uid") != uid && number(set, "/spec/replicas") > 0);
-        let done = sets.iter().all(|set| in_this_plan(set) && desired(set) == terms.replicas);
-        if sets.is_empty() || !done || number(after, "/spec/replicas") == 0 {
+        let sets = commit.owned("replicasets", deployment);
+        let now = |set: &Value| Sized::of(if text(set, "/metadata/uid") == uid { after } else { set });
+        let found = |set: &Value| {
+            let sized = self.history.sized.get(text(set, "/metadata/uid"));
+            sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
+        };
+        let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
+        if found(before).size == 0 {
+            let others = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
+            let is_due = others().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
+            let alone = |set: &&Value| {
+                resized(set).is_none_or(|(at, who)| *at < since || **who == *commit.call.agent)
+            };
+            if now(before).size > 0 && others().count() > 1 && is_due && sets.iter().all(alone) {
+                return commit.breach("S9", "a set without pods is given some of those to be shared out");
+            }
             return Ok(());
         }
-        sets.push(after);
-        let sum: i64 = sets.iter().map(|set| number(set, "/spec/replicas")).sum();
-        let allowed = terms.replicas + terms.surge;
+        let in_this_plan =
+            |set: &Value| resized(set).is_some_and(|(at, who)| *at >= began && **who == *commit.call.agent);
+        // Another sync may have followed within the instant.
+        if sets.iter().any(|set| found(set).size == 0 && now(set).size > 0) {
+            return Ok(());
+        }
+        let active: Vec<&Value> = sets.into_iter().filter(|set| found(set).size > 0).collect();
+        let is_done = |set: &Value| {
+            text(set, "/metadata/uid") == uid
+                || now(set).size == 0
+                || in_this_plan(set) && now(set).desired == Some(terms.replicas)
+        };
+        let wanted = active.iter().filter(|set| now(set).size > 0).count();
+        if wanted < 2 || now(before).size == 0 || !active.iter().all(|set| is_done(set)) {
+            return Ok(());
+        }
+        let sum = |of: &dyn Fn(&Value) -> Sized| active.iter().map(|set| of(set).size).sum::<i64>();
+        let (sum, sum_before, allowed) = (sum(&now), sum(&found), terms.replicas + terms.surge);
         if sum != allowed {
             return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));
+        }
+        let most = i64::try_from(active.len()).unwrap_or(i64::MAX) + 1;
+        let was_full = active.iter().all(|set| found(set).most == Some(sum_before));
+        for set in &active {
+            let (from, to) = (found(set).size, now(set).size);
+            let off = (to * sum_before - from * allowed).abs();
+            let backward = (to - from).signum() * (allowed - sum_before).signum() < 0;
+            if backward || was_full && 2 * off > most * sum_before {
+                let name = text(set, "/metadata/name");
+                let what = format!("{name} goes from {from} to {to} while all go from {sum_before} to {sum}");
+                return commit.breach("S9", what);
+            }
         }
         Ok(())
     }
