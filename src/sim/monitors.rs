@@ -177,9 +177,10 @@ impl Monitors {
         self.decisions.shown(at, call, object);
     }
 
-    /// A daemon's creation has been carried out, or has met what it was to create.
-    pub fn made(&mut self, at: Duration, call: &Call) {
-        self.decisions.made(at, call);
+    /// A daemon's creation has met what has its name already.
+    pub fn met(&mut self, call: &Call, picture: &Picture) {
+        self.decisions.made(call);
+        self.history.met(call, picture);
     }
 
     /// A daemon is told that its write has succeeded, and which version it made.

@@ -295,8 +295,14 @@ impl Server {
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
         }
-        if call.of_daemon() && (code.is_success() || code == http::StatusCode::CONFLICT) {
-            state.monitors.made(self.start.elapsed(), call);
+        if call.of_daemon() && code == http::StatusCode::CONFLICT {
+            state.monitors.met(call, &state.picture);
+        }
+        if call.of_daemon() && !call.is_write() && code.is_success() {
+            let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));
+            if let Some(there) = there {
+                response.extensions_mut().insert(Shown(there.clone()));
+            }
         }
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.monitors.renewed(self.start.elapsed(), call);

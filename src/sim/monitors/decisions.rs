@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::window::Window;
 use super::{Breach, controller, is_deleting, text};
 use crate::sim::call::Call;
 use crate::sim::knowledge::{Owner, on_behalf_of, owner_name};
@@ -35,16 +34,24 @@ struct Flight {
     began: Duration,
 }
 
+/// What a sync has created, or tried to.
+#[derive(Debug, Default)]
+struct Tried {
+    /// When it began its writes.
+    began: Duration,
+    names: BTreeSet<String>,
+    /// How many of them went well.
+    made: usize,
+}
+
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     flights: BTreeMap<u64, Flight>,
     /// When the last write of an agent for an owner ended, and when the first of its sync began.
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
-    /// The creations of an agent for a set that went well.
-    made: BTreeMap<(String, String), Window<()>>,
-    /// When the last sync of an agent for a set began its writes, and how many creations it has tried.
-    tried: BTreeMap<(String, String), (Duration, usize)>,
+    /// The creations of the last sync of an agent for a set.
+    tried: BTreeMap<(String, String), Tried>,
     /// The latest versions that agents were told of, and when, by agent, UID and part.
     told: BTreeMap<(String, String, Part), (Duration, u64)>,
     /// When agents were last shown an object that they had asked for, and whether it was on its way out, by agent
@@ -88,14 +95,16 @@ impl Decisions {
         }
         if flight.creates {
             let key = (agent, flight.owner.1.clone());
-            let began = flight.began.min(call.known);
-            let made = self.made.get(&key).map_or(0, |made| made.happened(began).count());
             let tried = self.tried.entry(key).or_default();
-            *tried = if tried.0 == flight.began { (tried.0, tried.1 + 1) } else { (flight.began, 1) };
-            // 1, 2, 4, … at once, and the next ones when all of those went well; and a few more, because syncs
-            // may follow each other within an instant.
-            if tried.1 > 2 * made + 4 {
-                return breach("S14", format!("creation {} after {made} that went well", tried.1));
+            // Another sync may have followed within the instant. It tries the name again that has failed.
+            if tried.began != flight.began || tried.names.contains(&call.name) {
+                *tried = Tried { began: flight.began, ..Tried::default() };
+            }
+            tried.names.insert(call.name.clone());
+            // 1, 2, 4, … at once, and the next ones when all of those went well.
+            let (names, made) = (tried.names.len(), tried.made);
+            if names > 2 * made + 1 {
+                return breach("S14", format!("creation {names} after {made} that went well"));
             }
         }
         self.flights.insert(call.id, flight);
@@ -114,17 +123,18 @@ impl Decisions {
         shown.is_some_and(|(at, deleting)| *at >= began && !deleting)
     }
 
-    /// A creation has been carried out, or has met what it was to create.
-    pub(super) fn made(&mut self, at: Duration, call: &Call) {
-        if call.method == Method::POST && call.resource == "pods" {
-            let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
-            self.made.entry(key).or_default().happens(at, ());
+    /// A creation has gone well, or has met what it was to create.
+    pub(super) fn made(&mut self, call: &Call) {
+        let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
+        if let Some(tried) = self.tried.get_mut(&key).filter(|tried| tried.names.contains(&call.name)) {
+            tried.made += usize::from(call.method == Method::POST && call.resource == "pods");
         }
     }
 
     /// A daemon is told that its write has succeeded, and which version it made.
     pub(super) fn told(&mut self, at: Duration, call: &Call, version: u64) {
         let agent = call.agent.to_string();
+        self.made(call);
         if call.method == Method::DELETE {
             self.gone.insert((agent, doomed(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {

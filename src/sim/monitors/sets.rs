@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::status::fingerprint;
 use super::window::Window;
 use super::{Breach, Commit, Monitors, Terms, bare, controller, is_deleting, number, text};
+use crate::sim::call::Call;
+use crate::sim::knowledge::owner_name;
+use crate::sim::server::Picture;
 
 const ANNOTATIONS: &str = "/metadata/annotations";
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
@@ -83,6 +86,19 @@ impl History {
         self.sentenced.insert(uid.to_owned());
     }
 
+    /// A daemon's creation has met what has its name already.
+    pub(super) fn met(&mut self, call: &Call, picture: &Picture) {
+        let there = picture.get("replicasets").and_then(|sets| sets.get(&call.name));
+        let template = |set: &Value| fingerprint(&set["spec"]["template"]);
+        if let Some(there) = there.filter(|_| call.method == Method::POST && call.resource == "replicasets")
+            && (controller(there) != controller(&call.body)
+                || is_deleting(there)
+                || template(there) != template(&call.body))
+        {
+            self.met.insert((call.agent.to_string(), owner_name(&call.body).to_owned()));
+        }
+    }
+
     /// The highest revision of a Deployment that its daemons deleted.
     pub(super) fn trimmed(&self, deployment: &str) -> i64 {
         self.trimmed.get(deployment).copied().unwrap_or(0)
@@ -108,7 +124,7 @@ impl Monitors {
         let Some(object) = commit.after.or(commit.before) else { return Ok(()) };
         if commit.call.resource == "deployments" {
             return match &*commit.call.subresource {
-                "status" => Self::collided(commit),
+                "status" => self.collided(commit),
                 _ => self.rolled_back(commit, since),
             };
         }
@@ -164,6 +180,10 @@ impl Monitors {
 
     /// S5: a template has as many names as there were collisions, and one more.
     fn named(&mut self, commit: &Commit<'_>, deployment: &str, set: &Value) -> Result<(), Breach> {
+        let hash = text(set, "/metadata/labels/pod-template-hash");
+        if hash.is_empty() || commit.call.name != format!("{deployment}-{hash}") {
+            return commit.breach("S5", format!("a set of {deployment} with the hash {hash:?}"));
+        }
         let key = (deployment.to_owned(), fingerprint(&set["spec"]["template"]));
         let names = self.history.names.entry(key).or_default();
         names.insert(commit.call.name.clone());
@@ -174,12 +194,16 @@ impl Monitors {
         Ok(())
     }
 
-    /// S5: the count of collisions rises one by one.
-    fn collided(commit: &Commit<'_>) -> Result<(), Breach> {
+    /// S5: the count of collisions rises one by one, and each time somebody has met another's set.
+    fn collided(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
         let of = |deployment| number(deployment, "/status/collisionCount");
         match of(after) - of(before) {
-            0 | 1 => Ok(()),
+            0 => Ok(()),
+            1 if self.history.met.remove(&(commit.call.agent.to_string(), commit.call.name.clone())) => {
+                Ok(())
+            }
+            1 => commit.breach("S5", "collisionCount rises without a collision"),
             rise => commit.breach("S5", format!("collisionCount rises by {rise}")),
         }
     }
