@@ -162,10 +162,17 @@ impl Monitors {
     ///
     /// # Errors
     /// When it may not, or not now.
-    pub fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
+    pub fn sent(
+        &mut self,
+        at: Duration,
+        now: Timestamp,
+        call: &Call,
+        picture: &Picture,
+    ) -> Result<(), Breach> {
         fields::allowed(call)?;
         self.leadership.sent(at, call)?;
-        self.victims.condemned(call, picture)?;
+        let now = Some(now).filter(|_| self.doubt == 0);
+        self.victims.condemned(at, now, call, picture)?;
         if call.method == http::Method::DELETE {
             self.history.condemned(text(&call.body, "/preconditions/uid"));
         }

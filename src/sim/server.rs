@@ -268,7 +268,7 @@ impl Server {
             state.acts += 1;
         }
         if call.of_daemon() && call.is_write() {
-            let breach = state.monitors.sent(self.start.elapsed(), call, &state.picture);
+            let breach = state.monitors.sent(self.start.elapsed(), self.clock.now(), call, &state.picture);
             self.note(state, breach);
         }
         fate
