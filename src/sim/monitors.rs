@@ -121,6 +121,8 @@ struct Terms {
 pub struct Monitors {
     /// The Deployments' terms, by UID.
     terms: BTreeMap<String, Window<Terms>>,
+    /// The Deployments' annotations, by UID.
+    annotations: BTreeMap<String, Window<Value>>,
     /// The sets' sizes, by UID.
     sizes: BTreeMap<String, Window<i64>>,
     /// By how much the daemons raised the sizes of a Deployment's sets, and who, by its UID.
@@ -221,10 +223,11 @@ impl Monitors {
     }
 
     fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        fields::foreign(commit)?;
         match &*commit.call.resource {
             "deployments" => fields::deployment(commit)?,
             "replicasets" => {
-                fields::set(commit)?;
+                self.judge_set_fields(commit, since)?;
                 self.judge_rollout(commit, since)?;
             }
             "pods" => self.judge_pods(commit, since)?,
@@ -253,7 +256,11 @@ impl Monitors {
         if let Some(after) = after {
             let uid = text(after, "/metadata/uid").to_owned();
             match &*call.resource {
-                "deployments" => self.terms.entry(uid).or_default().set(*at, Terms::of(after)),
+                "deployments" => {
+                    let annotations = after["metadata"]["annotations"].clone();
+                    self.annotations.entry(uid.clone()).or_default().set(*at, annotations);
+                    self.terms.entry(uid).or_default().set(*at, Terms::of(after));
+                }
                 "replicasets" => {
                     let size = number(after, "/spec/replicas");
                     let raised = size - before.map_or(0, |set| number(set, "/spec/replicas"));
