@@ -87,6 +87,7 @@ pub const BUGS: &[&str] = &[
     "what is due later is forgotten",
     "nobody asks before something is made again",
     "a status is believed over the pods",
+    "the sort is unstable",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -18,6 +18,8 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 /// Whoever put this on a set wants to be asked before it goes.
 const GUARD: &str = "example.com/guard";
+/// What somebody has noted on a set, and its Deployment knows nothing of.
+const NOTE: &str = "example.com/note";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 /// Users, monkeys, and whoever else is not a controller.
@@ -148,8 +150,17 @@ impl Actors {
                 let body = json!({"metadata": {"annotations": {"gitops": value.to_string()}}});
                 self.change(name, body.clone()).await;
                 let picture = self.server.picture();
+                let note = json!({"metadata": {"annotations": {NOTE: value.to_string()}}});
+                let audited = json!({"type": "Audited", "status": "True"});
+                let audited = json!({"status": {"conditions": [audited]}});
+                let deployment = format!("{DEPLOYMENTS}/{name}/status");
+                Self::send(&self.user, Method::PATCH, &deployment, STRATEGIC, &audited).await;
                 for set in picture.get("replicasets").into_iter().flat_map(|sets| sets.keys()) {
-                    Self::send(&self.user, Method::PATCH, &format!("{SETS}/{set}"), MERGE, &body).await;
+                    let set = format!("{SETS}/{set}");
+                    Self::send(&self.user, Method::PATCH, &set, MERGE, &body).await;
+                    Self::send(&self.user, Method::PATCH, &set, MERGE, &note).await;
+                    let status = format!("{set}/status");
+                    Self::send(&self.user, Method::PATCH, &status, STRATEGIC, &audited).await;
                 }
             }
             Act::DeletePod { nth, at_once } => {

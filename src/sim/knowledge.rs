@@ -1,9 +1,19 @@
-//! What a daemon can know: how far each of its watches has shown the history, and when it began the calls
+//! What a daemon can know: how far each of its watches has shown the history, and when it decided on the calls
 //! that are under way. A write is judged by what its author could know, and not by what happened since.
+//!
+//! A decision is about one object: an answer that is late for one Deployment excuses nothing that is done for
+//! another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::call::Call;
+use super::monitors::{controller, text};
+use super::server::Picture;
 
 /// The resources that decisions are made of.
 const RESOURCES: [&str; 3] = ["deployments", "replicasets", "pods"];
@@ -16,16 +26,25 @@ struct Gap {
     until: Option<Duration>,
 }
 
+/// An object for whose sake calls are made: its kind and name.
+pub type Owner = (&'static str, String);
+
+/// A piece of work for one owner: calls without an instant between them, as a sync makes them, decided at its
+/// beginning.
+#[derive(Debug)]
+struct Work {
+    /// Calls under way.
+    calls: u32,
+    /// How much was known when the first of them began.
+    decided: Duration,
+    ended: Option<Duration>,
+}
+
 #[derive(Debug, Default)]
 struct Author {
     /// The last gap of each watch.
     gaps: BTreeMap<String, Gap>,
-    /// Calls under way.
-    calls: u32,
-    /// How much was known when the first of the calls under way began. A sync makes one call after the
-    /// other: calls without an instant between them are one piece of work, decided at its beginning.
-    decided: Duration,
-    ended: Option<Duration>,
+    work: BTreeMap<Owner, Work>,
 }
 
 /// What the daemons know, by their names.
@@ -51,61 +70,126 @@ impl Knowledge {
         }
     }
 
-    /// A call that is no watch begins; the instant up to which its author can know everything.
-    pub fn begins(&mut self, agent: &Arc<str>, now: Duration) -> Duration {
-        let author = self.0.entry(agent.clone()).or_default();
-        if author.calls == 0 && author.ended != Some(now) {
-            let gaps = RESOURCES.iter().filter_map(|resource| author.gaps.get(*resource));
-            let open = gaps.filter(|gap| gap.until.is_none_or(|until| until == now));
-            author.decided = open.map(|gap| gap.since).min().unwrap_or(now);
-        }
-        author.calls += 1;
-        author.decided
+    /// Whether a sync for this owner is at work: a call of it is under way, or has ended at this instant. What
+    /// it reads before its first write precedes the decision.
+    pub fn is_at_work(&self, agent: &Arc<str>, owner: &Owner, now: Duration) -> bool {
+        let work = self.0.get(agent).and_then(|author| author.work.get(owner));
+        work.is_some_and(|work| work.calls > 0 || work.ended == Some(now))
     }
 
-    /// It has ended, in whatever way.
-    pub fn ends(&mut self, agent: &Arc<str>, now: Duration) {
-        if let Some(author) = self.0.get_mut(agent) {
-            author.calls = author.calls.saturating_sub(1);
-            author.ended = Some(now);
+    /// A call begins; the instant up to which its author can know everything.
+    pub fn begins(&mut self, agent: &Arc<str>, owner: Option<&Owner>, now: Duration) -> Duration {
+        let goes_on = owner.is_some_and(|owner| self.is_at_work(agent, owner, now));
+        let author = self.0.entry(agent.clone()).or_default();
+        let gaps = RESOURCES.iter().filter_map(|resource| author.gaps.get(*resource));
+        let open = gaps.filter(|gap| gap.until.is_none_or(|until| until == now));
+        let decided = open.map(|gap| gap.since).min().unwrap_or(now);
+        let Some(owner) = owner else { return decided };
+        let begun = || Work { calls: 0, decided, ended: None };
+        let work = author.work.entry(owner.clone()).or_insert_with(begun);
+        if !goes_on {
+            *work = begun();
+        }
+        work.calls += 1;
+        work.decided
+    }
+
+    /// It has ended, in whatever way. A status is the `last` call of a sync: what follows is another decision.
+    pub fn ends(&mut self, agent: &Arc<str>, owner: &Owner, last: bool, now: Duration) {
+        let Some(author) = self.0.get_mut(agent) else { return };
+        let Some(work) = author.work.get_mut(owner) else { return };
+        work.calls = work.calls.saturating_sub(1);
+        work.ended = Some(now);
+        if last && work.calls == 0 {
+            author.work.remove(owner);
         }
     }
+}
+
+/// For whose sake a call is made; `None` for what is read before anything is decided.
+///
+/// A daemon may believe in an owner that an object has no more. Names tell, because sets and pods are called
+/// after their owners; those that users made are the exception, and are told by the owner that they have.
+pub fn on_behalf_of(call: &Call, picture: &Picture) -> Option<Owner> {
+    let (kind, owners) = match (&*call.resource, &*call.subresource) {
+        ("deployments", _) if call.method == Method::GET => return None,
+        ("deployments", _) => return Some(("Deployment", call.name.clone())),
+        ("replicasets", "status") => return Some(("ReplicaSet", call.name.clone())),
+        ("replicasets", _) => ("Deployment", "deployments"),
+        ("pods", _) => ("ReplicaSet", "replicasets"),
+        _ => return None,
+    };
+    let of = |object: &Value| Some(owner_name(object).to_owned()).filter(|name| !name.is_empty());
+    let named = || call.name.rsplit_once('-').map(|(name, _)| name.to_owned());
+    let there = || picture.get(&call.resource)?.get(&call.name);
+    let is_there = |name: &String| picture.get(owners).is_some_and(|all| all.contains_key(name));
+    let name = of(&call.body)
+        .or_else(|| named().filter(is_there))
+        .or_else(|| there().and_then(|object| of(object)))
+        .or_else(named)?;
+    Some((kind, name))
+}
+
+/// The name of the controller of an object, or "".
+pub fn owner_name(object: &Value) -> &str {
+    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = owners.iter().find(|owner| text(owner, "/uid") == controller(object));
+    found.map_or("", |owner| text(owner, "/name"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn web() -> Owner {
+        ("Deployment", "web".to_owned())
+    }
+
     #[test]
     fn an_author_knows_what_its_slowest_watch_has_shown() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
-        assert_eq!(knowledge.begins(&agent, at(5)), at(5));
-        knowledge.ends(&agent, at(5));
+        assert_eq!(knowledge.begins(&agent, None, at(5)), at(5));
         knowledge.falls_behind(&agent, "pods", at(6));
         knowledge.falls_behind(&agent, "replicasets", at(7));
         knowledge.falls_behind(&agent, "pods", at(8));
-        assert_eq!(knowledge.begins(&agent, at(9)), at(6));
-        knowledge.ends(&agent, at(9));
+        assert_eq!(knowledge.begins(&agent, None, at(9)), at(6));
         knowledge.catches_up(&agent, "pods", at(10));
-        assert_eq!(knowledge.begins(&agent, at(10)), at(6), "decided before it had caught up");
-        knowledge.ends(&agent, at(10));
-        assert_eq!(knowledge.begins(&agent, at(11)), at(7));
-        knowledge.ends(&agent, at(11));
+        assert_eq!(knowledge.begins(&agent, None, at(10)), at(6), "decided before it had caught up");
+        assert_eq!(knowledge.begins(&agent, None, at(11)), at(7));
         knowledge.falls_behind(&agent, "pods", at(12));
         knowledge.catches_up(&agent, "replicasets", at(12));
-        assert_eq!(knowledge.begins(&agent, at(13)), at(12));
+        assert_eq!(knowledge.begins(&agent, None, at(13)), at(12));
     }
 
     #[test]
     fn calls_without_a_pause_are_one_decision() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
-        assert_eq!(knowledge.begins(&agent, at(1)), at(1));
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
         // The first call took ten seconds, and the next one follows at once.
-        knowledge.ends(&agent, at(11));
-        assert_eq!(knowledge.begins(&agent, at(11)), at(1));
-        knowledge.ends(&agent, at(11));
-        assert_eq!(knowledge.begins(&agent, at(12)), at(12));
+        knowledge.ends(&agent, &web(), false, at(11));
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(11)), at(1));
+        knowledge.ends(&agent, &web(), false, at(11));
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(12)), at(12));
+    }
+
+    #[test]
+    fn what_is_late_for_one_owner_excuses_nothing_that_is_done_for_another() {
+        let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
+        let (mut knowledge, api) = (Knowledge::default(), ("Deployment", "api".to_owned()));
+        assert_eq!(knowledge.begins(&agent, Some(&api), at(1)), at(1));
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(9)), at(9));
+        assert_eq!(knowledge.begins(&agent, Some(&api), at(9)), at(1));
+    }
+
+    #[test]
+    fn behind_a_status_there_is_another_decision() {
+        let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
+        let mut knowledge = Knowledge::default();
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
+        knowledge.ends(&agent, &web(), true, at(9));
+        assert!(!knowledge.is_at_work(&agent, &web(), at(9)));
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(9)), at(9));
     }
 }

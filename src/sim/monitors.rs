@@ -3,7 +3,9 @@
 //! A write is judged by the state it met. What others changed after the instant up to which its author could
 //! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
 //! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
-//! tolerance of S1, S2, S3, S6, S8, S11, S12 and S16, for the reason that no cache is newer than the network.
+//! tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, for the reason that no cache is newer than the
+//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21 and S23 look
+//! from that instant on, too: at what their author cannot know nobody is judged.
 //!
 //! Declared breaches, all of writes that arrive after their author gave the call up, half a minute later. The
 //! next sync makes up for each.
@@ -16,6 +18,7 @@
 mod decisions;
 mod fields;
 mod leadership;
+mod losses;
 mod pods;
 mod rollout;
 mod sets;
@@ -36,6 +39,7 @@ use super::scenario::Scenario;
 use super::server::Picture;
 use decisions::Decisions;
 use leadership::Leadership;
+use losses::Losses;
 use sets::History;
 use status::Statuses;
 use victims::Victims;
@@ -117,21 +121,22 @@ struct Terms {
 pub struct Monitors {
     /// The Deployments' terms, by UID.
     terms: BTreeMap<String, Window<Terms>>,
+    /// The Deployments' annotations, by UID.
+    annotations: BTreeMap<String, Window<Value>>,
     /// The sets' sizes, by UID.
     sizes: BTreeMap<String, Window<i64>>,
     /// By how much the daemons raised the sizes of a Deployment's sets, and who, by its UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
-    /// Since when sets are on their way out, or gone, by UID.
+    /// Since when sets and Deployments are on their way out, or gone, by UID.
     going: BTreeMap<String, Duration>,
-    /// Who took pods from a set or made them unavailable, by the set's UID.
-    losses: BTreeMap<String, Window<Arc<str>>>,
-    /// When a set was given an available pod, by the set's UID.
-    gains: BTreeMap<String, Window<()>>,
+    /// How much was known to whoever last gave a set its first pods, by the set's UID.
+    begun: BTreeMap<String, Duration>,
+    losses: Losses,
     /// When a set adopted a pod, by the set's UID.
     adoptions: BTreeMap<String, Window<()>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
-    /// The controllers of pods, by UID.
+    /// The controllers of pods and sets, by UID.
     owners: BTreeMap<String, Window<String>>,
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
@@ -159,24 +164,32 @@ impl Monitors {
     ///
     /// # Errors
     /// When it may not, or not now.
-    pub fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
+    pub fn sent(
+        &mut self,
+        at: Duration,
+        now: Timestamp,
+        call: &Call,
+        picture: &Picture,
+    ) -> Result<(), Breach> {
         fields::allowed(call)?;
         self.leadership.sent(at, call)?;
-        self.victims.condemned(call, picture)?;
+        let now = Some(now).filter(|_| self.doubt == 0);
+        self.victims.condemned(at, now, call, picture)?;
         if call.method == http::Method::DELETE {
             self.history.condemned(text(&call.body, "/preconditions/uid"));
         }
         self.decisions.sent(at, call, picture)
     }
 
-    /// A daemon asks whether an object is there.
-    pub fn asks(&mut self, at: Duration, call: &Call) {
-        self.decisions.asks(at, call);
+    /// A daemon is shown an object that it has asked for.
+    pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.decisions.shown(at, call, object);
     }
 
-    /// A daemon's creation has been carried out, or has met what it was to create.
-    pub fn made(&mut self, at: Duration, call: &Call) {
-        self.decisions.made(at, call);
+    /// A daemon's creation has met what has its name already.
+    pub fn met(&mut self, call: &Call, picture: &Picture) {
+        self.decisions.made(call);
+        self.history.met(call, picture);
     }
 
     /// A daemon is told that its write has succeeded, and which version it made.
@@ -210,10 +223,11 @@ impl Monitors {
     }
 
     fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        fields::foreign(commit)?;
         match &*commit.call.resource {
             "deployments" => fields::deployment(commit)?,
             "replicasets" => {
-                fields::set(commit)?;
+                self.judge_set_fields(commit, since)?;
                 self.judge_rollout(commit, since)?;
             }
             "pods" => self.judge_pods(commit, since)?,
@@ -226,13 +240,14 @@ impl Monitors {
     }
 
     fn remember(&mut self, commit: &Commit<'_>) {
-        let Commit { at, call, before, after, now, .. } = commit;
+        let Commit { at, call, before, after, .. } = commit;
         self.history.remember(commit);
         self.statuses.remember(commit);
         if call.resource == "pods" {
             self.victims.remember(commit);
+            self.losses.remember(commit);
         }
-        if call.resource == "replicasets"
+        if call.resource != "pods"
             && let Some(before) = before
             && after.is_none_or(is_deleting)
         {
@@ -241,15 +256,24 @@ impl Monitors {
         if let Some(after) = after {
             let uid = text(after, "/metadata/uid").to_owned();
             match &*call.resource {
-                "deployments" => self.terms.entry(uid).or_default().set(*at, Terms::of(after)),
+                "deployments" => {
+                    let annotations = after["metadata"]["annotations"].clone();
+                    self.annotations.entry(uid.clone()).or_default().set(*at, annotations);
+                    self.terms.entry(uid).or_default().set(*at, Terms::of(after));
+                }
                 "replicasets" => {
                     let size = number(after, "/spec/replicas");
                     let raised = size - before.map_or(0, |set| number(set, "/spec/replicas"));
                     let deployment = controller(after).to_owned();
-                    if raised != 0 {
-                        self.raises.entry(deployment).or_default().happens(*at, (call.agent.clone(), raised));
+                    if raised == size && size > 0 {
+                        self.begun.insert(uid.clone(), call.known.min(*at));
                     }
-                    self.sizes.entry(uid).or_default().set(*at, size);
+                    if raised != 0 {
+                        let raised = (call.agent.clone(), raised);
+                        self.raises.entry(deployment.clone()).or_default().happens(*at, raised);
+                    }
+                    self.sizes.entry(uid.clone()).or_default().set(*at, size);
+                    self.owners.entry(uid).or_default().set(*at, deployment);
                 }
                 _ => {
                     let labels = after["metadata"]["labels"].clone();
@@ -259,25 +283,28 @@ impl Monitors {
             }
         }
         if call.resource == "pods"
-            && let Some(before) = before
+            && let (Some(before), Some(after)) = (before, after)
+            && controller(before).is_empty()
+            && !controller(after).is_empty()
         {
-            let same_owner = after.is_some_and(|after| controller(after) == controller(before));
-            if let Some(after) = after.filter(|_| controller(before).is_empty() && !same_owner) {
-                self.adoptions.entry(controller(after).to_owned()).or_default().happens(*at, ());
-            }
-            let gone =
-                |judge: &dyn Fn(&Value) -> bool| judge(before) && !(same_owner && after.is_some_and(judge));
-            let ready = |pod: &Value| is_live(pod) && is_available(pod, 0, *now);
-            if let Some(after) = after.filter(|after| ready(after) && !(same_owner && ready(before))) {
-                self.gains.entry(controller(after).to_owned()).or_default().happens(*at, ());
-            }
-            if gone(&is_live) || gone(&ready) {
-                self.losses
-                    .entry(controller(before).to_owned())
-                    .or_default()
-                    .happens(*at, call.agent.clone());
-            }
+            self.adoptions.entry(controller(after).to_owned()).or_default().happens(*at, ());
         }
+    }
+
+    /// Whether an owner was on its way out, or gone, before `since`, or never there at all.
+    fn had_gone(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
+        match self.going.get(owner) {
+            Some(went) => *went < since,
+            None => ["deployments", "replicasets"].iter().all(|kind| commit.by_uid(kind, owner).is_none()),
+        }
+    }
+
+    /// S17: nothing is done for an owner that has gone, or goes, as far as the author can know.
+    fn for_the_living(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
+        if self.had_gone(commit, owner, since) {
+            return commit.breach("S17", format!("a write for {owner}, which is not there any more"));
+        }
+        Ok(())
     }
 }
 

@@ -1,13 +1,13 @@
 //! The API server as each party sees it: every request of everybody passes through here, is logged, may
 //! be lost or late, is carried out at one instant, and is judged by the state it met.
 
+mod chance;
 mod controls;
 mod member;
 mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use tower::ServiceExt as _;
 
 use super::call::{Call, daemon_of};
 use super::fate::Fate;
-use super::knowledge::Knowledge;
+use super::knowledge::{Knowledge, Owner, on_behalf_of};
 use super::log::Log;
 use super::monitors::{Breach, Commit, Monitors, text};
 use super::oracle::{Ending, Tally};
 use super::points::Points;
-use super::scenario::{Fault, Scenario};
+use super::scenario::Scenario;
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -99,6 +99,8 @@ struct State {
 struct Over {
     server: Arc<Server>,
     agent: Arc<str>,
+    /// For whose sake it was made, and whether it was a status, the last call of a sync.
+    owner: Option<(Owner, bool)>,
     id: u64,
 }
 
@@ -106,7 +108,9 @@ impl Drop for Over {
     fn drop(&mut self) {
         let now = self.server.start.elapsed();
         let mut state = self.server.state.lock();
-        state.knowledge.ends(&self.agent, now);
+        if let Some((owner, last)) = &self.owner {
+            state.knowledge.ends(&self.agent, owner, *last, now);
+        }
         let breach = state.monitors.ended(now, self.id);
         self.server.note(&mut state, breach);
     }
@@ -115,6 +119,10 @@ impl Drop for Over {
 /// The version that a write has made, in its answer.
 #[derive(Clone, Copy, Debug)]
 struct Version(u64);
+
+/// The object that an answer is about, as it was then.
+#[derive(Clone, Debug)]
+struct Shown(Arc<Value>);
 
 /// See the module.
 pub struct Server {
@@ -176,20 +184,26 @@ impl Server {
             && !matches!(&*call.resource, "leases" | "events");
         let _over = judged.then(|| {
             let (server, agent) = (self.clone(), call.agent.clone());
-            let mut state = server.state.lock();
+            let (mut state, now) = (server.state.lock(), server.start.elapsed());
             state.calls += 1;
             call.id = state.calls;
-            call.known = state.knowledge.begins(&agent, server.start.elapsed());
+            let counts = |owner: &Owner| call.is_write() || state.knowledge.is_at_work(&agent, owner, now);
+            let owner = on_behalf_of(&call, &state.picture).filter(counts);
+            call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
             drop(state);
-            Over { server, agent, id: call.id }
+            let last = call.is_write() && call.subresource == "status";
+            Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id }
         });
         let fate = self.arrives(&call, &body);
         let reply = self.clone().undergo(fate, &call, parts, body).await;
-        if call.of_daemon()
-            && reply.status().is_success()
-            && let Some(Version(version)) = reply.extensions().get()
-        {
-            self.state.lock().monitors.told(self.start.elapsed(), &call, *version);
+        if call.of_daemon() && reply.status().is_success() {
+            let (monitors, now) = (&mut self.state.lock().monitors, self.start.elapsed());
+            if let Some(Version(version)) = reply.extensions().get() {
+                monitors.told(now, &call, *version);
+            }
+            if let Some(Shown(object)) = reply.extensions().get() {
+                monitors.shown(now, &call, object);
+            }
         }
         reply
     }
@@ -253,104 +267,11 @@ impl Server {
         if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
             state.acts += 1;
         }
-        if call.of_daemon() && !call.is_write() && !call.name.is_empty() {
-            state.monitors.asks(self.start.elapsed(), call);
-        }
         if call.of_daemon() && call.is_write() {
-            let breach = state.monitors.sent(self.start.elapsed(), call, &state.picture);
+            let breach = state.monitors.sent(self.start.elapsed(), self.clock.now(), call, &state.picture);
             self.note(state, breach);
         }
         fate
-    }
-
-    fn fate(&self, state: &mut State, call: &Call) -> Fate {
-        if state.quota
-            && call.resource == "pods"
-            && call.method == Method::POST
-            && call.subresource.is_empty()
-        {
-            let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
-            return Fate::Refuse(403, "Forbidden", message);
-        }
-        if call.of_daemon()
-            && call.is_act()
-            && let Some((how, stumbled)) = &mut state.stumbled
-            && stumbled.insert(format!("{call} {}", call.body))
-        {
-            return match how {
-                Stumble::Refused => Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into()),
-                Stumble::Lost => Fate::LoseRequest,
-            };
-        }
-        if call.is_act()
-            && let Some(daemon) = daemon_of(&call.agent)
-            && let Some(carried_out) = state.points.reach(daemon)
-        {
-            self.kill(state, &call.agent);
-            return if carried_out { Fate::LoseReply } else { Fate::LoseRequest };
-        }
-        if !call.of_daemon() || !state.faulty {
-            return Fate::Proceed;
-        }
-        if call.resource == "leases"
-            && call.is_write()
-            && let Some(daemon) = daemon_of(&call.agent)
-            && let Some((_, answered)) =
-                state.stalls.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
-        {
-            return match std::mem::replace(answered, true) {
-                // Late, and still in time.
-                false => Fate::DelayReply(Duration::from_secs(4)),
-                true => Fate::LoseRequest,
-            };
-        }
-        if call.is_act()
-            && let Some(daemon) = daemon_of(&call.agent)
-            && let Some(fuse) = state.fuses.get_mut(&daemon)
-        {
-            if *fuse == 0 {
-                state.fuses.remove(&daemon);
-                self.kill(state, &call.agent);
-                return Fate::LoseReply;
-            }
-            *fuse -= 1;
-        }
-        let Call { method, resource, name, subresource, .. } = call;
-        let what = format!("{} {method} {resource} {name} {subresource}", call.agent);
-        let count = state.counts.entry(what.clone()).or_default();
-        *count += 1;
-        let mut hasher = DefaultHasher::new();
-        (self.scenario.seed, &what, *count).hash(&mut hasher);
-        let mut rng = fastrand::Rng::with_seed(hasher.finish());
-        for fault in &self.scenario.faults {
-            let late = Duration::from_millis(*rng.choice(&[300, 3000, 20_000, 40_000]).unwrap_or(&300));
-            let dice = rng.u8(..100);
-            match *fault {
-                Fault::LostRequests(part) if dice < part => return Fate::LoseRequest,
-                Fault::LostReplies(part) if dice < part && !call.watch => return Fate::LoseReply,
-                Fault::LateRequests(part) if dice < part => return Fate::Delay(late),
-                Fault::LateReplies(part) if dice < part => return Fate::DelayReply(late),
-                Fault::Refusals(part) if dice < part => {
-                    let code = if rng.bool() { 500 } else { 503 };
-                    return Fate::Refuse(code, "InternalError", "etcdserver: request timed out".into());
-                }
-                Fault::Behind(part) if dice < part && call.fills_a_cache() => {
-                    return Fate::Behind(Duration::from_millis(rng.u64(500..20_000)));
-                }
-                Fault::Conflicts(part) if dice < part && call.method == Method::PATCH => {
-                    return Fate::Refuse(409, "Conflict", "the object has been modified".into());
-                }
-                _ => {}
-            }
-        }
-        Fate::Proceed
-    }
-
-    fn kill(&self, state: &mut State, agent: &Arc<str>) {
-        state.dead.insert(agent.clone());
-        if let Some(killed) = daemon_of(agent).and_then(|daemon| self.killed.get(daemon)) {
-            killed.notify_one();
-        }
     }
 
     /// Carries a request out, at one instant, and judges what it did.
@@ -374,8 +295,14 @@ impl Server {
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
         }
-        if call.of_daemon() && (code.is_success() || code == http::StatusCode::CONFLICT) {
-            state.monitors.made(self.start.elapsed(), call);
+        if call.of_daemon() && code == http::StatusCode::CONFLICT {
+            state.monitors.met(call, &state.picture);
+        }
+        if call.of_daemon() && !call.is_write() && code.is_success() {
+            let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));
+            if let Some(there) = there {
+                response.extensions_mut().insert(Shown(there.clone()));
+            }
         }
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.monitors.renewed(self.start.elapsed(), call);

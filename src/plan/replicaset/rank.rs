@@ -33,7 +33,7 @@ struct DeletionKey<'p> {
     /// The younger goes first, on a logarithmic scale.
     age: i32,
     /// Decides what is left, arbitrarily but always the same way.
-    uid: &'p Uid,
+    uid: Option<&'p Uid>,
 }
 
 /// The `count` pods that are missed least, in that order.
@@ -84,7 +84,7 @@ fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> Delet
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
         restarts: Reverse(pod.restarts),
         age: magnitude(pod.meta.created, now),
-        uid: &pod.meta.uid,
+        uid: Some(&pod.meta.uid).filter(|_| !planted!("the sort is unstable")),
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::window::Window;
-use super::{Breach, controller, text};
+use super::{Breach, controller, is_deleting, text};
 use crate::sim::call::Call;
+use crate::sim::knowledge::{Owner, on_behalf_of, owner_name};
 use crate::sim::server::Picture;
 
 /// What a patch is about; each of these is written by one controller, which waits for its own writes.
@@ -18,9 +18,6 @@ enum Part {
     Owners,
     Status,
 }
-
-/// An object for whose sake writes are made: its kind and name.
-type Owner = (&'static str, String);
 
 /// A call under way.
 #[derive(Clone, Debug)]
@@ -37,8 +34,15 @@ struct Flight {
     began: Duration,
 }
 
-/// How long a sync with a few calls may take, each given up after half a minute.
-const ONE_SYNC: Duration = Duration::from_secs(180);
+/// What a sync has created, or tried to.
+#[derive(Debug, Default)]
+struct Tried {
+    /// When it began its writes.
+    began: Duration,
+    names: BTreeSet<String>,
+    /// How many of them went well.
+    made: usize,
+}
 
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
@@ -46,14 +50,13 @@ pub(super) struct Decisions {
     flights: BTreeMap<u64, Flight>,
     /// When the last write of an agent for an owner ended, and when the first of its sync began.
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
-    /// The creations of an agent for a set that went well.
-    made: BTreeMap<(String, String), Window<()>>,
-    /// When the last sync of an agent for a set began its writes, and how many creations it has tried.
-    tried: BTreeMap<(String, String), (Duration, usize)>,
+    /// The creations of the last sync of an agent for a set.
+    tried: BTreeMap<(String, String), Tried>,
     /// The latest versions that agents were told of, and when, by agent, UID and part.
     told: BTreeMap<(String, String, Part), (Duration, u64)>,
-    /// When agents last asked whether an object is there, by agent, resource and name.
-    asked: BTreeMap<(String, String, String), Duration>,
+    /// When agents were last shown an object that they had asked for, and whether it was on its way out, by agent
+    /// and UID.
+    shown: BTreeMap<(String, String), (Duration, bool)>,
     /// Deletions that agents were told of, by agent and UID.
     gone: BTreeSet<(String, String)>,
 }
@@ -66,13 +69,13 @@ impl Decisions {
         if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), doomed(call).to_owned())) {
             return breach("S23", "deletes once more what it has deleted".into());
         }
-        if !self.has_asked(at, call, picture) {
-            return breach("S15", "adopted without asking whether the owner is there".into());
-        }
         let Some(mut flight) = Flight::new(call, picture, at) else { return Ok(()) };
         let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
         if let Some((_, began)) = before.filter(|(ended, _)| *ended == at) {
             flight.began = *began;
+        }
+        if adopts(call, picture) && !self.was_shown(&agent, controller(&call.body), flight.began) {
+            return breach("S15", "adopted without having been told that the owner is there".into());
         }
         if let Some((uid, version)) = based_on(call) {
             let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied();
@@ -92,51 +95,47 @@ impl Decisions {
         }
         if flight.creates {
             let key = (agent, flight.owner.1.clone());
-            let began = flight.began.min(call.known);
-            let made = self.made.get(&key).map_or(0, |made| made.happened(began).count());
             let tried = self.tried.entry(key).or_default();
-            *tried = if tried.0 == flight.began { (tried.0, tried.1 + 1) } else { (flight.began, 1) };
-            // 1, 2, 4, … at once, and the next ones when all of those went well; and a few more, because syncs
-            // may follow each other within an instant.
-            if tried.1 > 2 * made + 4 {
-                return breach("S14", format!("creation {} after {made} that went well", tried.1));
+            // Another sync may have followed within the instant. It tries the name again that has failed.
+            if tried.began != flight.began || tried.names.contains(&call.name) {
+                *tried = Tried { began: flight.began, ..Tried::default() };
+            }
+            tried.names.insert(call.name.clone());
+            // 1, 2, 4, … at once, and the next ones when all of those went well; and a few more, because a reply that
+            // is lost looks like a failure, and what follows within the instant need not begin with that name.
+            let (names, made) = (tried.names.len(), tried.made);
+            if names > 2 * made + 4 {
+                return breach("S14", format!("creation {names} after {made} that went well"));
             }
         }
         self.flights.insert(call.id, flight);
         Ok(())
     }
 
-    /// A daemon asks whether an object is there.
-    pub(super) fn asks(&mut self, at: Duration, call: &Call) {
-        let key = (call.agent.to_string(), call.resource.clone(), call.name.clone());
-        self.asked.insert(key, at);
+    /// A daemon is shown an object that it has asked for.
+    pub(super) fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        let key = (call.agent.to_string(), text(object, "/metadata/uid").to_owned());
+        self.shown.insert(key, (at, is_deleting(object)));
     }
 
-    /// Whether the author of an adoption has asked whether the owner is there.
-    fn has_asked(&self, at: Duration, call: &Call, picture: &Picture) -> bool {
-        let adopts = call.method == Method::PATCH
-            && !controller(&call.body).is_empty()
-            && picture
-                .get(&call.resource)
-                .and_then(|all| all.get(&call.name))
-                .is_some_and(|object| controller(object).is_empty());
-        let resource = if call.resource == "pods" { "replicasets" } else { "deployments" };
-        let owner = owner_name(&call.body).to_owned();
-        let asked = || self.asked.get(&(call.agent.to_string(), resource.to_owned(), owner));
-        !adopts || asked().is_some_and(|asked| at.saturating_sub(*asked) < ONE_SYNC)
+    /// Whether an agent was shown, in the sync that began its writes at `began`, that an owner is there to stay.
+    fn was_shown(&self, agent: &str, owner: &str, began: Duration) -> bool {
+        let shown = self.shown.get(&(agent.to_owned(), owner.to_owned()));
+        shown.is_some_and(|(at, deleting)| *at >= began && !deleting)
     }
 
-    /// A creation has been carried out, or has met what it was to create.
-    pub(super) fn made(&mut self, at: Duration, call: &Call) {
-        if call.method == Method::POST && call.resource == "pods" {
-            let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
-            self.made.entry(key).or_default().happens(at, ());
+    /// A creation has gone well, or has met what it was to create.
+    pub(super) fn made(&mut self, call: &Call) {
+        let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
+        if let Some(tried) = self.tried.get_mut(&key).filter(|tried| tried.names.contains(&call.name)) {
+            tried.made += usize::from(call.method == Method::POST && call.resource == "pods");
         }
     }
 
     /// A daemon is told that its write has succeeded, and which version it made.
     pub(super) fn told(&mut self, at: Duration, call: &Call, version: u64) {
         let agent = call.agent.to_string();
+        self.made(call);
         if call.method == Method::DELETE {
             self.gone.insert((agent, doomed(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {
@@ -167,17 +166,7 @@ impl Decisions {
 
 impl Flight {
     fn new(call: &Call, picture: &Picture, began: Duration) -> Option<Self> {
-        let there = || picture.get(&call.resource).and_then(|all| all.get(&call.name));
-        let owner = |object: &Value| Some(owner_name(object).to_owned()).filter(|name| !name.is_empty());
-        let (kind, name) = match (&*call.resource, &*call.subresource) {
-            ("deployments", _) => ("Deployment", call.name.clone()),
-            ("replicasets", "status") => ("ReplicaSet", call.name.clone()),
-            ("replicasets", _) if call.method == Method::POST => ("Deployment", owner(&call.body)?),
-            ("replicasets", _) => ("Deployment", owner(there()?)?),
-            ("pods", _) if call.method == Method::POST => ("ReplicaSet", owner(&call.body)?),
-            ("pods", _) => ("ReplicaSet", owner(there()?)?),
-            _ => return None,
-        };
+        let (kind, name) = on_behalf_of(call, picture)?;
         Some(Flight {
             agent: call.agent.to_string(),
             owner: (kind, name),
@@ -190,10 +179,11 @@ impl Flight {
     }
 }
 
-fn owner_name(object: &Value) -> &str {
-    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = owners.iter().find(|owner| text(owner, "/uid") == controller(object));
-    found.map_or("", |owner| text(owner, "/name"))
+/// Whether a write takes what is nobody's.
+fn adopts(call: &Call, picture: &Picture) -> bool {
+    let there = picture.get(&call.resource).and_then(|all| all.get(&call.name));
+    let adopts = call.method == Method::PATCH && !controller(&call.body).is_empty();
+    adopts && there.is_some_and(|object| controller(object).is_empty())
 }
 
 /// The UID of what is to be deleted.

@@ -1,9 +1,10 @@
 //! What may be written at all, and which fields: S19 to S21 and the monitors on every outgoing request.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Breach, Commit, Monitors, number, text};
 use crate::sim::call::Call;
@@ -46,19 +47,31 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
     Ok(())
 }
 
-/// The parts of an object that its controllers own, taken out.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// The annotations that are ours on a set.
+const ON_SETS: [&str; 4] = [
+    REVISION,
+    "deployment.kubernetes.io/revision-history",
+    "deployment.kubernetes.io/desired-replicas",
+    "deployment.kubernetes.io/max-replicas",
+];
+
+/// The types of conditions that are ours, on a set or a Deployment.
+const CONDITIONS: [&str; 3] = ["Available", "Progressing", "ReplicaFailure"];
+
+fn annotations(object: &Value) -> Map<String, Value> {
+    object["metadata"]["annotations"].as_object().cloned().unwrap_or_default()
+}
+
+/// The parts of an object that its controllers own, taken out; annotations and what is compared by
+/// [`foreign`] as well.
 fn without(object: &Value, spec_fields: &[&str]) -> Value {
     let mut rest = object.clone();
     if let Some(metadata) = rest["metadata"].as_object_mut() {
-        for field in ["resourceVersion", "generation", "ownerReferences", "managedFields"] {
+        for field in ["resourceVersion", "generation", "ownerReferences", "managedFields", "annotations"] {
             metadata.remove(field);
         }
-        let mut annotations = match metadata.remove("annotations") {
-            Some(Value::Object(annotations)) => annotations,
-            _ => Map::new(),
-        };
-        annotations.retain(|key, _| !key.starts_with("deployment.kubernetes.io/"));
-        metadata.insert("annotations".into(), Value::Object(annotations));
     }
     if let Some(spec) = rest["spec"].as_object_mut() {
         spec_fields.iter().for_each(|field| drop(spec.remove(*field)));
@@ -67,6 +80,36 @@ fn without(object: &Value, spec_fields: &[&str]) -> Value {
         object.remove("status");
     }
     rest
+}
+
+/// S19 for what belongs to others in every object: owners that are no controllers, conditions, and the status
+/// where it is not what is written.
+pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
+    let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
+    let list = |object: &Value, pointer: &str| {
+        object.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let owners = |object: &Value| {
+        let mut owners = list(object, "/metadata/ownerReferences");
+        owners.retain(|owner| owner["controller"] != true);
+        owners
+    };
+    if owners(before) != owners(after) {
+        return commit.breach("S19", "an owner that is no controller is added, changed or removed");
+    }
+    let conditions = |object: &Value| {
+        let mut conditions = list(object, "/status/conditions");
+        conditions.retain(|condition| !CONDITIONS.contains(&text(condition, "/type")));
+        conditions
+    };
+    let is_status = commit.call.subresource == "status";
+    if commit.call.resource != "pods" && is_status && conditions(before) != conditions(after) {
+        return commit.breach("S19", "a condition that is not ours changed");
+    }
+    if !is_status && commit.call.method == Method::PATCH && before["status"] != after["status"] {
+        return commit.breach("S19", "the status changed with something else");
+    }
+    Ok(())
 }
 
 /// An object without the fields that a change of hands may change.
@@ -80,35 +123,51 @@ pub(super) fn unclaimed(object: &Value) -> Value {
     rest
 }
 
-/// S19 for a Deployment: only its status and our annotations change, but for a rollback.
+/// S19 for a Deployment: only its status and revision change, and its template with other annotations where
+/// somebody has asked for a rollback.
 pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
     let asked = before["metadata"]["annotations"]["deprecated.deployment.rollback.to"].is_string();
-    if !asked && without(before, &[]) != without(after, &[]) {
+    let may = if asked && commit.call.subresource.is_empty() { &["template"][..] } else { &[] };
+    let theirs = |object: &Value| {
+        let mut annotations = annotations(object);
+        annotations.retain(|key, _| may.is_empty() && key != REVISION);
+        annotations
+    };
+    if without(before, may) != without(after, may) || theirs(before) != theirs(after) {
         return commit.breach("S19", "a field of the Deployment that is not ours changed");
     }
     Ok(())
 }
 
-/// S19 for a set: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
-pub(super) fn set(commit: &Commit<'_>) -> Result<(), Breach> {
-    let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
-    if super::is_deleting(after) {
-        return Ok(());
-    }
-    let ours = ["replicas", "minReadySeconds"];
-    let (mut rest_before, mut rest_after) = (without(before, &ours), without(after, &ours));
-    // The Deployment's annotations are copied to its sets.
-    for rest in [&mut rest_before, &mut rest_after] {
-        rest["metadata"]["annotations"] = json!({});
-    }
-    if rest_before != rest_after {
-        return commit.breach("S19", "a field of the ReplicaSet that is not ours changed");
-    }
-    Ok(())
-}
-
 impl Monitors {
+    /// S19 for a set: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
+    pub(super) fn judge_set_fields(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
+        if super::is_deleting(after) {
+            return Ok(());
+        }
+        let ours = ["replicas", "minReadySeconds"];
+        if without(before, &ours) != without(after, &ours) {
+            return commit.breach("S19", "a field of the ReplicaSet that is not ours changed");
+        }
+        let (earlier, later) = (annotations(before), annotations(after));
+        if let Some((key, _)) = earlier.iter().find(|(key, _)| !later.contains_key(*key)) {
+            return commit.breach("S19", format!("the annotation {key} is removed"));
+        }
+        let of_the_deployment = |key: &str, value: &Value| {
+            let lately = self.annotations.get(super::controller(after)).into_iter();
+            lately.flat_map(|lately| lately.since(since)).any(|there| there[key] == *value)
+        };
+        let changed = later.iter().filter(|(key, value)| earlier.get(*key) != Some(value));
+        for (key, value) in changed.filter(|(key, _)| !ON_SETS.contains(&key.as_str())) {
+            if !of_the_deployment(key, value) {
+                return commit.breach("S19", format!("the annotation {key} becomes {value} by itself"));
+            }
+        }
+        Ok(())
+    }
+
     /// S20 and S21.
     pub(super) fn judge_status(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };

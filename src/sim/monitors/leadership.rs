@@ -10,6 +10,10 @@ use crate::sim::scenario::{Scenario, Skew};
 /// The deadline of the default options, by a clock that is right.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
+/// After which another may act. Whoever takes over counts from when it saw the last renewal, which is later, by a
+/// clock that is right: see [`Skew::speed`].
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
 #[derive(Debug, Default)]
 pub(super) struct Leadership {
     election: bool,
@@ -55,11 +59,11 @@ impl Leadership {
         if self.released.contains(&agent) {
             return breach("H4", "acts after it gave the Lease up".into());
         }
-        let believes = |other: &&String, renewed: Duration| {
-            **other != agent && !self.released.contains(*other) && at < renewed + self.deadline(other)
+        let holds = |other: &&String, renewed: Duration| {
+            **other != agent && !self.released.contains(*other) && at < renewed + LEASE_DURATION
         };
-        if let Some((other, _)) = self.renewed.iter().find(|(other, renewed)| believes(other, **renewed)) {
-            return breach("H1", format!("acts while {other} may believe that it leads"));
+        if let Some((other, renewed)) = self.renewed.iter().find(|(other, at)| holds(other, **at)) {
+            return breach("H1", format!("acts while {other} holds the Lease, renewed at {renewed:?}"));
         }
         if self.terms.last() != Some(&agent) {
             if self.terms.contains(&agent) {

@@ -27,10 +27,14 @@ impl Monitors {
 
     fn created(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
+        self.for_the_living(commit, uid, since)?;
         // The set may have gone meanwhile; then the garbage collector takes the pod.
         let Some(set) = commit.by_uid("replicasets", uid) else { return Ok(()) };
-        if !text(pod, "/metadata/name").starts_with(&format!("{}-", text(set, "/metadata/name"))) {
-            return commit.breach("outgoing", "a pod that is not called after its set");
+        let (name, owner) = (text(set, "/metadata/name"), &pod["metadata"]["ownerReferences"][0]);
+        let is_its =
+            owner["kind"] == "ReplicaSet" && owner["apiVersion"] == "apps/v1" && owner["name"] == name;
+        if !is_its || !text(pod, "/metadata/name").starts_with(&format!("{name}-")) {
+            return commit.breach("outgoing", "a pod that does not name its set");
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod)));
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
@@ -39,62 +43,55 @@ impl Monitors {
         if live - i64::try_from(adopted).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
-        let long_since = |set: &Value| {
-            let at = text(set, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
-            at.is_some_and(|at| {
-                commit.now.duration_since(at).as_secs_f64() > (commit.at - since).as_secs_f64() + 1.0
-            })
-        };
-        if long_since(set) {
-            return commit.breach("S17", "a pod for a set that is being deleted");
-        }
-        self.recreated(commit, set, since)
+        self.recreated(commit, set)
     }
 
-    /// S3, once the Deployment has had this strategy and template for long enough.
-    fn recreated(&self, commit: &Commit<'_>, set: &Value, since: Duration) -> Result<(), Breach> {
-        let deployment = controller(set);
-        let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
-        let mut terms = terms.since(since);
-        let Some(first) = terms.next() else { return Ok(()) };
-        let constant = terms.all(|terms| terms.template == first.template && terms.recreate);
-        let template = bare(&set["spec"]["template"]);
-        if !first.recreate || !constant || template != bare(&first.template) {
+    /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for
+    /// the pods of older sets that there were. Whoever makes the pods looks at his own set, so that it is that
+    /// decision that counts.
+    fn recreated(&self, commit: &Commit<'_>, set: &Value) -> Result<(), Breach> {
+        let (uid, deployment) = (text(set, "/metadata/uid"), controller(set));
+        let (Some(terms), Some(begun)) = (self.terms.get(deployment), self.begun.get(uid)) else {
             return Ok(());
-        }
-        // A set that has pods already was begun under other terms.
-        if !commit.owned("pods", text(set, "/metadata/uid")).is_empty() {
+        };
+        let template = bare(&set["spec"]["template"]);
+        if !terms.since(*begun).all(|terms| terms.recreate && bare(&terms.template) == template) {
             return Ok(());
         }
         for other in commit.owned("replicasets", deployment) {
-            let uid = text(other, "/metadata/uid");
-            let older = bare(&other["spec"]["template"]) != template;
+            let other_uid = text(other, "/metadata/uid");
+            let was_of = |object: &Value, owner: &str| {
+                let owners = self.owners.get(text(object, "/metadata/uid"));
+                owners.is_some_and(|owners| {
+                    owners.began_before(*begun) && owners.since(*begun).all(|of| of == owner)
+                })
+            };
             let running = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
-            if older && commit.owned("pods", uid).iter().any(running) {
+            let older = bare(&other["spec"]["template"]) != template;
+            let old = || commit.owned("pods", other_uid).into_iter().filter(running);
+            if older && was_of(other, deployment) && old().any(|pod| was_of(pod, other_uid)) {
                 return commit.breach("S3", "a new pod beside an old one that has not ended");
             }
         }
         Ok(())
     }
 
-    /// How many pods others took from a set, or made unavailable, unknown to the author of a write.
-    pub(super) fn lost(&self, commit: &Commit<'_>, set: &str, since: Duration) -> i64 {
-        let losses = self.losses.get(set).into_iter().flat_map(|losses| losses.happened(since));
-        i64::try_from(losses.filter(|who| **who != commit.call.agent).count()).unwrap_or(i64::MAX)
-    }
-
     fn deleted(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
         let owners = self.owners.get(text(pod, "/metadata/uid"));
-        if owners.into_iter().flat_map(|owners| owners.since(since)).all(|owner| owner.is_empty()) {
+        let owners = || owners.into_iter().flat_map(|owners| owners.since(since));
+        if owners().all(|owner| owner.is_empty()) {
             return commit.breach("S12", "the deletion of a pod that is nobody's");
+        }
+        if owners().all(|owner| owner.is_empty() || self.had_gone(commit, owner, since)) {
+            return commit.breach("S17", "the deletion of a pod whose set is not there any more");
         }
         if uid.is_empty() || !is_live(pod) {
             return Ok(());
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod))) - 1;
         let wanted = self.sizes_since(uid, since).into_iter().min().unwrap_or(0);
-        let lost = self.lost(commit, uid, since);
+        let lost = self.losses.gone(commit, uid, since);
         if live + lost < wanted {
             return commit.breach("S12", format!("{live} of {wanted} pods are left, others took {lost}"));
         }
@@ -113,28 +110,21 @@ impl Monitors {
         if super::fields::unclaimed(before) != super::fields::unclaimed(after) {
             return commit.breach("S16", "more than the owner of a pod changed");
         }
-        let selected = |set: &str, labels: &Value| {
-            commit.by_uid("replicasets", set).is_some_and(|set| {
-                let wanted = set["spec"]["selector"]["matchLabels"].as_object();
-                wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
-            })
-        };
+        let selected = |set: &str, labels: &Value| self.statuses.selects(set, labels);
         let mut seen = self.labels.get(uid).into_iter().flat_map(|labels| labels.since(since));
         match (was, is) {
             ("", set) if !set.is_empty() => {
-                let there = commit.by_uid("replicasets", set).is_some_and(|set| !is_deleting(set));
-                // It was there when its author asked.
-                let went = self.going.get(set).is_some_and(|at| *at >= since);
-                let may = there && selected(set, &after["metadata"]["labels"]) || went;
-                if is_deleting(before) || !may {
+                // What became of it after its author asked is seen to there.
+                self.for_the_living(commit, set, since)?;
+                if is_deleting(before) || !selected(set, &after["metadata"]["labels"]) {
                     return commit.breach("S15", "a pod adopted that may not be");
                 }
             }
-            (set, "")
-                if commit.by_uid("replicasets", set).is_some()
-                    && seen.all(|labels| selected(set, labels)) =>
-            {
-                return commit.breach("S16", "a pod released that the selector selects");
+            (set, "") => {
+                self.for_the_living(commit, set, since)?;
+                if seen.all(|labels| selected(set, labels)) {
+                    return commit.breach("S16", "a pod released that the selector selects");
+                }
             }
             (was, is) if was != is && !was.is_empty() && !is.is_empty() => {
                 return commit.breach("S15", format!("a pod stolen from {was}"));

@@ -19,7 +19,15 @@ impl Monitors {
         }
         let Some(set) = commit.after.or(commit.before) else { return Ok(()) };
         let deployment = controller(commit.before.unwrap_or(set));
-        // Without its Deployment, which may have gone meanwhile, there are no bounds.
+        if deployment.is_empty() {
+            // Its adoption is judged elsewhere, and before that nothing is done to it.
+            return match controller(set) {
+                "" => commit.breach("outgoing", "a set that is nobody's is written"),
+                _ => Ok(()),
+            };
+        }
+        self.for_the_living(commit, deployment, since)?;
+        // Without its Deployment, which has gone meanwhile, there are no bounds.
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         if commit.by_uid("deployments", deployment).is_none() {
@@ -108,12 +116,10 @@ impl Monitors {
             let shrinks =
                 if text(other, "/metadata/uid") == text(set, "/metadata/uid") { size } else { i64::MAX };
             // What is not available goes first. Of what has just become so nobody may know.
-            let gains = self.gains.get(text(other, "/metadata/uid")).into_iter();
-            let gained = gains.flat_map(|gains| gains.happened(since)).count();
-            let gained = i64::try_from(gained).unwrap_or(i64::MAX);
+            let gained = self.losses.gained(text(other, "/metadata/uid"), since);
             let pods = counting + idle;
             let removed = (pods - shrinks.min(pods) - idle - gained).max(0);
-            available += counting - removed + self.lost(commit, text(other, "/metadata/uid"), since);
+            available += counting - removed + self.losses.unavailable(commit, other, since);
             taken += removed;
         }
         // What was never available may go even where too few are.

@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::status::fingerprint;
 use super::window::Window;
 use super::{Breach, Commit, Monitors, Terms, bare, controller, is_deleting, number, text};
+use crate::sim::call::Call;
+use crate::sim::knowledge::owner_name;
+use crate::sim::server::Picture;
 
 const ANNOTATIONS: &str = "/metadata/annotations";
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
@@ -30,6 +33,27 @@ pub(super) struct History {
     trimmed: BTreeMap<String, i64>,
     /// Sets that somebody has asked to delete.
     sentenced: BTreeSet<String>,
+    /// What sets wanted, by UID.
+    sized: BTreeMap<String, Window<Sized>>,
+    /// Who has met another's set under the name for a new one, and for which Deployment, by name.
+    met: BTreeSet<(String, String)>,
+}
+
+/// The size of a set, and what its annotations say of the Deployment at the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sized {
+    size: i64,
+    desired: Option<i64>,
+    most: Option<i64>,
+}
+
+impl Sized {
+    fn of(set: &Value) -> Self {
+        let annotation =
+            |name: &str| text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}")).parse().ok();
+        let (desired, most) = (annotation("desired-replicas"), annotation("max-replicas"));
+        Sized { size: number(set, "/spec/replicas"), desired, most }
+    }
 }
 
 impl History {
@@ -49,6 +73,7 @@ impl History {
             if commit.call.subresource.is_empty() {
                 self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
             }
+            self.sized.entry(uid.clone()).or_default().set(commit.at, Sized::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
@@ -59,6 +84,19 @@ impl History {
     /// A daemon asks for a deletion.
     pub(super) fn condemned(&mut self, uid: &str) {
         self.sentenced.insert(uid.to_owned());
+    }
+
+    /// A daemon's creation has met what has its name already.
+    pub(super) fn met(&mut self, call: &Call, picture: &Picture) {
+        let there = picture.get("replicasets").and_then(|sets| sets.get(&call.name));
+        let template = |set: &Value| fingerprint(&set["spec"]["template"]);
+        if let Some(there) = there.filter(|_| call.method == Method::POST && call.resource == "replicasets")
+            && (controller(there) != controller(&call.body)
+                || is_deleting(there)
+                || template(there) != template(&call.body))
+        {
+            self.met.insert((call.agent.to_string(), owner_name(&call.body).to_owned()));
+        }
     }
 
     /// The highest revision of a Deployment that its daemons deleted.
@@ -76,16 +114,6 @@ fn revision(set: &Value) -> i64 {
     text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1revision")).parse().unwrap_or(0)
 }
 
-fn desired(set: &Value) -> i64 {
-    text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1desired-replicas")).parse().unwrap_or(-1)
-}
-
-/// Whether an object was on its way out before `since`. Times are seconds long.
-fn was_deleting(commit: &Commit<'_>, object: &Value, since: Duration) -> bool {
-    let at = text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().ok();
-    at.is_some_and(|at| commit.now.duration_since(at).as_secs_f64() > (commit.at - since).as_secs_f64() + 1.0)
-}
-
 fn selects(deployment: &Value, labels: &Value) -> bool {
     let wanted = deployment["spec"]["selector"]["matchLabels"].as_object();
     wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
@@ -96,7 +124,7 @@ impl Monitors {
         let Some(object) = commit.after.or(commit.before) else { return Ok(()) };
         if commit.call.resource == "deployments" {
             return match &*commit.call.subresource {
-                "status" => Self::collided(commit),
+                "status" => self.collided(commit),
                 _ => self.rolled_back(commit, since),
             };
         }
@@ -110,9 +138,6 @@ impl Monitors {
         }
         let uid = controller(object);
         let Some(deployment) = commit.by_uid("deployments", uid) else { return Ok(()) };
-        if was_deleting(commit, deployment, since) {
-            return commit.breach("S17", "a set of a Deployment that is being deleted is written");
-        }
         match (&commit.call.method, commit.before, commit.after) {
             (&Method::POST, _, Some(set)) => self.named(commit, text(deployment, "/metadata/name"), set),
             (&Method::DELETE, Some(set), _) => self.trimmed_in_order(commit, set, uid, since),
@@ -131,13 +156,12 @@ impl Monitors {
     ) -> Result<(), Breach> {
         match (controller(before), controller(after)) {
             ("", owner) => {
-                let deployment = commit.by_uid("deployments", owner);
                 // One that went meanwhile is no fault of the author's.
-                let may = deployment.is_none_or(|deployment| {
-                    selects(deployment, &after["metadata"]["labels"])
-                        && !was_deleting(commit, deployment, since)
-                });
-                if !may || is_deleting(before) {
+                self.for_the_living(commit, owner, since)?;
+                let deployment = commit.by_uid("deployments", owner);
+                let selected =
+                    deployment.is_none_or(|deployment| selects(deployment, &after["metadata"]["labels"]));
+                if !selected || is_deleting(before) {
                     return commit.breach("S15", "a set adopted that may not be");
                 }
             }
@@ -156,6 +180,10 @@ impl Monitors {
 
     /// S5: a template has as many names as there were collisions, and one more.
     fn named(&mut self, commit: &Commit<'_>, deployment: &str, set: &Value) -> Result<(), Breach> {
+        let hash = text(set, "/metadata/labels/pod-template-hash");
+        if hash.is_empty() || commit.call.name != format!("{deployment}-{hash}") {
+            return commit.breach("S5", format!("a set of {deployment} with the hash {hash:?}"));
+        }
         let key = (deployment.to_owned(), fingerprint(&set["spec"]["template"]));
         let names = self.history.names.entry(key).or_default();
         names.insert(commit.call.name.clone());
@@ -166,12 +194,16 @@ impl Monitors {
         Ok(())
     }
 
-    /// S5: the count of collisions rises one by one.
-    fn collided(commit: &Commit<'_>) -> Result<(), Breach> {
+    /// S5: the count of collisions rises one by one, and each time somebody has met another's set.
+    fn collided(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
         let of = |deployment| number(deployment, "/status/collisionCount");
         match of(after) - of(before) {
-            0 | 1 => Ok(()),
+            0 => Ok(()),
+            1 if self.history.met.remove(&(commit.call.agent.to_string(), commit.call.name.clone())) => {
+                Ok(())
+            }
+            1 => commit.breach("S5", "collisionCount rises without a collision"),
             rise => commit.breach("S5", format!("collisionCount rises by {rise}")),
         }
     }
@@ -191,7 +223,7 @@ impl Monitors {
         let Some(last) = sets.get(1) else { return Ok(()) };
         // The last one may have gone unknown to the author, too.
         let known = sets.iter().all(|set| self.history.is_known(set, since))
-            && self.going.values().all(|at| *at < since);
+            && self.sizes.keys().filter_map(|set| self.going.get(set)).all(|at| *at < since);
         if known && bare(&last["spec"]["template"]) != *template {
             let name = text(last, "/metadata/name");
             return commit.breach("S7", format!("a rollback to another revision than that of {name}"));
@@ -227,7 +259,9 @@ impl Monitors {
         Ok(())
     }
 
-    /// S9, once the last of several sets has been resized for a new `spec.replicas`.
+    /// S9: what was not wanted at all is not wanted now, and once the last of several sets has been resized for a
+    /// new `spec.replicas`, all that may be there is shared out, and none went the other way or got more than its
+    /// share. What rounding leaves over is at most half a pod for each set.
     fn in_proportion(
         &self,
         commit: &Commit<'_>,
@@ -239,27 +273,62 @@ impl Monitors {
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         let [terms] = terms[..] else { return Ok(()) };
-        if terms.recreate || desired(before) == terms.replicas || number(before, "/spec/replicas") == 0 {
+        if terms.recreate || Sized::of(before).desired == Some(terms.replicas) {
             return Ok(());
         }
         // A plan that was interrupted goes on with another, whose steps do not add up by themselves.
         let Some(began) = self.decisions.began(commit.call.id) else { return Ok(()) };
-        let in_this_plan = |set: &Value| {
-            let resized = self.history.resized.get(text(set, "/metadata/uid"));
-            resized.is_some_and(|(at, agent)| *at >= began && **agent == *commit.call.agent)
-        };
         let uid = text(after, "/metadata/uid");
-        let mut sets = commit.owned("replicasets", deployment);
-        sets.retain(|set| text(set, "/metadata/uid") != uid && number(set, "/spec/replicas") > 0);
-        let done = sets.iter().all(|set| in_this_plan(set) && desired(set) == terms.replicas);
-        if sets.is_empty() || !done || number(after, "/spec/replicas") == 0 {
+        let sets = commit.owned("replicasets", deployment);
+        let now = |set: &Value| Sized::of(if text(set, "/metadata/uid") == uid { after } else { set });
+        let found = |set: &Value| {
+            let sized = self.history.sized.get(text(set, "/metadata/uid"));
+            sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
+        };
+        let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
+        if found(before).size == 0 {
+            let others = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
+            let is_due = others().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
+            let alone = |set: &&Value| {
+                resized(set).is_none_or(|(at, who)| *at < since || **who == *commit.call.agent)
+            };
+            if now(before).size > 0 && others().count() > 1 && is_due && sets.iter().all(alone) {
+                return commit.breach("S9", "a set without pods is given some of those to be shared out");
+            }
             return Ok(());
         }
-        sets.push(after);
-        let sum: i64 = sets.iter().map(|set| number(set, "/spec/replicas")).sum();
-        let allowed = terms.replicas + terms.surge;
+        let in_this_plan =
+            |set: &Value| resized(set).is_some_and(|(at, who)| *at >= began && **who == *commit.call.agent);
+        // Another sync may have followed within the instant.
+        if sets.iter().any(|set| found(set).size == 0 && now(set).size > 0) {
+            return Ok(());
+        }
+        let active: Vec<&Value> = sets.into_iter().filter(|set| found(set).size > 0).collect();
+        let is_done = |set: &Value| {
+            text(set, "/metadata/uid") == uid
+                || now(set).size == 0
+                || in_this_plan(set) && now(set).desired == Some(terms.replicas)
+        };
+        let wanted = active.iter().filter(|set| now(set).size > 0).count();
+        if wanted < 2 || now(before).size == 0 || !active.iter().all(|set| is_done(set)) {
+            return Ok(());
+        }
+        let sum = |of: &dyn Fn(&Value) -> Sized| active.iter().map(|set| of(set).size).sum::<i64>();
+        let (sum, sum_before, allowed) = (sum(&now), sum(&found), terms.replicas + terms.surge);
         if sum != allowed {
             return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));
+        }
+        let most = i64::try_from(active.len()).unwrap_or(i64::MAX) + 1;
+        let was_full = active.iter().all(|set| found(set).most == Some(sum_before));
+        for set in &active {
+            let (from, to) = (found(set).size, now(set).size);
+            let off = (to * sum_before - from * allowed).abs();
+            let backward = (to - from).signum() * (allowed - sum_before).signum() < 0;
+            if backward || was_full && 2 * off > most * sum_before {
+                let name = text(set, "/metadata/name");
+                let what = format!("{name} goes from {from} to {to} while all go from {sum_before} to {sum}");
+                return commit.breach("S9", what);
+            }
         }
         Ok(())
     }

@@ -9,31 +9,48 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::window::Window;
-use super::{Breach, Commit, Monitors, bare, controller, is_live, number, text};
+use super::{Breach, Commit, Monitors, bare, controller, is_deleting, number, text};
 
 /// A pod that counts: not ready, or ready since a second.
 type Ready = Option<i64>;
 
-/// What a set says of itself.
+/// A pod of a set that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Member {
+    ready: Ready,
+    /// Whether it has all labels of the set's template.
+    labeled: bool,
+    /// Whether it is on its way out, and counts as such alone.
+    terminating: bool,
+}
+
+/// What a set wants, and what it says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
+    /// Tells it from other sets.
+    id: u64,
     template: u64,
+    size: i64,
     replicas: i64,
     ready: i64,
     available: i64,
+    /// `None` for a set that has yet to be looked at.
+    terminating: Option<i64>,
 }
 
 /// What there was to report lately.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
     /// The pods of a set, by its UID.
-    pods: BTreeMap<String, Window<Vec<Ready>>>,
+    pods: BTreeMap<String, Window<Vec<Member>>>,
     /// The sets of a Deployment, by its UID.
     sets: BTreeMap<String, Window<Vec<Counts>>>,
     /// minReadySeconds of sets.
     min_ready: BTreeMap<String, Window<i64>>,
     /// What sets and Deployments select.
     selectors: BTreeMap<String, Value>,
+    /// The labels of their templates.
+    labels: BTreeMap<String, Value>,
 }
 
 /// Which template it is, without the label that tells sets apart.
@@ -50,6 +67,12 @@ fn all_after<'a>(commit: &'a Commit<'_>) -> impl Iterator<Item = &'a Value> {
 }
 
 impl Statuses {
+    /// Whether a set or Deployment selects these labels. Selectors never change.
+    pub(super) fn selects(&self, owner: &str, labels: &Value) -> bool {
+        let wanted = self.selectors.get(owner).and_then(Value::as_object);
+        wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+    }
+
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
         if let Some(after) = after
@@ -59,6 +82,8 @@ impl Statuses {
             if before.is_none() {
                 let selector = after["spec"]["selector"]["matchLabels"].clone();
                 self.selectors.insert(uid.to_owned(), selector);
+                let labels = after["spec"]["template"]["metadata"]["labels"].clone();
+                self.labels.insert(uid.to_owned(), labels);
                 self.pods.entry(uid.to_owned()).or_default().set(*at, Vec::new());
                 self.sets.entry(uid.to_owned()).or_default().set(*at, Vec::new());
             }
@@ -71,14 +96,21 @@ impl Statuses {
         let mut owners = [before, after].map(|object| object.map_or("", controller));
         owners.sort_unstable();
         for owner in owners.iter().filter(|owner| !owner.is_empty()) {
-            let selector = self.selectors.get(*owner).and_then(Value::as_object);
-            let selects = |object: &Value| {
-                let labels = &object["metadata"]["labels"];
-                selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
-            };
+            let selects = |object: &Value| self.selects(owner, &object["metadata"]["labels"]);
             let owned = all_after(commit).filter(|object| controller(object) == *owner && selects(object));
             if call.resource == "pods" {
-                let pods = owned.filter(|pod| is_live(pod)).map(ready_since).collect();
+                let labels = self.labels.get(*owner).and_then(Value::as_object);
+                let labeled = |pod: &Value| {
+                    let mut labels = labels.into_iter().flatten();
+                    labels.all(|(key, value)| pod["metadata"]["labels"][key] == *value)
+                };
+                let member = |pod: &Value| Member {
+                    ready: ready_since(pod),
+                    labeled: labeled(pod),
+                    terminating: is_deleting(pod),
+                };
+                let ended = |pod: &Value| matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+                let pods = owned.filter(|pod| !ended(pod)).map(member).collect();
                 self.pods.entry((*owner).to_owned()).or_default().set(*at, pods);
             } else {
                 let sets = owned.map(Counts::of).collect();
@@ -90,11 +122,18 @@ impl Statuses {
 
 impl Counts {
     fn of(set: &Value) -> Self {
+        let mut hasher = DefaultHasher::new();
+        text(set, "/metadata/uid").hash(&mut hasher);
         Counts {
+            id: hasher.finish(),
             template: fingerprint(&set["spec"]["template"]),
+            size: number(set, "/spec/replicas"),
             replicas: number(set, "/status/replicas"),
             ready: number(set, "/status/readyReplicas"),
             available: number(set, "/status/availableReplicas"),
+            terminating: set["status"]["terminatingReplicas"]
+                .as_i64()
+                .or(set["status"]["observedGeneration"].is_null().then_some(0)),
         }
     }
 }
@@ -136,21 +175,45 @@ impl Monitors {
                 sum(|set| set.replicas) == replicas
                     && sum(|set| set.ready) >= ready
                     && sum(|set| set.available) >= available
+                    && sets.iter().map(|set| set.terminating).sum::<Option<i64>>().unwrap_or(0)
+                        == status("terminatingReplicas")
                     && templates.iter().any(is_new)
             };
-            return if lately.since(since).any(is_that) { Ok(()) } else { never("its sets said so") };
+            if !lately.since(since).any(is_that) {
+                return never("its sets said so");
+            }
+            // What a set wants may be what the author has just written, beside what an old cache shows of the rest.
+            let mut sizes: BTreeMap<u64, Vec<i64>> = BTreeMap::new();
+            let moments = lately.since(since).count();
+            lately.since(since).flatten().for_each(|set| sizes.entry(set.id).or_default().push(set.size));
+            let most: i64 = sizes.values().filter_map(|sizes| sizes.iter().max()).sum();
+            let always = sizes.values().filter(|sizes| sizes.len() == moments);
+            let least: i64 = always.filter_map(|sizes| sizes.iter().min()).sum();
+            let missing = |wanted: i64| (wanted - available).max(0);
+            if !(missing(least)..=missing(most)).contains(&status("unavailableReplicas")) {
+                return never("so many pods were missing");
+            }
+            return Ok(());
         }
         let Some(lately) = self.statuses.pods.get(uid) else { return Ok(()) };
-        let are_ready = |pods: &[Ready]| size(pods.iter().flatten());
-        if !lately.since(since).any(|pods| (size(pods.iter()), are_ready(pods)) == (replicas, ready)) {
+        let counts = |pods: &Vec<Member>| {
+            let live = || pods.iter().filter(|pod| !pod.terminating);
+            let (ready, labeled) =
+                (live().filter(|pod| pod.ready.is_some()), live().filter(|pod| pod.labeled));
+            let terminating = pods.iter().filter(|pod| pod.terminating);
+            [size(live()), size(ready), size(labeled), size(terminating)]
+        };
+        let told = [replicas, ready, status("fullyLabeledReplicas"), status("terminatingReplicas")];
+        if !lately.since(since).any(|pods| counts(pods) == told) {
             return never("it had these pods");
         }
         let waits = || self.statuses.min_ready.get(uid).into_iter().flat_map(|waits| waits.since(since));
         let (shortest, longest) = (waits().min().copied().unwrap_or(0), waits().max().copied().unwrap_or(0));
         let now = commit.now.as_second();
         let decided = now - i64::try_from((commit.at - since).as_secs()).unwrap_or(0) - 1;
-        let for_long = |pods: &[Ready], wait: i64, now: i64| {
-            size(pods.iter().flatten().filter(|at| wait == 0 || at.saturating_add(wait) <= now))
+        let for_long = |pods: &[Member], wait: i64, now: i64| {
+            let ready = pods.iter().filter(|pod| !pod.terminating).filter_map(|pod| pod.ready);
+            size(ready.filter(|at| wait == 0 || at.saturating_add(wait) <= now))
         };
         let most = lately.since(since).map(|pods| for_long(pods, shortest, now)).max().unwrap_or(0);
         let least = lately.since(since).map(|pods| for_long(pods, longest, decided)).min().unwrap_or(0);

@@ -1,8 +1,11 @@
 //! S13: the pods that go are those that are missed least.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::window::Window;
@@ -10,7 +13,8 @@ use super::{Breach, Commit, controller, is_available, is_live, text};
 use crate::sim::call::Call;
 use crate::sim::server::Picture;
 
-/// The first criteria of the order; those behind them are a matter of taste to everybody but upstream.
+/// The first criteria of the order. They depend on the pod alone, so that it can be said what they were at any
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Worth {
     assigned: bool,
@@ -19,25 +23,48 @@ struct Worth {
     cost: i64,
 }
 
+/// All criteria, for whoever decides now. The ages are logarithms of nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'p> {
+    worth: Worth,
+    crowd: Reverse<usize>,
+    ready_age: i64,
+    restarts: Reverse<i64>,
+    age: i64,
+    uid: &'p str,
+}
+
 /// What pods have been worth lately, and which were to be deleted.
 #[derive(Debug, Default)]
 pub(super) struct Victims {
     /// Of the live ones, and whose they were.
     worth: BTreeMap<String, Window<Option<(String, Worth)>>>,
     sentenced: BTreeSet<String>,
+    /// When a pod last changed.
+    changed: Duration,
 }
 
 impl Victims {
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
+        self.changed = commit.at;
         let Some(pod) = commit.after.or(commit.before) else { return };
         let is_there = commit.after.is_some() && is_live(pod);
-        let now = is_there.then(|| (controller(pod).to_owned(), Worth::of(pod, commit)));
+        let now = is_there.then(|| (controller(pod).to_owned(), Worth::of(pod, commit.now)));
         self.worth.entry(text(pod, "/metadata/uid").to_owned()).or_default().set(commit.at, now);
     }
 
     /// A daemon asks for a deletion: no other pod of the set, that it must have seen and has not asked to
     /// delete already, was worth less all the time.
-    pub(super) fn condemned(&mut self, call: &Call, picture: &Picture) -> Result<(), Breach> {
+    ///
+    /// By all criteria it is judged only if the author has seen everything and no pod has changed at this instant,
+    /// because the crowd on a node, and ages, are what they are for a moment. `now` is what his clock says.
+    pub(super) fn condemned(
+        &mut self,
+        at: Duration,
+        now: Option<Timestamp>,
+        call: &Call,
+        picture: &Picture,
+    ) -> Result<(), Breach> {
         if call.method != Method::DELETE || call.resource != "pods" {
             return Ok(());
         }
@@ -46,6 +73,9 @@ impl Victims {
             return Ok(());
         }
         let since = call.known;
+        if let Some(now) = now.filter(|_| since == at && self.changed < at) {
+            self.is_last(now, call, picture)?;
+        }
         let Some(lately) = self.worth.get(uid).map(|worth| worth.since(since)) else { return Ok(()) };
         let least = lately.flatten().min_by_key(|(_, worth)| *worth).map(|(_, worth)| worth);
         let pod = picture.get("pods").and_then(|pods| pods.get(&call.name));
@@ -70,8 +100,65 @@ impl Victims {
     }
 }
 
+impl Victims {
+    /// Whether no other pod of the set has a lower rank.
+    fn is_last(&self, now: Timestamp, call: &Call, picture: &Picture) -> Result<(), Breach> {
+        let pods =
+            || picture.get("pods").into_iter().flatten().map(|(_, pod)| pod).filter(|pod| is_live(pod));
+        let Some(victim) = pods().find(|pod| text(pod, "/metadata/name") == call.name) else { return Ok(()) };
+        let set = controller(victim);
+        let sets = || picture.get("replicasets").into_iter().flatten().map(|(_, set)| set);
+        let deployment = sets().find(|other| text(other, "/metadata/uid") == set).map(|set| controller(set));
+        let siblings: BTreeSet<&str> = sets()
+            .filter(|other| deployment.is_some_and(|uid| !uid.is_empty() && controller(other) == uid))
+            .map(|other| text(other, "/metadata/uid"))
+            .chain([set])
+            .collect();
+        let node = |pod: &Value| text(pod, "/spec/nodeName").to_owned();
+        let crowd = |pod: &Value| {
+            let beside = |other: &&std::sync::Arc<Value>| {
+                siblings.contains(controller(other)) && !node(pod).is_empty() && node(other) == node(pod)
+            };
+            pods().filter(beside).count()
+        };
+        let mine = Rank::of(victim, crowd(victim), now);
+        for other in pods().filter(|other| controller(other) == set) {
+            let rank = Rank::of(other, crowd(other), now);
+            if rank < mine && !self.sentenced.contains(rank.uid) {
+                let name = text(other, "/metadata/name");
+                return Err(Breach::new(
+                    "S13",
+                    format!("{name} goes first: {rank:?} before {mine:?}: {call}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'p> Rank<'p> {
+    fn of(pod: &'p Value, crowd: usize, now: Timestamp) -> Self {
+        let age = |since: &str| match since.parse::<Timestamp>() {
+            Ok(since) => now.duration_since(since).as_nanos().checked_ilog2().map_or(-1, i64::from),
+            Err(_) => -2,
+        };
+        let all = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        let ready = all("/status/conditions").find(|c| c["type"] == "Ready" && c["status"] == "True");
+        let restarts =
+            all("/status/containerStatuses").filter_map(|container| container["restartCount"].as_i64());
+        Rank {
+            worth: Worth::of(pod, now),
+            crowd: Reverse(crowd),
+            ready_age: ready.map_or(-1, |ready| age(text(ready, "/lastTransitionTime"))),
+            restarts: Reverse(restarts.max().unwrap_or(0)),
+            age: age(text(pod, "/metadata/creationTimestamp")),
+            uid: text(pod, "/metadata/uid"),
+        }
+    }
+}
+
 impl Worth {
-    fn of(pod: &Value, commit: &Commit<'_>) -> Self {
+    fn of(pod: &Value, now: Timestamp) -> Self {
         let cost = text(pod, "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost");
         Worth {
             assigned: !text(pod, "/spec/nodeName").is_empty(),
@@ -80,7 +167,7 @@ impl Worth {
                 "Unknown" => 1,
                 _ => 0,
             },
-            ready: is_available(pod, 0, commit.now),
+            ready: is_available(pod, 0, now),
             cost: cost.parse().unwrap_or(0),
         }
     }
