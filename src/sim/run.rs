@@ -117,7 +117,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
         stops.push(stop);
         let daemon = daemons::run(server.clone(), scenario.clone(), number, stopped);
-        tasks.spawn(named("the kubelet of a daemon", daemon));
+        tasks.spawn(named("who starts a daemon again", daemon));
     }
     let actors = Actors::new(server.clone(), stops);
     actors.make_namespace().await;

@@ -49,7 +49,7 @@ impl FromStr for Seeds {
         };
         let from = number(from)?;
         if from >= to {
-            return Err(format!("no seed is in {text}"));
+            return Err(format!("no seed is in {text}; the first comes first, such as in 1..1000 or 5..=5"));
         }
         Ok(Seeds::Between(from, to))
     }
@@ -225,9 +225,11 @@ mod tests {
 
     #[test]
     fn a_range_without_a_seed_is_refused() {
-        assert_eq!("9..3".parse::<Seeds>(), Err("no seed is in 9..3".into()));
-        assert_eq!("3..3".parse::<Seeds>(), Err("no seed is in 3..3".into()));
-        assert_eq!("3..=2".parse::<Seeds>(), Err("no seed is in 3..=2".into()));
+        let empty =
+            |text| format!("no seed is in {text}; the first comes first, such as in 1..1000 or 5..=5");
+        assert_eq!("9..3".parse::<Seeds>(), Err(empty("9..3")));
+        assert_eq!("3..3".parse::<Seeds>(), Err(empty("3..3")));
+        assert_eq!("3..=2".parse::<Seeds>(), Err(empty("3..=2")));
     }
 
     #[test]

@@ -34,25 +34,25 @@ pub(super) struct History {
     /// Sets that somebody has asked to delete.
     sentenced: BTreeSet<String>,
     /// What sets wanted, by UID.
-    sized: BTreeMap<String, Window<Sized>>,
+    sized: BTreeMap<String, Window<Wish>>,
     /// Who has met another's set under the name for a new one, and for which Deployment, by name.
     met: BTreeSet<(String, String)>,
 }
 
 /// The size of a set, and what its annotations say of the Deployment at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sized {
+struct Wish {
     size: i64,
     desired: Option<i64>,
     most: Option<i64>,
 }
 
-impl Sized {
+impl Wish {
     fn of(set: &Value) -> Self {
         let annotation =
             |name: &str| text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}")).parse().ok();
         let (desired, most) = (annotation("desired-replicas"), annotation("max-replicas"));
-        Sized { size: number(set, "/spec/replicas"), desired, most }
+        Wish { size: number(set, "/spec/replicas"), desired, most }
     }
 }
 
@@ -73,7 +73,7 @@ impl History {
             if commit.call.subresource.is_empty() {
                 self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
             }
-            self.sized.entry(uid.clone()).or_default().set(commit.at, Sized::of(object));
+            self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
@@ -112,11 +112,6 @@ impl History {
 
 fn revision(set: &Value) -> i64 {
     text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1revision")).parse().unwrap_or(0)
-}
-
-fn selects(deployment: &Value, labels: &Value) -> bool {
-    let wanted = deployment["spec"]["selector"]["matchLabels"].as_object();
-    wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
 }
 
 impl Monitors {
@@ -158,9 +153,7 @@ impl Monitors {
             ("", owner) => {
                 // One that went meanwhile is no fault of the author's.
                 self.for_the_living(commit, owner, since)?;
-                let deployment = commit.by_uid("deployments", owner);
-                let selected =
-                    deployment.is_none_or(|deployment| selects(deployment, &after["metadata"]["labels"]));
+                let selected = self.statuses.selects(owner, &after["metadata"]["labels"]);
                 if !selected || is_deleting(before) {
                     return commit.breach("S15", "a set adopted that may not be");
                 }
@@ -168,8 +161,8 @@ impl Monitors {
             (owner, "") => {
                 let mut labels = self.history.labels.get(text(after, "/metadata/uid")).into_iter();
                 let mut labels = labels.by_ref().flat_map(|labels| labels.since(since));
-                let deployment = commit.by_uid("deployments", owner);
-                if deployment.is_some_and(|deployment| labels.all(|labels| selects(deployment, labels))) {
+                let is_there = commit.by_uid("deployments", owner).is_some();
+                if is_there && labels.all(|labels| self.statuses.selects(owner, labels)) {
                     return commit.breach("S16", "a set released that the selector selects");
                 }
             }
@@ -273,14 +266,14 @@ impl Monitors {
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         let [terms] = terms[..] else { return Ok(()) };
-        if terms.recreate || Sized::of(before).desired == Some(terms.replicas) {
+        if terms.recreate || Wish::of(before).desired == Some(terms.replicas) {
             return Ok(());
         }
         // A plan that was interrupted goes on with another, whose steps do not add up by themselves.
         let Some(began) = self.decisions.began(commit.call.id) else { return Ok(()) };
         let uid = text(after, "/metadata/uid");
         let sets = commit.owned("replicasets", deployment);
-        let now = |set: &Value| Sized::of(if text(set, "/metadata/uid") == uid { after } else { set });
+        let now = |set: &Value| Wish::of(if text(set, "/metadata/uid") == uid { after } else { set });
         let found = |set: &Value| {
             let sized = self.history.sized.get(text(set, "/metadata/uid"));
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
@@ -313,7 +306,7 @@ impl Monitors {
         if wanted < 2 || now(before).size == 0 || !active.iter().all(|set| is_done(set)) {
             return Ok(());
         }
-        let sum = |of: &dyn Fn(&Value) -> Sized| active.iter().map(|set| of(set).size).sum::<i64>();
+        let sum = |of: &dyn Fn(&Value) -> Wish| active.iter().map(|set| of(set).size).sum::<i64>();
         let (sum, sum_before, allowed) = (sum(&now), sum(&found), terms.replicas + terms.surge);
         if sum != allowed {
             return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));

@@ -98,9 +98,7 @@ impl Victims {
         }
         Ok(())
     }
-}
 
-impl Victims {
     /// Whether no other pod of the set has a lower rank.
     fn is_last(&self, now: Timestamp, call: &Call, picture: &Picture) -> Result<(), Breach> {
         let pods =
@@ -114,12 +112,12 @@ impl Victims {
             .map(|other| text(other, "/metadata/uid"))
             .chain([set])
             .collect();
-        let node = |pod: &Value| text(pod, "/spec/nodeName").to_owned();
         let crowd = |pod: &Value| {
-            let beside = |other: &&std::sync::Arc<Value>| {
-                siblings.contains(controller(other)) && !node(pod).is_empty() && node(other) == node(pod)
-            };
-            pods().filter(beside).count()
+            let node = text(pod, "/spec/nodeName");
+            let beside = pods().filter(|other| {
+                siblings.contains(controller(other)) && text(other, "/spec/nodeName") == node
+            });
+            if node.is_empty() { 0 } else { beside.count() }
         };
         let mine = Rank::of(victim, crowd(victim), now);
         for other in pods().filter(|other| controller(other) == set) {
