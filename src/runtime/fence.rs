@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What is told to a write of a process that has not been elected.
@@ -34,10 +34,19 @@ enum State {
 /// was sent, since something in between may have held it back until we hung up.
 pub const AT_LARGE: Duration = Duration::from_secs(60);
 
+/// What a fence and its keeper share.
+#[derive(Debug)]
+struct Gate {
+    state: Mutex<State>,
+    /// Wakes those who wait in the order in which they came. A `watch` channel wakes them in any order, and no
+    /// history of a simulation in which a lease is renewed during two calls would be the same twice.
+    moved: Notify,
+}
+
 /// Says whether a write may be sent now. Clones look at the same fence.
 #[derive(Clone, Debug)]
 pub struct Fence {
-    state: watch::Receiver<State>,
+    gate: Arc<Gate>,
     /// When we last stopped waiting for a write without knowing its outcome.
     lost_sight: Arc<Mutex<Option<Instant>>>,
 }
@@ -69,43 +78,41 @@ impl Drop for Passage {
 /// Opens, extends and shuts a [`Fence`]. There is one for each fence, and it belongs to the election.
 #[derive(Debug)]
 pub struct FenceKeeper {
-    state: watch::Sender<State>,
+    gate: Arc<Gate>,
 }
 
 /// A fence that lets nothing through yet, and its keeper.
 pub fn fence() -> (FenceKeeper, Fence) {
-    let (sender, receiver) = watch::channel(State::Waiting);
-    (FenceKeeper { state: sender }, Fence { state: receiver, lost_sight: Arc::default() })
+    let gate = Arc::new(Gate { state: Mutex::new(State::Waiting), moved: Notify::new() });
+    (FenceKeeper { gate: gate.clone() }, Fence { gate, lost_sight: Arc::default() })
 }
 
 impl FenceKeeper {
     /// Lets writes through before `until`. Returns `false`, and changes nothing, if the fence has shut
     /// by now: whoever was turned away at the old deadline must not be followed by one who passes.
     pub fn extend(&self, until: Instant) -> bool {
-        self.state.send_if_modified(|state| {
-            // Read while nobody can be turned away: a moment before, and a write might be in between.
-            let now = Instant::now();
-            let open = match *state {
-                State::Waiting => true,
-                State::Until(deadline) => now < deadline,
-                State::Shut(_) => false,
-            };
-            if open {
-                *state = State::Until(until);
-            }
-            open
-        })
+        let mut state = self.gate.state.lock();
+        // Read while nobody can be turned away: a moment before, and a write might be in between.
+        let now = Instant::now();
+        let open = match *state {
+            State::Waiting => true,
+            State::Until(deadline) => now < deadline,
+            State::Shut(_) => false,
+        };
+        if open {
+            *state = State::Until(until);
+            self.gate.moved.notify_waiters();
+        }
+        open
     }
 
     /// Shuts the fence for good. `reason` is told to everyone who asks, as the first given.
     pub fn shut(&self, reason: &'static str) {
-        self.state.send_if_modified(|state| {
-            let open = !matches!(state, State::Shut(_));
-            if open {
-                *state = State::Shut(reason);
-            }
-            open
-        });
+        let mut state = self.gate.state.lock();
+        if !matches!(*state, State::Shut(_)) {
+            *state = State::Shut(reason);
+            self.gate.moved.notify_waiters();
+        }
     }
 }
 
@@ -115,7 +122,7 @@ impl Fence {
     /// # Errors
     /// Why not, in a few words.
     pub fn check(&self) -> Result<(), &'static str> {
-        match *self.state.borrow() {
+        match *self.gate.state.lock() {
             State::Waiting => Err(STANDBY),
             State::Until(deadline) if Instant::now() < deadline => Ok(()),
             State::Until(_) => Err(OVERDUE),
@@ -141,10 +148,13 @@ impl Fence {
 
     /// Waits for the fence to open, and returns at once if it ever has.
     pub async fn opened(&self) {
-        let opened = self.state.clone().wait_for(|state| *state != State::Waiting).await.is_ok();
-        if !opened {
-            // Its keeper is gone: it stays as it is.
-            std::future::pending::<()>().await;
+        loop {
+            // Made before the look at the state: it is told of what happens from now on, polled or not.
+            let moved = self.gate.moved.notified();
+            if *self.gate.state.lock() != State::Waiting {
+                return;
+            }
+            moved.await;
         }
     }
 
@@ -163,9 +173,9 @@ impl Fence {
     }
 
     async fn wait(&self) -> &'static str {
-        let mut state = self.state.clone();
         loop {
-            let deadline = match *state.borrow_and_update() {
+            let moved = self.gate.moved.notified();
+            let deadline = match *self.gate.state.lock() {
                 State::Waiting => return STANDBY,
                 State::Shut(reason) => return reason,
                 State::Until(deadline) => deadline,
@@ -173,10 +183,7 @@ impl Fence {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(deadline) => return OVERDUE,
-                changed = state.changed() => if changed.is_err() {
-                    tokio::time::sleep_until(deadline).await;
-                    return OVERDUE;
-                },
+                () = moved => {}
             }
         }
     }
@@ -184,7 +191,7 @@ impl Fence {
     /// For how long the fence has been overdue: open once, past its deadline, and not shut by its keeper,
     /// who must be hanging.
     pub fn overdue(&self) -> Duration {
-        match *self.state.borrow() {
+        match *self.gate.state.lock() {
             State::Until(deadline) => Instant::now().saturating_duration_since(deadline),
             State::Waiting | State::Shut(_) => Duration::ZERO,
         }
@@ -223,6 +230,25 @@ mod tests {
         assert_eq!(fence.overdue(), Duration::ZERO);
         tokio::time::sleep(3 * S).await;
         assert_eq!(fence.overdue(), 3 * S);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_are_woken_in_the_order_in_which_they_came() {
+        let (keeper, fence) = fence();
+        keeper.extend(Instant::now() + 10 * S);
+        let (woken, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for number in 0..20 {
+            let (fence, woken) = (fence.clone(), woken.clone());
+            tokio::spawn(async move {
+                fence.shuts().await;
+                woken.send(number).unwrap();
+            });
+        }
+        tokio::task::yield_now().await;
+        keeper.shut("released");
+        for number in 0..20 {
+            assert_eq!(order.recv().await, Some(number));
+        }
     }
 
     #[tokio::test(start_paused = true)]
