@@ -88,6 +88,8 @@ pub const BUGS: &[&str] = &[
     "nobody asks before something is made again",
     "a status is believed over the pods",
     "the sort is unstable",
+    "the owner's UID is ignored",
+    "a status that is behind is believed",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -101,6 +101,7 @@ impl Seen {
             may_adopt: true,
             running_pods: self.pods.iter().map(counted).collect::<BTreeMap<_, _>>(),
             awaited_pods: self.pods.iter().map(awaited).collect(),
+            healthy_pods: Default::default(),
             now: NOW.parse().unwrap(),
         };
         let plan = plan(&observed);
@@ -331,6 +332,7 @@ fn a_reason_is_data_with_a_kind_and_numbers() {
         may_adopt: false,
         running_pods: BTreeMap::new(),
         awaited_pods: [(Uid::new("uid-v2"), vec![Arc::new(pod("web-v2-a", "ImagePullBackOff"))])].into(),
+        healthy_pods: Default::default(),
         now: NOW.parse().unwrap(),
     };
     let plan = plan(&observed);

@@ -49,6 +49,7 @@ fn plan_for(
         may_adopt,
         running_pods: BTreeMap::new(),
         awaited_pods: BTreeMap::new(),
+        healthy_pods: Default::default(),
         now: NOW.parse::<Timestamp>().unwrap(),
     })
 }
@@ -117,6 +118,31 @@ fn unhealthy_old_pods_go_first_and_cost_no_availability() {
     let sets =
         vec![set("v1", 4, 4, sized(10, 10)), set("v2", 6, 4, sized(10, 10)), set("v3", 0, 0, json!({}))];
     check_sizes(start, sets, &[("web-v2", 4), ("web-v3", 2)]);
+}
+
+#[test]
+fn a_pod_that_is_ready_before_the_status_says_so_is_not_let_go_as_a_sick_one() {
+    // Neither v1 nor v2 tells of a ready pod, and two pods of v1 have just become ready.
+    let start = deployment("web").replicas(4).surge(2).unavailable(0).image("v3");
+    let sets = [("v1", 0), ("v2", 0), ("v3", 2)];
+    let owned = sets.map(|(tag, available)| Arc::new(set(tag, 2, available, sized(4, 6))));
+    let deployment: Deployment = decode(&start.json());
+    let planned = |healthy_pods| {
+        plan(&Observed {
+            deployment: &deployment,
+            owned: owned.to_vec(),
+            orphans: Vec::new(),
+            may_adopt: false,
+            running_pods: BTreeMap::new(),
+            awaited_pods: BTreeMap::new(),
+            healthy_pods,
+            now: NOW.parse::<Timestamp>().unwrap(),
+        })
+    };
+    let named = |sizes: [(&str, i32); 2]| sizes.map(|(name, size)| (name.to_string(), size)).to_vec();
+    assert_eq!(sizes(&planned(BTreeMap::new())), named([("web-v1", 0), ("web-v3", 4)]));
+    let ready = [(owned[0].meta.uid.clone(), 2)].into();
+    assert_eq!(sizes(&planned(ready)), named([("web-v2", 0), ("web-v3", 4)]));
 }
 
 #[test]
@@ -200,6 +226,7 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
         may_adopt: false,
         running_pods: BTreeMap::new(),
         awaited_pods: BTreeMap::new(),
+        healthy_pods: Default::default(),
         now: NOW.parse::<Timestamp>().unwrap(),
     };
     let plan = plan(&observed);
@@ -221,6 +248,7 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
             may_adopt: false,
             running_pods: [(old.meta.uid.clone(), 1)].into(),
             awaited_pods: BTreeMap::new(),
+            healthy_pods: Default::default(),
             now: now.parse::<Timestamp>().unwrap(),
         };
         web.status = settle(&observed, &plan(&observed), &Outcome::default()).status;
@@ -268,6 +296,7 @@ fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
             may_adopt: false,
             running_pods: [(old.meta.uid.clone(), running)].into(),
             awaited_pods: BTreeMap::new(),
+            healthy_pods: Default::default(),
             now: NOW.parse::<Timestamp>().unwrap(),
         }))
     };
@@ -299,7 +328,8 @@ fn terminating_pods_are_told_only_when_every_set_has_counted_them() {
     let web: Deployment = decode(&deployment("web").image("v2").json());
     let (mut one, mut two) = (set("v1", 1, 1, json!({})), set("v2", 1, 1, json!({})));
     let told = |one: &ReplicaSet, two: &ReplicaSet| {
-        let sets = Sets { new: Some(Arc::new(two.clone())), old: vec![Arc::new(one.clone())] };
+        let sets =
+            Sets { new: Some(Arc::new(two.clone())), old: vec![Arc::new(one.clone())], ..Sets::default() };
         counts(&web, &sets).terminating
     };
     one.status.terminating = Some(2);
@@ -324,6 +354,7 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
         may_adopt: false,
         running_pods: BTreeMap::new(),
         awaited_pods: BTreeMap::new(),
+        healthy_pods: Default::default(),
         now: NOW.parse::<Timestamp>().unwrap(),
     };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());

@@ -12,6 +12,7 @@ use crate::controllers::explanations::Explanations;
 use crate::controllers::pace::Pace;
 use crate::controllers::refused::Refused;
 use crate::controllers::rollouts::{Rollouts, show_stuck};
+use crate::controllers::turns::Turns;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
 use crate::model::{Deployment, Phase, Pod, Record, ReplicaSet, ReplicationController};
@@ -93,6 +94,7 @@ impl Controllers {
             unresolved: Unresolved::default(),
             creations: Default::default(),
             pace: Pace::default(),
+            turns: Turns::default(),
             refused: Refused::default(),
             words: Words::default(),
             explanations: Explanations::default(),

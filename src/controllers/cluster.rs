@@ -11,6 +11,7 @@ use super::pace::Pace;
 use super::refused::Refused;
 use super::rollouts::Rollouts;
 use super::scope::Scope;
+use super::turns::Turns;
 use super::unresolved::Unresolved;
 use super::vanished::Creations;
 use super::words::Words;
@@ -63,6 +64,8 @@ pub struct Cluster {
     pub creations: Creations,
     /// When each status was last written.
     pub pace: Pace,
+    /// Who writes a set.
+    pub turns: Turns,
     /// Sets whose pods were refused.
     pub refused: Refused,
     /// When failures were last worded anew.
@@ -143,6 +146,7 @@ impl Cluster {
         self.unresolved.forget(owner);
         self.creations.forget(owner);
         self.pace.forget(owner);
+        self.turns.forget(owner);
         self.words.forget(owner);
         self.explanations.forget(owner);
         self.rollouts.forget(owner);

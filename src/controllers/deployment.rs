@@ -13,7 +13,7 @@ use super::explanations::Explanation;
 use super::patch;
 use super::rollouts::NewSet;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, Resource, Strategy};
-use crate::plan::deployment::observed::lacks_pods;
+use crate::plan::deployment::observed::{healthy, lacks_pods};
 use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
 use crate::plan::replicaset::status::status_of_pods;
 use crate::runtime::worker::Next;
@@ -77,7 +77,7 @@ async fn carry_out(
     {
         annotations.insert(revision::REVISION, revision.as_str());
     }
-    let stale = matches!(executed.error, Some(SyncError::Conflict { .. } | SyncError::Gone { .. }));
+    let stale = executed.error.as_ref().is_some_and(SyncError::is_stale);
     let change =
         patch::deployment_status(&deployment.meta, &deployment.status, &settled.status, &annotations);
     let mut written = Ok(());
@@ -142,11 +142,17 @@ const RECOUNT: Duration = Duration::from_secs(1);
 /// What is decided on, and whether the status of a set says more than its pods do.
 fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -> (Observed<'a>, bool) {
     let mut owned = cluster.sets.owned_by(&deployment.meta.uid);
+    if planted!("the owner's UID is ignored") {
+        owned = cluster.sets.in_namespace(&deployment.meta.key.namespace);
+        let name = &deployment.meta.key.name;
+        owned.retain(|set| set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));
+    }
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let recreate = deployment.strategy == Strategy::Recreate;
     let now = cluster.clock.now();
     let overstated = !recreate && are_overstated(cluster, &mut owned, now);
     let (mut running_pods, mut awaited_pods) = (BTreeMap::new(), BTreeMap::new());
+    let mut healthy_pods = BTreeMap::new();
     for set in &owned {
         if !recreate && !lacks_pods(set) {
             continue;
@@ -160,12 +166,24 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
             let running = pods.iter().filter(|pod| !ended(pod)).count();
             running_pods.insert(set.meta.uid.clone(), running);
         }
+        let ready = pods.iter().filter(|pod| pod.is_active() && pod.ready_since.is_some());
+        let available = ready.clone().filter(|pod| pod.is_available(set.min_ready_seconds, now));
+        if !planted!("a status that is behind is believed") {
+            let healthy = healthy(count(ready), count(available));
+            healthy_pods.insert(set.meta.uid.clone(), healthy);
+        }
         pods.retain(|pod| set.replicas == 0 || !pod.is_available(set.min_ready_seconds, now));
         if !pods.is_empty() {
             awaited_pods.insert(set.meta.uid.clone(), pods);
         }
     }
-    (Observed { deployment, owned, orphans, may_adopt, running_pods, awaited_pods, now }, overstated)
+    let observed =
+        Observed { deployment, owned, orphans, may_adopt, running_pods, awaited_pods, healthy_pods, now };
+    (observed, overstated)
+}
+
+fn count<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> i64 {
+    i64::try_from(pods.count()).unwrap_or(i64::MAX)
 }
 
 /// While pods move from one set to another, a set has no more of them than the cache of pods shows, whatever

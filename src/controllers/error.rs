@@ -48,6 +48,12 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
+    /// Another write of ours to the same object is under way, or has not reached the cache yet.
+    #[error("{what}: another write of ours comes first")]
+    Overtaken {
+        /// What was being done.
+        what: String,
+    },
     /// The name of the new set was taken; the next sync tries the next name.
     #[error("the name {name:?} is taken by a ReplicaSet that is not ours")]
     NameTaken {
@@ -89,9 +95,14 @@ impl SyncError {
             | SyncError::NamespaceTerminating { error, .. }
             | SyncError::OutcomeUnknown { error, .. }
             | SyncError::Refused { error, .. } => error.to_string(),
-            SyncError::NameTaken { .. } => self.to_string(),
+            SyncError::NameTaken { .. } | SyncError::Overtaken { .. } => self.to_string(),
             SyncError::Json { error, .. } => error.to_string(),
         }
+    }
+
+    /// Whether it was decided on what is no longer so: nothing that follows from it is worth a write.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, SyncError::Conflict { .. } | SyncError::Gone { .. } | SyncError::Overtaken { .. })
     }
 
     /// Whether somebody should be told: the API server said no to something that ought to be possible.
@@ -109,6 +120,7 @@ impl SyncFailure for SyncError {
             SyncError::OutcomeUnknown { .. } => "outcome_unknown",
             SyncError::Refused { error, .. } => error.label(),
             SyncError::NameTaken { .. } => "name_taken",
+            SyncError::Overtaken { .. } => "overtaken",
             SyncError::Json { .. } => "json",
         }
     }
@@ -127,6 +139,7 @@ impl SyncFailure for SyncError {
                 | SyncError::Gone { .. }
                 | SyncError::NamespaceTerminating { .. }
                 | SyncError::NameTaken { .. }
+                | SyncError::Overtaken { .. }
         )
     }
 }

@@ -85,6 +85,23 @@ impl Cluster {
         Ok(written.resource_version().unwrap_or(0))
     }
 
+    /// Patches a set, unless another write of ours to it comes first; see [`super::turns`].
+    async fn in_turn(
+        &self,
+        set: &Meta,
+        what: impl Fn() -> String,
+        path: &str,
+        kind: PatchType,
+        body: &impl Serialize,
+    ) -> Result<u64, SyncError> {
+        let Some(turn) = self.turns.take(set, Instant::now()) else {
+            return Err(SyncError::Overtaken { what: what() });
+        };
+        let version = self.patch(what, path, kind, body).await?;
+        turn.wrote(version);
+        Ok(version)
+    }
+
     async fn adopt<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
         let api_version = O::RESOURCE.api_version();
         let body = patch::adopt(object.meta(), &owner_of(owner, &api_version));
@@ -192,7 +209,7 @@ impl Cluster {
                 let what = || format!("changing ReplicaSet {}", set.meta.key);
                 let body = patch::change(&set.meta, change);
                 let target = path(ReplicaSet::RESOURCE, &set.meta);
-                let version = self.patch(what, &target, PatchType::Merge, &body).await?;
+                let version = self.in_turn(&set.meta, what, &target, PatchType::Merge, &body).await?;
                 if !planted!("writes to sets are not waited for") {
                     self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
                 }

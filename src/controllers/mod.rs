@@ -13,6 +13,7 @@
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`pace`]: how often a status is written.
 //! * [`refused`]: sets whose pods were refused, and who tries next.
+//! * [`turns`]: who writes a set of those two who may.
 //! * [`words`]: when the text of a failure may change in a status.
 //! * [`scope`], [`resync`]: whose objects are ours to act on, and a sync of all of them from time to time.
 //! * [`rollouts`]: when rollouts start, end and get stuck, for the metrics.
@@ -33,6 +34,7 @@ pub mod resolve;
 pub mod resync;
 pub mod rollouts;
 pub mod scope;
+pub mod turns;
 pub mod unresolved;
 pub mod vanished;
 pub mod wake;

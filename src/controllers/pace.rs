@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::model::Uid;
 
 /// The shortest time between two writes of one status that nobody waits for.
-const SPACING: Duration = Duration::from_secs(1);
+pub const SPACING: Duration = Duration::from_secs(1);
 
 /// When each object's status was last written.
 #[derive(Debug, Default)]

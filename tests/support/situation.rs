@@ -138,6 +138,7 @@ impl Situation {
             may_adopt: false,
             running_pods: BTreeMap::new(),
             awaited_pods: BTreeMap::new(),
+            healthy_pods: Default::default(),
             now,
         }
     }

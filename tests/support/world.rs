@@ -156,6 +156,7 @@ impl World {
             may_adopt: false,
             running_pods,
             awaited_pods: Default::default(),
+            healthy_pods: Default::default(),
             now: self.now,
         };
         let plan = planner::plan(&observed);

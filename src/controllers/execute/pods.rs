@@ -53,7 +53,7 @@ impl Cluster {
         let meta = owner.meta();
         let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
         let target = path(O::RESOURCE, meta) + "/status";
-        let version = self.patch(what, &target, PatchType::Strategic, body).await?;
+        let version = self.in_turn(meta, what, &target, PatchType::Strategic, body).await?;
         self.wrote_status(meta, O::RESOURCE, version);
         Ok(())
     }

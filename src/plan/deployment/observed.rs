@@ -26,6 +26,8 @@ pub struct Observed<'a> {
     /// The pods that a set waits for, by set: those it lacks ([`lacks_pods`]) and under Recreate those
     /// that still run. Nothing is decided by them; the explanation names them.
     pub awaited_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
+    /// How many pods of a set that lacks some are [`healthy`] as the cache of pods shows it. Its status may be behind.
+    pub healthy_pods: BTreeMap<Uid, i64>,
     /// The time of the decision.
     pub now: Timestamp,
 }
@@ -38,7 +40,7 @@ impl Observed<'_> {
             .iter()
             .filter(|set| claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Keep)
             .cloned();
-        Sets::assign(deployment, members)
+        Sets { healthy_pods: self.healthy_pods.clone(), ..Sets::assign(deployment, members) }
     }
 }
 
@@ -49,6 +51,8 @@ pub struct Sets {
     pub new: Option<Arc<ReplicaSet>>,
     /// All others, oldest first.
     pub old: Vec<Arc<ReplicaSet>>,
+    /// See [`Observed::healthy_pods`].
+    pub healthy_pods: BTreeMap<Uid, i64>,
 }
 
 impl Sets {
@@ -64,7 +68,7 @@ impl Sets {
         let is_new =
             |set: &Arc<ReplicaSet>| set.template.asks_for_the_same_as(&deployment.template) && is_known(set);
         let at = old.iter().position(is_new);
-        Sets { new: at.map(|at| old.remove(at)), old }
+        Sets { new: at.map(|at| old.remove(at)), old, healthy_pods: BTreeMap::new() }
     }
 
     /// Every set, the new one last.
@@ -115,10 +119,18 @@ pub(crate) fn available(set: &ReplicaSet) -> i32 {
     clamp(sure.min(status.available.into()).max(0))
 }
 
-/// The replicas that a set can lose without losing an available pod: those that are not ready go
-/// first. Those that are ready, but not for long enough, are as good as available ones, unless there
-/// are no available ones to confuse them with.
-pub(crate) fn sick(set: &ReplicaSet) -> i64 {
-    let healthy = if set.status.available > 0 { set.status.ready.max(set.status.available) } else { 0 };
-    (i64::from(set.replicas) - i64::from(healthy)).max(0)
+/// How many of a set's pods are not given up before the others: those that are ready. Those that are ready, but not
+/// for long enough, are as good as available ones, unless there are no available ones to confuse them with.
+pub fn healthy(ready: i64, available: i64) -> i64 {
+    if available > 0 { ready.max(available) } else { 0 }
+}
+
+/// The replicas that a set can lose without losing an available pod: those that are not [`healthy`] go first.
+///
+/// Neither the status nor the cache of pods shows more than there was: a pod that has become ready since is healthy
+/// before the status says so, and let go as a sick one it would be missed (S2).
+pub(crate) fn sick(set: &ReplicaSet, sets: &Sets) -> i64 {
+    let told = healthy(set.status.ready.into(), set.status.available.into());
+    let shown = sets.healthy_pods.get(&set.meta.uid).copied().unwrap_or(0);
+    (i64::from(set.replicas) - told.max(shown)).max(0)
 }

@@ -155,7 +155,7 @@ fn downs(sets: &Sets, budget: &Budget) -> BTreeMap<Uid, i32> {
 
     let mut unhealthy = allowed;
     for set in sets.old.iter().filter(|set| set.replicas > 0) {
-        let down = sick(set).min(unhealthy);
+        let down = sick(set, sets).min(unhealthy);
         if down > 0 {
             unhealthy -= down;
             sizes.insert(set.meta.uid.clone(), clamp(i64::from(set.replicas) - down));

@@ -58,6 +58,17 @@ pub struct Plan {
     pub look_again: Option<Duration>,
 }
 
+impl Plan {
+    /// Whether pods are made or deleted, and fewer than a sync may: no other sync is needed for that.
+    pub fn settles_the_size(&self) -> bool {
+        self.writes.iter().any(|write| match write {
+            Write::Create { count, .. } => *count < BURST,
+            Write::Delete(pods) => pods.len() < BURST,
+            Write::Adopt(_) | Write::Release(_) => false,
+        })
+    }
+}
+
 /// One write to the pods of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {

@@ -313,6 +313,7 @@ impl World {
             may_adopt: true,
             running_pods,
             awaited_pods: Default::default(),
+            healthy_pods: Default::default(),
             now: self.now,
         }
     }
