@@ -1,6 +1,9 @@
 //! Carries out what the scenario says, as users and monkeys do: by requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod afterwards;
+pub mod hostile;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::monitors::{controller, is_deleting, is_live, number, text};
+use super::monitors::{controller, is_deleting, is_live, text};
 use super::scenario::Act;
 use super::server::{NAMESPACE, Server};
 
@@ -207,6 +210,7 @@ impl Actors {
                 let path = format!("{SETS}/{}", text(&set, "/metadata/name"));
                 Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
             }
+            Act::Replace { name, policy } => self.replace(name, policy).await,
             Act::Loner { nth } => {
                 let Some(set) = self.set(*nth) else { return };
                 let metadata = json!({"name": format!("loner-{nth}"),
@@ -223,6 +227,7 @@ impl Actors {
                 let Some(set) = self.set(*nth).filter(|set| !is_deleting(set)) else { return };
                 self.edit_set(&set, json!({"finalizers": [GUARD]})).await;
             }
+            Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
             Act::Quota { full } => self.server.set_quota(*full),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),
@@ -233,44 +238,46 @@ impl Actors {
                 self.server.stall(*daemon, Duration::from_secs((*seconds).into()));
             }
             Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
-            Act::Stop { daemon } => {
-                if let Some(stop) = self.stops.get(*daemon) {
-                    // A daemon that is down already is stopped when it comes back.
-                    let _closed = stop.send(());
-                }
-            }
+            Act::Stop { daemon } => self.stop(*daemon),
         }
     }
 
     /// Has every daemon stop, and start again.
     pub fn restart(&self) {
-        for stop in &self.stops {
+        (0..self.stops.len()).for_each(|daemon| self.stop(daemon));
+    }
+
+    /// Has a daemon stop, and start again. One that is down already is stopped when it comes back.
+    pub fn stop(&self, daemon: usize) {
+        if let Some(stop) = self.stops.get(daemon) {
             let _closed = stop.send(());
         }
+    }
+
+    /// Deletes a Deployment and creates it anew. Nobody sees for a moment that its sets have gone, or where they stay
+    /// that there is another one, even when they are seen to be without an owner.
+    async fn replace(&self, name: &str, policy: &str) {
+        let Some(old) = self.server.sandbox.object("Deployment", NAMESPACE, name) else { return };
+        for daemon in 0..self.stops.len() {
+            if policy == "Orphan" {
+                self.server.lag(daemon, "deployments", Duration::from_secs(6));
+            }
+            self.server.lag(daemon, "replicasets", Duration::from_secs(3));
+        }
+        let options = json!({"propagationPolicy": policy});
+        let path = format!("{DEPLOYMENTS}/{name}");
+        Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
+        // As long as the garbage collector takes to let the sets go.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let new = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+                         "spec": old["spec"]});
+        Self::send(&self.user, Method::POST, DEPLOYMENTS, "application/json", &new).await;
     }
 
     async fn percent(&self, name: &str, surge: &str, unavailable: &str) {
         let rolling = json!({"maxSurge": format!("{surge}%"), "maxUnavailable": format!("{unavailable}%")});
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
         self.change(name, json!({"spec": {"strategy": strategy}})).await;
-    }
-
-    /// Pauses every Deployment, and gives it another size and template, and another strategy: Recreate, or a
-    /// surge that no 32 bits can hold. Not while two sets want pods: in proportion, they would be given all
-    /// of it. One pod of each fails.
-    pub async fn pause_and_change(&self, recreate: bool) {
-        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
-            let replicas = number(deployment, "/spec/replicas") % 6 + 1;
-            self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
-            match recreate {
-                true => self.change(name, json!({"spec": {"strategy": strategy(0, 0, true)}})).await,
-                false => self.percent(name, "99999999999", "25").await,
-            }
-            self.image(name, "paused").await;
-        }
-        for pod in self.one_of_each() {
-            self.pod_status(&pod, json!({"phase": "Failed"})).await;
-        }
     }
 
     /// Gives a pod to an owner that there is not: the garbage collector takes it.
@@ -294,118 +301,12 @@ impl Actors {
         Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
     }
 
-    /// Gives a pod of each set to somebody else, and takes another away from it while that ends.
-    pub async fn seize_pods(&self) {
-        for pod in self.one_of_each() {
-            self.seize(&pod).await;
-        }
-        for pod in self.one_of_each() {
-            self.abandon(&pod).await;
-        }
-    }
-
     /// A live pod of each set.
     fn one_of_each(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
         let mut sets = BTreeSet::new();
         let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
         pods.filter(|pod| is_live(pod) && sets.insert(controller(pod).to_owned())).cloned().collect()
-    }
-
-    /// Deletes a pod of each set while no watch of pods shows anything, and then breaks the watches; with
-    /// `compact` the server has forgotten the deletions when the daemons ask again. With `younger` the pods
-    /// are ones that no daemon has seen yet: every Deployment has been made larger by one.
-    pub async fn hide_deletions(&self, compact: bool, younger: bool) {
-        for daemon in 0..self.stops.len() {
-            self.server.lag(daemon, "pods", Duration::from_secs(2));
-        }
-        let before = self.server.picture().remove("pods").unwrap_or_default();
-        if younger {
-            for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
-                let replicas = number(deployment, "/spec/replicas") + 1;
-                self.change(name, json!({"spec": {"replicas": replicas}})).await;
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-        let pods =
-            if younger { self.server.picture().remove("pods").unwrap_or_default() } else { BTreeMap::new() };
-        let hidden = pods.into_iter().filter(|(name, _)| !before.contains_key(name)).map(|(_, pod)| pod);
-        let hidden = if younger { hidden.collect() } else { self.one_of_each() };
-        for pod in hidden {
-            self.delete_pod(&pod, at_once_options()).await;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        if compact {
-            self.server.sandbox.compact();
-        }
-        self.server.sandbox.break_watches();
-    }
-
-    /// Pauses every Deployment in the middle of a rollout that cannot end, and then makes it larger.
-    pub async fn stop_and_scale(&self) {
-        let picture = self.server.picture();
-        let deployments = || picture.get("deployments").into_iter().flatten();
-        for (name, _) in deployments() {
-            self.image(name, "broken").await;
-        }
-        // As far as the old pods may make room.
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        for (name, deployment) in deployments() {
-            let replicas = number(deployment, "/spec/replicas") * 2 + 1;
-            self.change(name, json!({"spec": {"paused": true, "replicas": replicas}})).await;
-        }
-    }
-
-    /// Has every Deployment want six pods more while a quota refuses them, for so long.
-    pub async fn want_too_much(&self, time: Duration) {
-        self.server.set_quota(true);
-        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
-            let replicas = number(deployment, "/spec/replicas") + 6;
-            self.change(name, json!({"spec": {"replicas": replicas}})).await;
-        }
-        tokio::time::sleep(time).await;
-        self.server.set_quota(false);
-    }
-
-    /// Lets every Deployment go on.
-    pub async fn resume(&self) {
-        for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
-            self.change(name, json!({"spec": {"paused": false}})).await;
-        }
-    }
-
-    /// Makes the world a good one: what users and monkeys have broken, they repair. What is not broken is not
-    /// touched: it has to come to rest by itself.
-    pub async fn repair(&self) {
-        self.server.set_quota(false);
-        let picture = self.server.picture();
-        for (name, deployment) in picture.get("deployments").into_iter().flatten() {
-            if deployment["spec"]["paused"] == true {
-                self.change(name, json!({"spec": {"paused": false}})).await;
-            }
-            if text(deployment, "/spec/template/spec/containers/0/image") == "app:broken" {
-                self.image(name, "last").await;
-            }
-        }
-        for set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
-            let finalizers = set["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let others: Vec<&Value> = finalizers.iter().filter(|finalizer| **finalizer != GUARD).collect();
-            if others.len() < finalizers.len() {
-                self.edit_set(set, json!({"finalizers": others})).await;
-            }
-        }
-        self.heal().await;
-    }
-
-    /// Makes running pods ready that are not: what the monkey broke after their start stays so otherwise.
-    pub async fn heal(&self) {
-        let picture = self.server.picture();
-        for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {
-            let ready = super::monitors::is_available(pod, 0, self.server.clock.now());
-            if is_live(pod) && is_running(pod) && !ready {
-                self.set_ready(pod, true).await;
-            }
-        }
     }
 }
 

@@ -17,8 +17,12 @@ use crate::runtime::election::ElectionOptions;
 /// How long running syncs may take to finish.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long a stopped daemon may take to end: the drain, the last events, and the release of the Lease.
-const LONGEST_END: Duration = Duration::from_secs(30);
+/// How long a stopped daemon may take to end: the drain, a call of the election that is under way, the last events,
+/// and the release of the Lease.
+const LONGEST_END: Duration = Duration::from_secs(10 + 5 + 2 + 3);
+
+/// How long it may take where nothing is under way.
+const SHORT_END: Duration = Duration::from_secs(1);
 
 /// Runs the `number`-th daemon, one life after the other, for ever. It is stopped with `stops`.
 pub async fn run(
@@ -55,8 +59,12 @@ pub async fn run(
                 }
             }
         };
-        if let Some(took) = stopped.map(|stopped| stopped.elapsed()).filter(|took| *took > LONGEST_END) {
+        let longest = if server.settled().is_some() { SHORT_END } else { LONGEST_END };
+        if let Some(took) = stopped.map(|stopped| stopped.elapsed()).filter(|took| *took > longest) {
             server.fail(Breach::new("L10", format!("{agent} took {took:?} to end")));
+        }
+        if stopped.is_some() && server.settled().is_some() && server.leader() == agent {
+            server.fail(Breach::new("H4", format!("{agent} was stopped, and has not released the Lease")));
         }
         server.say(&format!("{agent} {how}"));
         tokio::time::sleep(Duration::from_millis(rng.u64(100..5000))).await;

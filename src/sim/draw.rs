@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::actors::hostile;
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
 
 impl Scenario {
@@ -46,12 +47,15 @@ impl Scenario {
         if scenario.calm {
             scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
         }
-        // Two leaders who see different things undo each other's work as fast as they can: that is what the
-        // election is for, and nothing else is found in such a history.
         if !scenario.election && scenario.daemons > 1 {
-            let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
-            scenario.acts.retain(|(_, act)| !hides(act));
+            // Whoever waits for a creation without an answer keeps its name, of which the other knows nothing: then
+            // the two ask for different names, and that is a pod too many (S11).
             scenario.faults.clear();
+            // Two leaders who see the same come to rest, and from the others no more than safety is owed.
+            if rng.bool() {
+                let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
+                scenario.acts.retain(|(_, act)| !hides(act));
+            }
         }
         // Two days, and with them every resync. Renewals of the Lease would make them last.
         if !scenario.election {
@@ -97,7 +101,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..55) {
+    match rng.u8(..58) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -125,7 +129,11 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         34 => Act::Compact,
         35..38 => {
             let resource = rng.choice(["pods", "replicasets", "deployments"]).unwrap_or("pods");
-            Act::Lag { daemon: rng.usize(..daemons), resource, seconds: rng.u32(1..20) }
+            // Now and then longer than a daemon waits for what it cannot know: two minutes for a write that may
+            // still arrive, five for a cache that should have caught up.
+            let long = rng.choice([130, 320, 600]).unwrap_or(130);
+            let seconds = if rng.u8(..10) == 0 { long } else { rng.u32(1..20) };
+            Act::Lag { daemon: rng.usize(..daemons), resource, seconds }
         }
         38..41 => Act::Crash { daemon: rng.usize(..daemons), writes: rng.u32(..6) },
         41 => Act::Stop { daemon: rng.usize(..daemons) },
@@ -142,6 +150,11 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         50 => Act::Uproot { nth },
         51 => Act::RollBack { name },
         52 => Act::Abandon { nth },
+        53 => {
+            let policy = rng.choice(["Background", "Orphan"]).unwrap_or("Orphan");
+            Act::Replace { name, policy }
+        }
+        54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

@@ -15,7 +15,8 @@
 //! * [`daemons`]: starts, kills and restarts the controllers.
 //! * [`monitors`]: the invariants over every committed write.
 //! * [`oracle`]: what faults must not change.
-//! * [`rest`]: what is owed after the faults.
+//! * [`cost`]: how many calls a wish may cost without faults.
+//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -31,6 +32,7 @@
 pub mod actors;
 pub mod call;
 pub mod cli;
+pub mod cost;
 pub mod daemons;
 pub mod draw;
 pub mod exhaustive;
@@ -41,6 +43,7 @@ pub mod log;
 pub mod monitors;
 pub mod oracle;
 pub mod points;
+pub mod prompt;
 pub mod replay;
 pub mod report;
 pub mod rest;
@@ -49,5 +52,6 @@ pub mod scenario;
 pub mod search;
 pub mod server;
 pub mod shrink;
+pub mod timed;
 pub mod transcript;
 pub mod watch;

@@ -341,6 +341,11 @@ pub fn surge(deployment: &Value) -> i64 {
     }
 }
 
+/// How many of a Deployment's pods may be unavailable.
+pub fn unavailable(deployment: &Value) -> i64 {
+    Terms::of(deployment).unavailable
+}
+
 /// The UID of the controller of an object, or "".
 pub fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -17,7 +17,11 @@ use super::server::Picture;
 
 /// How many objects the daemons created and deleted, by resource and by the name of the set or Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally(BTreeMap<String, Sum>);
+pub struct Tally {
+    sums: BTreeMap<String, Sum>,
+    /// The UIDs of pods that arrived late. Where their set has gone since, the garbage collector deletes them.
+    late: BTreeSet<String>,
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
@@ -30,18 +34,23 @@ struct Sum {
 }
 
 impl Tally {
-    /// Notes what a daemon's write did.
+    /// Notes what a write did: a daemon's, or the garbage collector's to a pod that came too late.
     pub fn count(&mut self, call: &Call, before: Option<&Value>, after: Option<&Value>) {
-        let created = before.is_none() && after.is_some();
-        let deleted =
-            call.method == http::Method::DELETE && before.is_some_and(|before| !is_deleting(before));
+        let created = call.of_daemon() && before.is_none() && after.is_some();
+        let collected =
+            |pod: &Value| &*call.agent == "garbage" && self.late.contains(text(pod, "/metadata/uid"));
+        let deleted = call.method == http::Method::DELETE
+            && before.is_some_and(|before| !is_deleting(before) && (call.of_daemon() || collected(before)));
         let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
         // A pod is called after its set, with a suffix of its own.
         let name = match &*call.resource {
             "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(set, _)| set),
             _ => text(object, "/metadata/name"),
         };
-        let sum = self.0.entry(format!("{} of {name}", call.resource)).or_default();
+        if created && call.overdue && call.resource == "pods" {
+            self.late.insert(text(object, "/metadata/uid").to_owned());
+        }
+        let sum = self.sums.entry(format!("{} of {name}", call.resource)).or_default();
         sum.created += u32::from(created);
         sum.deleted += u32::from(deleted);
         sum.late += u32::from(created && call.overdue);
@@ -111,9 +120,9 @@ pub fn without_faults(scenario: &Scenario) -> Scenario {
 /// # Errors
 /// The first difference.
 pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
-    let names = owed.tally.0.keys().chain(found.tally.0.keys());
+    let names = owed.tally.sums.keys().chain(found.tally.sums.keys());
     for name in names {
-        let of = |ending: &Ending| ending.tally.0.get(name).copied().unwrap_or_default();
+        let of = |ending: &Ending| ending.tally.sums.get(name).copied().unwrap_or_default();
         let (owed, found) = (of(owed), of(found));
         let (fewest, most) = (owed.created, owed.created + found.late);
         let surplus = found.created.wrapping_sub(owed.created);

@@ -9,6 +9,7 @@ use super::actors::Actors;
 use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
+use super::{prompt, timed};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -33,7 +34,9 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 /// # Errors
 /// What is not as it should be in the end, or was written although nothing was to be done.
 pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
-    until(server, actors, is_at_rest, PATIENCE).await?;
+    until(server, actors, is_at_rest, PATIENCE + server.lagging_for()).await?;
+    // What follows is about watches that show what happens.
+    tokio::time::sleep(server.lagging_for()).await;
     if scenario.calm {
         // What comes later depends on when it comes, down to which of two pods is older. Before that, the last
         // answers arrive and the last pods end.
@@ -41,18 +44,27 @@ pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors
         server.remember_ending();
     }
     if scenario.repair {
-        goes_on(server, actors, scenario.seed).await?;
+        goes_on(scenario, server, actors).await?;
     }
     stays_so(scenario, server, actors).await
 }
 
-async fn goes_on(server: &Server, actors: &Actors, seed: u64) -> Result<(), Breach> {
+async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    let seed = scenario.seed;
     let (recreate, stumble) =
         (seed.is_multiple_of(2), if seed % 4 < 2 { Stumble::Refused } else { Stumble::Lost });
     actors.seize_pods().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     for (compact, younger) in [(false, false), (true, false), (true, true)] {
         actors.hide_deletions(compact, younger).await;
+        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+    }
+    // Two leaders may be in each other's way.
+    if scenario.election || scenario.daemons == 1 {
+        timed::rolls_out_in_time(scenario, server, actors).await?;
+        timed::deadline_is_told(server, actors, seed.is_multiple_of(3)).await?;
+        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        prompt::follows_promptly(scenario, server, actors).await?;
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     }
     actors.stop_and_scale().await;
@@ -69,7 +81,7 @@ async fn goes_on(server: &Server, actors: &Actors, seed: u64) -> Result<(), Brea
         return Err(Breach::new("S6", "a set was created while all Deployments were paused"));
     }
     server.stumble(Some(stumble));
-    actors.resume().await;
+    actors.pause(false).await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     server.stumble(None);
     Ok(())
@@ -79,10 +91,12 @@ async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Resu
     // The last status, and what is late.
     tokio::time::sleep(Duration::from_secs(130)).await;
     let writes = server.acts();
+    server.settle();
     // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
     server.sandbox.compact();
     server.sandbox.break_watches();
     tokio::time::sleep(scenario.quiet / 3).await;
+    timed::another_takes_over(scenario, server, actors).await?;
     actors.restart();
     tokio::time::sleep(scenario.quiet / 3 * 2).await;
     is_at_rest(&server.picture()).map_err(|unrest| Breach::new("L1", format!("not for ever: {unrest}")))?;
@@ -102,7 +116,10 @@ fn failures_are_told(picture: &Picture) -> Result<(), String> {
 }
 
 /// Waits until the picture is as it should be, or a monitor has found something.
-async fn until(
+///
+/// # Errors
+/// When it does not come to that within `patience`.
+pub async fn until(
     server: &Server,
     actors: &Actors,
     is_so: fn(&Picture) -> Result<(), String>,
@@ -111,7 +128,7 @@ async fn until(
     let step = Duration::from_secs(1);
     let mut waited = Duration::ZERO;
     while let Err(unrest) = is_so(&server.picture()) {
-        if server.failure().is_some() {
+        if server.is_over() {
             break;
         }
         if waited >= patience {
@@ -127,15 +144,16 @@ async fn until(
 
 /// Waits for rest, if it comes within the patience of users.
 pub async fn until_rest(server: &Server) {
-    for _ in 0..PATIENCE.as_secs() {
-        if server.failure().is_some() || is_at_rest(&server.picture()).is_ok() {
+    for _ in 0..(PATIENCE + server.lagging_for()).as_secs() {
+        if server.is_over() || is_at_rest(&server.picture()).is_ok() {
             return;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
-fn objects<'a>(picture: &'a Picture, resource: &str) -> impl Iterator<Item = &'a Value> {
+/// The objects of a resource.
+pub fn objects<'a>(picture: &'a Picture, resource: &str) -> impl Iterator<Item = &'a Value> {
     picture.get(resource).into_iter().flat_map(|all| all.values()).map(|object| &**object)
 }
 
@@ -151,7 +169,8 @@ fn selects(owner: &Value, object: &Value) -> bool {
     wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+/// The condition of a type, if there is one.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 

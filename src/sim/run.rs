@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
+use super::cost::Meter;
 use super::log::Entry;
 use super::monitors::Breach;
 use super::oracle::{self, Ending};
@@ -35,6 +36,8 @@ pub struct Outcome {
     pub writes: u64,
     /// Virtual time.
     pub lasted: Duration,
+    /// Of that, how long something was to be done, or could be.
+    pub busy: Duration,
     /// What faults must not change.
     pub ending: Ending,
 }
@@ -150,8 +153,14 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         requests: server.requests(),
         writes: server.acts(),
         lasted: server.start.elapsed(),
+        busy: server.settled().unwrap_or_else(|| server.start.elapsed()),
         ending: server.ending(),
     }
+}
+
+/// Whether nothing goes wrong, except for a bug that is planted.
+fn is_without_faults(scenario: &Scenario) -> bool {
+    Scenario { bug: scenario.bug, ..oracle::without_faults(scenario) } == *scenario
 }
 
 async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
@@ -161,6 +170,8 @@ async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static s
 
 async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     let (begin, mut last) = (server.start.elapsed(), Duration::ZERO);
+    let nothing_is_wrong = oracle::applies(scenario) && is_without_faults(scenario);
+    let mut meter: Option<Meter> = None;
     for (at, act) in &scenario.acts {
         if scenario.calm {
             tokio::time::sleep(at.saturating_sub(last)).await;
@@ -168,28 +179,41 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
             if act.is_wish() {
                 rest::until_rest(server).await;
             }
+            meter.take().map_or(Ok(()), |meter| meter.end(server))?;
         } else {
             tokio::time::sleep((begin + *at).saturating_sub(server.start.elapsed())).await;
         }
-        if server.failure().is_some() {
+        if server.is_over() {
             return Ok(());
         }
         server.say(&format!("{act:?}"));
+        let begun = nothing_is_wrong.then(|| Meter::begin(server, act));
         actors.act(act).await;
+        if let Some(mut begun) = begun {
+            rest::until_rest(server).await;
+            begun.fulfilled(server);
+            meter = Some(begun);
+        }
     }
     tokio::time::sleep(scenario.tail()).await;
     if scenario.calm {
         rest::until_rest(server).await;
     }
-    if server.failure().is_some() {
+    if server.is_over() {
         return Ok(());
     }
+    meter.map_or(Ok(()), |meter| meter.end(server))?;
     server.say("the faults end");
     server.set_faulty(false);
     if scenario.repair {
         actors.repair().await;
     }
-    rest::comes_to_rest(scenario, server, actors).await
+    if scenario.owes_rest() {
+        return rest::comes_to_rest(scenario, server, actors).await;
+    }
+    // What is late arrives, and is judged.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    Ok(())
 }
 
 #[cfg(test)]

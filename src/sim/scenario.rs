@@ -142,12 +142,26 @@ pub enum Act {
     Seize { nth: u32 },
     /// A user deletes the n-th set without its pods, and no daemon sees that for a moment.
     Uproot { nth: u32 },
+    /// A user deletes a Deployment and creates it anew, and no daemon sees for a moment what becomes of its sets.
+    Replace {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        #[serde(deserialize_with = "policy")]
+        policy: Word,
+    },
     /// A user creates a pod with the labels of the n-th set's.
     Loner { nth: u32 },
     /// A user takes the label of the n-th set away from its Deployment's selector.
     Disown { nth: u32 },
     /// Somebody wants to be asked before the n-th set goes.
     Guard { nth: u32 },
+    /// Somebody annotates a Deployment, or the n-th set or pod, with what no controller expects.
+    Hostile {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+        nth: u32,
+        value: u32,
+    },
     /// A quota refuses new pods from now on, or does not any more.
     Quota { full: bool },
     /// All watches break.
@@ -262,6 +276,14 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether it comes to rest. Two leaders who know nothing of each other and see different things undo each
+    /// other's work as fast as they can: that is what the election is for, and only safety is owed.
+    pub fn owes_rest(&self) -> bool {
+        let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
+        let alike = self.faults.is_empty() && !self.acts.iter().any(|(_, act)| hides(act));
+        self.election || self.daemons == 1 || alike
+    }
+
     /// How long after the last act the faults go on.
     pub fn tail(&self) -> Duration {
         Duration::from_secs(5)

@@ -132,6 +132,7 @@ pub fn on_threads(threads: usize, work: impl Fn() -> std::io::Result<()> + Sync)
 struct Sums {
     runs: AtomicU64,
     milliseconds: AtomicU64,
+    busy: AtomicU64,
     requests: AtomicU64,
     failures: AtomicU64,
 }
@@ -164,8 +165,10 @@ impl Search<'_> {
                 // What cannot be run ends the search on all threads, so that it is not said minutes later.
                 let outcome = run(&scenario, false).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 sums.runs.fetch_add(1, Ordering::Relaxed);
-                let lasted = u64::try_from(outcome.lasted.as_millis()).unwrap_or(u64::MAX);
-                sums.milliseconds.fetch_add(lasted, Ordering::Relaxed);
+                for (sum, time) in [(&sums.milliseconds, outcome.lasted), (&sums.busy, outcome.busy)] {
+                    let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                    sum.fetch_add(time, Ordering::Relaxed);
+                }
                 sums.requests.fetch_add(outcome.requests, Ordering::Relaxed);
                 if outcome.failure.is_none() {
                     continue;
@@ -193,15 +196,17 @@ impl Search<'_> {
     fn sum_up(&self, sums: &Sums, real: f64, out: &mut dyn Write) -> std::io::Result<bool> {
         let sum = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (runs, failures) = (sum(&sums.runs), sum(&sums.failures));
+        let hours = |number: &AtomicU64| sum(number) as f64 / 3_600_000.0 / real;
         writeln!(
             out,
             "{runs} histories, seeds {} to {}, in {real:.1} s on {} threads: {:.0} seeds/min, {:.1} simulated \
-             hours/s, {:.0} requests/s, {failures} {}",
+             hours/s, {:.1} of them before all was settled, {:.0} requests/s, {failures} {}",
             self.seeds.start,
             (self.seeds.start + runs).saturating_sub(1),
             self.threads.max(1),
             runs as f64 * 60.0 / real,
-            sum(&sums.milliseconds) as f64 / 3_600_000.0 / real,
+            hours(&sums.milliseconds),
+            hours(&sums.busy),
             sum(&sums.requests) as f64 / real,
             if failures == 1 { "failure" } else { "failures" },
         )?;

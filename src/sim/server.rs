@@ -34,6 +34,7 @@ use super::watch::Watch;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::sandbox::Sandbox;
+use controls::Standing;
 use member::Versions;
 use replies::{lost, refused};
 
@@ -78,6 +79,7 @@ struct State {
     /// How many writes a daemon has left to live.
     fuses: BTreeMap<usize, u32>,
     points: Points,
+    standing: Standing,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
     /// The daemons' writes that have failed once already, where each does.
@@ -252,17 +254,18 @@ impl Server {
     fn arrives(&self, call: &Call, body: &Bytes) -> Fate {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if state.dead.contains(&call.agent) {
+        if state.dead.contains(&call.agent) || state.standing.stormed && call.of_daemon() {
             return Fate::Hang;
         }
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
         if state.second.1 > STORM {
-            self.note(state, Err(Breach::new("C1", format!("{STORM} requests within a second: {call}"))));
+            self.storms(state, call);
             return Fate::Hang;
         }
         let fate = self.fate(state, call);
         state.requests += 1;
+        state.standing.cost.sent(call);
         state.log.sent(self.start.elapsed(), call, body, &fate);
         if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
             state.acts += 1;
@@ -330,9 +333,7 @@ impl Server {
                 picture: &state.picture,
             };
             let breach = state.monitors.committed(&commit);
-            if call.of_daemon() {
-                state.tally.count(call, before.as_deref(), after.as_deref());
-            }
+            state.tally.count(call, before.as_deref(), after.as_deref());
             let all = state.picture.entry(call.resource.clone()).or_default();
             match after {
                 Some(after) => all.insert(call.name.clone(), after),

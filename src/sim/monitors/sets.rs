@@ -49,8 +49,11 @@ struct Wish {
 
 impl Wish {
     fn of(set: &Value) -> Self {
-        let annotation =
-            |name: &str| text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}")).parse().ok();
+        // What is no count counts as absent.
+        let annotation = |name: &str| {
+            let written = text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}"));
+            written.parse::<i32>().ok().filter(|count| *count >= 0).map(i64::from)
+        };
         let (desired, most) = (annotation("desired-replicas"), annotation("max-replicas"));
         Wish { size: number(set, "/spec/replicas"), desired, most }
     }
@@ -67,6 +70,10 @@ impl History {
                 *highest = revision(object).max(*highest);
             } else if commit.after.is_none_or(|after| is_deleting(after) || controller(after) != owner) {
                 // Somebody takes a set away, and with it, it may be, the highest revision.
+                self.trimmed.remove(owner);
+            }
+            // Somebody has written another revision, and nothing tells any more which was the highest.
+            if !commit.call.of_daemon() && commit.before.map(revision) != commit.after.map(revision) {
                 self.trimmed.remove(owner);
             }
             self.changed.insert(uid.clone(), commit.at);

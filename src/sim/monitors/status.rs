@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -110,8 +111,19 @@ impl Statuses {
                     terminating: is_deleting(pod),
                 };
                 let ended = |pod: &Value| matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
-                let pods = owned.filter(|pod| !ended(pod)).map(member).collect();
-                self.pods.entry((*owner).to_owned()).or_default().set(*at, pods);
+                let pods: Vec<Member> = owned.filter(|pod| !ended(pod)).map(member).collect();
+                // A pod that goes at once is marked first, by a version of its own, and a watch may stop there.
+                let marked = before
+                    .filter(|pod| after.is_none() && call.method == Method::DELETE && !is_deleting(pod))
+                    .filter(|pod| controller(pod) == *owner && selects(pod) && !ended(pod))
+                    .map(|pod| Member { terminating: true, ..member(pod) });
+                let between: Option<Vec<Member>> =
+                    marked.map(|marked| pods.iter().copied().chain([marked]).collect());
+                let lately = self.pods.entry((*owner).to_owned()).or_default();
+                if let Some(between) = between {
+                    lately.set(*at, between);
+                }
+                lately.set(*at, pods);
             } else {
                 let sets = owned.map(Counts::of).collect();
                 self.sets.entry((*owner).to_owned()).or_default().set(*at, sets);

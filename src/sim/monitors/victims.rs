@@ -158,6 +158,8 @@ impl<'p> Rank<'p> {
 impl Worth {
     fn of(pod: &Value, now: Timestamp) -> Self {
         let cost = text(pod, "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost");
+        // No plus sign, no leading zeros, and no more than 32 bits hold, as upstream reads it.
+        let cost = cost.parse::<i32>().ok().filter(|number| number.to_string() == cost);
         Worth {
             assigned: !text(pod, "/spec/nodeName").is_empty(),
             phase: match text(pod, "/status/phase") {
@@ -166,7 +168,7 @@ impl Worth {
                 _ => 0,
             },
             ready: is_available(pod, 0, now),
-            cost: cost.parse().unwrap_or(0),
+            cost: cost.unwrap_or(0).into(),
         }
     }
 }

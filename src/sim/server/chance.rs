@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Server, State, Stumble};
 use crate::sim::call::{Call, daemon_of};
 use crate::sim::fate::Fate;
+use crate::sim::prompt::is_called_after;
 use crate::sim::scenario::Fault;
 
 impl Server {
@@ -21,6 +22,12 @@ impl Server {
         {
             let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
             return Fate::Refuse(403, "Forbidden", message);
+        }
+        if call.of_daemon()
+            && call.is_act()
+            && state.standing.forbidden.is_some_and(|name| is_called_after(&call.name, name))
+        {
+            return Fate::Refuse(500, "InternalError", "etcdserver: request timed out".into());
         }
         if call.of_daemon()
             && call.is_act()
@@ -96,7 +103,7 @@ impl Server {
         Fate::Proceed
     }
 
-    fn kill(&self, state: &mut State, agent: &Arc<str>) {
+    pub(super) fn kill(&self, state: &mut State, agent: &Arc<str>) {
         state.dead.insert(agent.clone());
         if let Some(killed) = daemon_of(agent).and_then(|daemon| self.killed.get(daemon)) {
             killed.notify_one();

@@ -6,13 +6,84 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Picture, Server, Stumble};
+use super::{Picture, STORM, Server, State, Stumble};
 use crate::metrics::Metrics;
+use crate::sim::call::Call;
+use crate::sim::cost::Cost;
 use crate::sim::log::Entry;
-use crate::sim::monitors::Breach;
+use crate::sim::monitors::{Breach, number, text};
 use crate::sim::oracle::{self, Ending};
 
+/// What the others ask of how the history stands.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    pub(super) cost: Cost,
+    /// Until when the watch that lags longest may show nothing.
+    lags_until: Option<Instant>,
+    /// Whether two leaders have fought without end.
+    pub(super) stormed: bool,
+    /// The Deployment for which no daemon can write.
+    pub(super) forbidden: Option<&'static str>,
+    /// Since when all writes are over, and their outcomes known.
+    settled: Option<Duration>,
+}
+
 impl Server {
+    /// There are too many requests for the history ever to end.
+    pub(super) fn storms(&self, state: &mut State, call: &Call) {
+        if self.scenario.owes_rest() {
+            let what = format!("{STORM} requests within a second: {call}");
+            self.note(state, Err(Breach::new("C1", what)));
+        }
+        state.standing.stormed = true;
+    }
+
+    /// Whether nothing is to be learned from the rest of the history.
+    pub fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.failure.is_some() || state.standing.stormed
+    }
+
+    /// What the daemons' calls come to so far.
+    pub fn cost(&self) -> Cost {
+        self.state.lock().standing.cost
+    }
+
+    /// How long a watch may go on showing nothing: the end of the faults does not bring back what is withheld.
+    pub fn lagging_for(&self) -> Duration {
+        let until = self.state.lock().standing.lags_until;
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// No write is on its way any more.
+    pub fn settle(&self) {
+        self.state.lock().standing.settled = Some(self.start.elapsed());
+    }
+
+    /// When that was, if it was.
+    pub fn settled(&self) -> Option<Duration> {
+        self.state.lock().standing.settled
+    }
+
+    /// Who holds the Lease, or "".
+    pub fn leader(&self) -> String {
+        let lease = self.sandbox.object("Lease", "kube-system", "windlass").unwrap_or_default();
+        text(&lease, "/spec/holderIdentity").to_owned()
+    }
+
+    /// Kills a daemon now.
+    pub fn slay(&self, agent: &str) {
+        self.kill(&mut self.state.lock(), &agent.into());
+    }
+
+    /// The most pods that a Deployment wants.
+    pub fn largest_deployment(&self) -> u64 {
+        let state = self.state.lock();
+        let sizes = state.picture.get("deployments").into_iter().flat_map(|all| all.values());
+        let largest = sizes.map(|deployment| number(deployment, "/spec/replicas")).max();
+        largest.and_then(|size| size.try_into().ok()).unwrap_or(0)
+    }
+
     /// Writes a line of its own into the log.
     pub fn say(&self, text: &str) {
         self.state.lock().log.note(self.start.elapsed(), text);
@@ -84,6 +155,11 @@ impl Server {
         }
     }
 
+    /// Refuses whatever the daemons write for a Deployment, or nothing any more.
+    pub fn forbid(&self, deployment: Option<&'static str>) {
+        self.state.lock().standing.forbidden = deployment;
+    }
+
     /// Whether a quota refuses new pods.
     pub fn set_quota(&self, full: bool) {
         self.state.lock().quota = full;
@@ -107,7 +183,10 @@ impl Server {
 
     /// Lets a daemon's watch of a resource show nothing for a while.
     pub fn lag(&self, daemon: usize, resource: &str, time: Duration) {
-        self.state.lock().lags.insert((daemon, resource.to_owned()), Instant::now() + time);
+        let until = Instant::now() + time;
+        let mut state = self.state.lock();
+        state.lags.insert((daemon, resource.to_owned()), until);
+        state.standing.lags_until = state.standing.lags_until.max(Some(until));
     }
 
     /// Lets a daemon's writes of its Lease fail for a while, but for the first, which is answered late.

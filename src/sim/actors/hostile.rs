@@ -1,0 +1,73 @@
+//! What the API server stores and no controller should choke on: numbers that are none, too large or negative,
+//! and more text than anybody reads (R1).
+
+use serde_json::json;
+
+use super::Actors;
+
+/// Whose annotation it is.
+#[derive(Clone, Copy)]
+enum Whose {
+    Deployment,
+    Set,
+    Pod,
+}
+
+const REVISION: &str = "deployment.kubernetes.io/revision";
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MOST: &str = "deployment.kubernetes.io/max-replicas";
+pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// One beyond what 32 and 64 bits hold, and what only looks like a number.
+const VALUES: [(Whose, &str, &str); 22] = [
+    (Whose::Deployment, REVISION, "9223372036854775808"),
+    (Whose::Deployment, REVISION, "-5"),
+    (Whose::Deployment, REVISION, "abc"),
+    (Whose::Deployment, ROLLBACK_TO, "9223372036854775807"),
+    (Whose::Deployment, ROLLBACK_TO, "-1"),
+    (Whose::Deployment, DESIRED, "-1"),
+    (Whose::Deployment, MOST, "4294967295"),
+    (Whose::Set, REVISION, "9223372036854775808"),
+    (Whose::Set, REVISION, "-5"),
+    (Whose::Set, REVISION, "abc"),
+    (Whose::Set, REVISION_HISTORY, ",,,-1,9223372036854775808,x"),
+    (Whose::Set, DESIRED, "4294967295"),
+    (Whose::Set, DESIRED, "-1"),
+    (Whose::Set, DESIRED, "0"),
+    (Whose::Set, MOST, "4294967295"),
+    (Whose::Set, MOST, "-1"),
+    (Whose::Set, MOST, "0"),
+    (Whose::Pod, COST, "2147483648"),
+    (Whose::Pod, COST, "-2147483649"),
+    (Whose::Pod, COST, "+5"),
+    (Whose::Pod, COST, "007"),
+    (Whose::Deployment, "example.com/large", LARGE),
+];
+
+/// Stands for a text of 10 kB: it is copied to every set, and a history with more than that takes a minute.
+const LARGE: &str = "large";
+
+/// How many values there are.
+pub const COUNT: u32 = VALUES.len() as u32;
+
+impl Actors {
+    /// Annotates a Deployment, or the n-th set or pod, with one of the values.
+    pub(super) async fn annotate_badly(&self, name: &str, nth: u32, value: u32) {
+        let Some((whose, key, value)) = VALUES.get(value as usize % VALUES.len()) else { return };
+        let value = if *value == LARGE { "9".repeat(10_000) } else { (*value).to_owned() };
+        let annotations = json!({"annotations": {*key: value}});
+        match whose {
+            Whose::Deployment => self.change(name, json!({"metadata": annotations})).await,
+            Whose::Set => {
+                let Some(set) = self.set(nth) else { return };
+                self.edit_set(&set, annotations).await;
+            }
+            Whose::Pod => {
+                let Some(pod) = self.pod(nth) else { return };
+                self.edit_pod(&pod, annotations).await;
+            }
+        }
+    }
+}

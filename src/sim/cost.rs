@@ -1,0 +1,109 @@
+//! C1: what a rollout may cost where nothing goes wrong. A call that is answered with a conflict counts as one
+//! more: the status of a set and its size are written by two controllers of the daemon, and where both do so at the
+//! same instant one is refused. That is rare enough to stay within the bound.
+
+use std::time::Duration;
+
+use super::call::Call;
+use super::monitors::Breach;
+use super::scenario::Act;
+use super::server::Server;
+
+/// The calls of the daemons so far, but for watches and the Lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// How many.
+    pub calls: u64,
+}
+
+/// Events have a budget of their own.
+const EVENTS: u64 = 35;
+
+impl Cost {
+    /// A request is on its way.
+    pub fn sent(&mut self, call: &Call) {
+        self.calls += u64::from(call.of_daemon() && !call.watch && call.resource != "leases");
+    }
+}
+
+/// What fulfilling a wish costs.
+#[derive(Debug)]
+pub struct Meter {
+    wish: String,
+    before: Cost,
+    /// The most pods that the Deployment had or wants.
+    replicas: u64,
+    since: Duration,
+    lasted: Duration,
+}
+
+impl Meter {
+    /// It is uttered now.
+    pub fn begin(server: &Server, act: &Act) -> Self {
+        let wished = match act {
+            Act::Create { replicas, .. } | Act::Scale { replicas, .. } => u64::from(*replicas),
+            _ => 0,
+        };
+        let (before, since) = (server.cost(), server.start.elapsed());
+        let replicas = server.largest_deployment().max(wished);
+        Meter { wish: format!("{act:?}"), before, replicas, since, lasted: Duration::ZERO }
+    }
+
+    /// It is fulfilled now; what the daemons say after that counts, and its time does not.
+    pub fn fulfilled(&mut self, server: &Server) {
+        self.lasted = server.start.elapsed().saturating_sub(self.since);
+    }
+
+    /// Nothing is to be done for it any more.
+    ///
+    /// # Errors
+    /// When it cost more than it may.
+    pub fn end(&self, server: &Server) -> Result<(), Breach> {
+        let cost = server.cost();
+        let calls = cost.calls - self.before.calls;
+        let allowed = allowed(self.replicas, self.lasted);
+        let Meter { wish, lasted, .. } = self;
+        if calls > allowed {
+            let what = format!("{calls} calls in {lasted:?}, {allowed} are allowed: {wish}");
+            return Err(Breach::new("C1", what));
+        }
+        Ok(())
+    }
+}
+
+/// `2R + W + 1 + 3 x (T/1 s + 2) + 35`, where W is two scalings per wave or second. There are no more waves than
+/// pods, and one.
+fn allowed(replicas: u64, time: Duration) -> u64 {
+    let seconds = time.as_secs() + 1;
+    let scalings = 2 * (replicas + 1).max(seconds);
+    2 * replicas + scalings + 1 + 3 * (seconds + 2) + EVENTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_grows_with_the_pods_and_with_the_time() {
+        assert_eq!(allowed(3, Duration::ZERO), 6 + 8 + 1 + 9 + 35);
+        assert_eq!(allowed(3, Duration::from_secs(9)), 6 + 20 + 1 + 36 + 35);
+    }
+
+    #[test]
+    fn watches_and_the_lease_cost_nothing() {
+        let mut cost = Cost::default();
+        let paths = [
+            "/apis/apps/v1/deployments?watch=true",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/windlass",
+            "/api/v1/namespaces/shop/pods/web",
+        ];
+        for path in paths {
+            let (parts, ()) = http::Request::get(path).body(()).unwrap().into_parts();
+            for agent in ["d0.1", "user"] {
+                let call = Call::new(agent.into(), &parts, b"");
+                cost.sent(&call);
+            }
+        }
+        assert_eq!(cost, Cost { calls: 1 });
+    }
+}
