@@ -307,6 +307,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_status_does_not_meet_a_resize_that_is_under_way() {
+        let requests = Arc::new(Mutex::new(0));
+        let count = requests.clone();
+        let cluster = cluster(200, move |_| *count.lock() += 1);
+        cluster.sets.put(set_at(1, 0));
+        let meta = set().meta;
+        let resize = cluster.turns.take(&meta, Instant::now());
+        let ended = sync_replica_set::<ReplicaSet>(&cluster, &meta.key).await;
+        assert!(matches!(ended, Err(SyncError::Overtaken { .. })), "{ended:?}");
+        assert_eq!(*requests.lock(), 0);
+        drop(resize);
+        assert!(sync_replica_set::<ReplicaSet>(&cluster, &meta.key).await.is_ok());
+        assert_eq!(*requests.lock(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_set_that_is_resized_while_its_pods_are_made_gets_no_more_by_the_old_size() {
         assert_eq!(created_when_resized_meanwhile(201, false, 1).await, 1);
     }

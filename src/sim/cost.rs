@@ -1,6 +1,4 @@
-//! C1: what a rollout may cost where nothing goes wrong. A call that is answered with a conflict counts as one
-//! more: the status of a set and its size are written by two controllers of the daemon, and where both do so at the
-//! same instant one is refused. That is rare enough to stay within the bound.
+//! C1: what a rollout may cost where nothing goes wrong, and that the daemon's controllers never meet in a conflict.
 
 use std::time::Duration;
 
@@ -14,6 +12,8 @@ use super::server::Server;
 pub struct Cost {
     /// How many.
     pub calls: u64,
+    /// How many of them changed nothing, because somebody else had been faster.
+    pub conflicts: u64,
 }
 
 /// Events have a budget of their own.
@@ -23,6 +23,11 @@ impl Cost {
     /// A request is on its way.
     pub fn sent(&mut self, call: &Call) {
         self.calls += u64::from(call.of_daemon() && !call.watch && call.resource != "leases");
+    }
+
+    /// A request was refused with a conflict.
+    pub fn refused(&mut self, call: &Call) {
+        self.conflicts += u64::from(call.of_daemon() && call.is_act());
     }
 }
 
@@ -61,8 +66,12 @@ impl Meter {
     pub fn end(&self, server: &Server) -> Result<(), Breach> {
         let cost = server.cost();
         let calls = cost.calls - self.before.calls;
+        let conflicts = cost.conflicts - self.before.conflicts;
         let allowed = allowed(self.replicas, self.lasted);
         let Meter { wish, lasted, .. } = self;
+        if conflicts > 0 {
+            return Err(Breach::new("C1", format!("{conflicts} conflicts with nobody else there: {wish}")));
+        }
         if calls > allowed {
             let what = format!("{calls} calls in {lasted:?}, {allowed} are allowed: {wish}");
             return Err(Breach::new("C1", what));
@@ -102,8 +111,10 @@ mod tests {
             for agent in ["d0.1", "user"] {
                 let call = Call::new(agent.into(), &parts, b"");
                 cost.sent(&call);
+                cost.refused(&call);
             }
         }
-        assert_eq!(cost, Cost { calls: 1 });
+        // None of them would change anything.
+        assert_eq!(cost, Cost { calls: 1, conflicts: 0 });
     }
 }

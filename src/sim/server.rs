@@ -300,6 +300,7 @@ impl Server {
         }
         if call.of_daemon() && code == http::StatusCode::CONFLICT {
             state.monitors.met(call, &state.picture);
+            state.standing.cost.refused(call);
         }
         if call.of_daemon() && !call.is_write() && code.is_success() {
             let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));

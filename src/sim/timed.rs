@@ -23,9 +23,6 @@ pub(super) const SLACK: Duration = Duration::from_secs(5);
 /// less.
 const DEADLINE: u64 = 30;
 
-/// How often a standby looks is drawn from up to so many times the retry period.
-const JITTER: f64 = 1.2;
-
 /// L2: a rollout takes as many waves as it needs, and no longer.
 ///
 /// # Errors
@@ -137,14 +134,14 @@ pub async fn another_takes_over(scenario: &Scenario, server: &Server, actors: &A
     }
     let options = ElectionOptions::default();
     let slowest = scenario.clocks.iter().copied().min_by_key(|skew| skew.speed).unwrap_or_default();
-    let retry = slowest.takes_for(options.retry_period).mul_f64(JITTER);
+    let retry = slowest.takes_for(options.retry_period);
     let stop = |daemon: usize, _: &str| actors.stop(daemon);
     within(server, "was stopped", retry, stop).await?;
     // The other one is a candidate again.
     tokio::time::sleep(Duration::from_secs(30)).await;
-    // The standby saw the last renewal up to a period after it was made.
     let kill = |_: usize, agent: &str| server.slay(agent);
-    within(server, "was killed", options.lease_duration + 2 * retry, kill).await?;
+    // The standby saw the last renewal up to a period after it was made, and looks again when the Lease has run out.
+    within(server, "was killed", options.lease_duration + retry, kill).await?;
     tokio::time::sleep(Duration::from_secs(30)).await;
     Ok(())
 }

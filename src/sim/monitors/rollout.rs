@@ -40,12 +40,12 @@ impl Monitors {
                 if commit.call.overdue {
                     return Ok(());
                 }
-                self.numbered(commit, set, deployment)?;
+                self.numbered(commit, set, deployment, since)?;
                 self.resized(commit, set, deployment, &terms, since)
             }
             _ if commit.call.overdue => Ok(()),
             _ => {
-                self.numbered(commit, set, deployment)?;
+                self.numbered(commit, set, deployment, since)?;
                 self.resized(commit, set, deployment, &terms, since)
             }
         }
@@ -65,11 +65,23 @@ impl Monitors {
     }
 
     /// S7: a revision that is given is the highest, and higher than those that were there.
-    fn numbered(&self, commit: &Commit<'_>, set: &Value, deployment: &str) -> Result<(), Breach> {
+    fn numbered(
+        &self,
+        commit: &Commit<'_>,
+        set: &Value,
+        deployment: &str,
+        since: Duration,
+    ) -> Result<(), Breach> {
         let (given, before) = (revision(set), commit.before.map_or(0, revision));
         let uid = text(set, "/metadata/uid");
+        // The Deployment tells of the highest, also of sets that are not seen yet, unless somebody has written another
+        // there.
+        let told = commit.by_uid("deployments", deployment).map_or(0, revision);
+        let counts = |set: &&Value| {
+            text(set, "/metadata/uid") != uid && (revision(set) <= told || self.history.is_known(set, since))
+        };
         let others = commit.owned("replicasets", deployment).into_iter();
-        let highest = others.filter(|set| text(set, "/metadata/uid") != uid).map(revision).max().unwrap_or(0);
+        let highest = others.filter(counts).map(revision).max().unwrap_or(0);
         let highest = highest.max(self.history.trimmed(deployment));
         if given != before && (given <= highest || given < before) {
             return commit.breach("S7", format!("revision {given} after {before}, beside {highest}"));

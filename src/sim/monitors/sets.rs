@@ -112,7 +112,7 @@ impl History {
     }
 
     /// Whether whoever knows what happened before `since` has seen this object as it is.
-    fn is_known(&self, set: &Value, since: Duration) -> bool {
+    pub(super) fn is_known(&self, set: &Value, since: Duration) -> bool {
         self.changed.get(text(set, "/metadata/uid")).is_some_and(|changed| *changed < since)
     }
 }
