@@ -146,6 +146,8 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
         owned = cluster.sets.in_namespace(&deployment.meta.key.namespace);
         let name = &deployment.meta.key.name;
         owned.retain(|set| set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));
+        let owners = owned.iter_mut().filter_map(|set| Arc::make_mut(set).meta.controller.as_mut());
+        owners.for_each(|owner| Arc::make_mut(owner).uid = deployment.meta.uid.clone());
     }
     let orphans = cluster.sets.orphans(&deployment.meta.key.namespace);
     let recreate = deployment.strategy == Strategy::Recreate;
@@ -168,7 +170,7 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
         }
         let ready = pods.iter().filter(|pod| pod.is_active() && pod.ready_since.is_some());
         let available = ready.clone().filter(|pod| pod.is_available(set.min_ready_seconds, now));
-        if !planted!("a status that is behind is believed") {
+        if !recreate && !planted!("a status that is behind is believed") {
             let healthy = healthy(count(ready), count(available));
             healthy_pods.insert(set.meta.uid.clone(), healthy);
         }

@@ -98,7 +98,7 @@ impl Cluster {
             return Err(SyncError::Overtaken { what: what() });
         };
         let version = self.patch(what, path, kind, body).await?;
-        turn.wrote(version);
+        turn.wrote(version, Instant::now());
         Ok(version)
     }
 

@@ -86,22 +86,30 @@ async fn carry_out<O: PodOwner>(
     let mut written = Ok(());
     let mut later = None;
     if let Some(change) = change {
-        // What was made or deleted just now is not counted yet. The sync that sees it reports it, and the generation
-        // with it: two calls less in each step of a rollout.
-        let counts_soon = executed.error.is_none() && plan.settles_the_size();
+        // What was made or deleted just now for a new generation is not counted yet. The sync that sees it reports
+        // it, and the generation with it: two calls less in each step of a rollout. Until then nothing is counted on
+        // (`plan::deployment::observed::available`). A watch that lags has the generation wait as well.
+        let counts_soon = executed.error.is_none()
+            && plan.changes_fewer_than_a_burst()
+            && before.observed_generation != settled.status.observed_generation
+            && before.conditions == settled.status.conditions;
         let urgent = status::is_urgent(before, &settled.status, observed.set.replicas);
-        later = match counts_soon && before.conditions == settled.status.conditions {
-            true => Some(SPACING),
-            false => cluster.pace.wait(&meta.uid, Instant::now()).filter(|_| !urgent),
+        let now = Instant::now();
+        later = match counts_soon {
+            true => cluster.pace.put_off(&meta.uid, now),
+            false => cluster.pace.wait(&meta.uid, now).filter(|_| !urgent),
         };
         if later.is_none() {
             written = cluster.write_set_status(owner, &change).await;
         }
     }
     let reserved = (observed.reserved > 0).then_some(LATEST);
+    // The other error may be tried again as late as in a minute.
+    let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error.is_some();
+    let overtaken = overtaken.then_some(SPACING);
     let later = later.filter(|_| !planted!("a status that was put off is forgotten"));
     let look_again: Option<Duration> =
-        [settled.look_again, plan.look_again, later, reserved].into_iter().flatten().min();
+        [settled.look_again, plan.look_again, later, reserved, overtaken].into_iter().flatten().min();
     let Some(error) = executed.error.or(written.err()) else {
         return Ok(look_again.map_or(Next::Settled, Next::After));
     };

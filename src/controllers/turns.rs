@@ -3,7 +3,8 @@
 //! Each write is computed from a version of the set, and the API server refuses the one that comes second. What
 //! this process wrote itself it need not be told by the API server: who would come second does not send, and is
 //! tried again when the cache shows the other write, in milliseconds. Otherwise a rollout costs a conflict now and
-//! then, and a call more, though nobody else writes.
+//! then, and a call more, though nobody else writes. The version that the write carries is what protects; this only
+//! saves calls, and nothing but resizes and statuses takes part.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +14,9 @@ use tokio::time::Instant;
 
 use crate::model::{Meta, Uid};
 
-/// How long a write that is under way is waited for. One that takes longer may take half a minute, and a resize is
-/// not to wait for a status that hangs: the price is a conflict.
+/// How long a write is waited for, first to end and then to be shown. One that takes longer may take half a minute,
+/// and a resize is not to wait for a status that hangs; nor for a version that a server has lost, which was restored
+/// from a backup. The price is a conflict.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// What is known of an object that was written.
@@ -22,8 +24,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 struct Written {
     /// Since when a write is under way.
     under_way: Option<Instant>,
-    /// The version that the last one made; 0 if none did.
-    version: u64,
+    /// The version that the last one made, and when.
+    made: Option<(u64, Instant)>,
 }
 
 /// Who writes an object that has two writers.
@@ -35,6 +37,7 @@ pub struct Turns(Mutex<BTreeMap<Uid, Written>>);
 pub struct Turn<'a> {
     turns: &'a Turns,
     object: &'a Uid,
+    since: Instant,
 }
 
 impl Turns {
@@ -43,12 +46,13 @@ impl Turns {
     pub fn take<'a>(&'a self, meta: &'a Meta, now: Instant) -> Option<Turn<'a>> {
         let mut all = self.0.lock();
         let written = all.entry(meta.uid.clone()).or_default();
-        let busy = written.under_way.is_some_and(|since| now.saturating_duration_since(since) < LONGEST);
-        if busy || written.version > meta.resource_version {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < LONGEST;
+        let unseen = |&(version, at): &(u64, Instant)| version > meta.resource_version && is_recent(at);
+        if written.under_way.is_some_and(is_recent) || written.made.as_ref().is_some_and(unseen) {
             return None;
         }
         written.under_way = Some(now);
-        Some(Turn { turns: self, object: &meta.uid })
+        Some(Turn { turns: self, object: &meta.uid, since: now })
     }
 
     /// The object is gone.
@@ -59,17 +63,24 @@ impl Turns {
 
 impl Turn<'_> {
     /// The write has made this version.
-    pub fn wrote(self, version: u64) {
+    pub fn wrote(self, version: u64, now: Instant) {
         if let Some(written) = self.turns.0.lock().get_mut(self.object) {
-            written.version = written.version.max(version);
+            written.made = Some((version, now));
         }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(written) = self.turns.0.lock().get_mut(self.object) {
-            written.under_way = None;
+        let mut all = self.turns.0.lock();
+        // Whoever did not wait for it any longer has the right now.
+        let Some(written) = all.get_mut(self.object).filter(|written| written.under_way == Some(self.since))
+        else {
+            return;
+        };
+        written.under_way = None;
+        if written.made.is_none() {
+            all.remove(self.object);
         }
     }
 }
@@ -100,7 +111,7 @@ mod tests {
     #[test]
     fn who_has_not_seen_the_last_write_does_not_write() {
         let (turns, now) = (Turns::default(), Instant::now());
-        turns.take(&set(7), now).unwrap().wrote(9);
+        turns.take(&set(7), now).unwrap().wrote(9, now);
         assert!(turns.take(&set(7), now).is_none());
         assert!(turns.take(&set(9), now).is_some());
         turns.forget(&Uid::new("u"));
@@ -110,8 +121,25 @@ mod tests {
     #[test]
     fn a_write_that_hangs_is_waited_for_a_second() {
         let (turns, now, meta) = (Turns::default(), Instant::now(), set(7));
-        let _hangs = turns.take(&meta, now);
+        let hangs = turns.take(&meta, now);
         assert!(turns.take(&meta, now + Duration::from_millis(999)).is_none());
-        assert!(turns.take(&meta, now + LONGEST).is_some());
+        let second = turns.take(&meta, now + LONGEST);
+        assert!(second.is_some());
+        drop(hangs);
+        assert!(turns.take(&meta, now + LONGEST).is_none(), "the second is under way");
+    }
+
+    #[test]
+    fn a_version_that_the_server_has_lost_blocks_nobody_for_long() {
+        let (turns, now) = (Turns::default(), Instant::now());
+        turns.take(&set(7), now).unwrap().wrote(9000, now);
+        assert!(turns.take(&set(5), now + LONGEST).is_some());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_an_object_that_was_not_written() {
+        let (turns, now, meta) = (Turns::default(), Instant::now(), set(7));
+        drop(turns.take(&meta, now));
+        assert!(turns.0.lock().is_empty());
     }
 }

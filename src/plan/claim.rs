@@ -23,9 +23,8 @@ pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
     let ours = object.is_controlled_by(&owner.uid);
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
     let selected = selected && !(planted!("a label more lets an object go") && object.labels.len() > 2);
-    let called = |name: &str| planted!("the owner's UID is ignored") && *name == *owner.key.name;
     match &object.controller {
-        Some(controller) if controller.uid == owner.uid || called(&controller.name) => {
+        Some(controller) if controller.uid == owner.uid => {
             match (selected, owner.is_deleting()) {
                 (true, _) => Claim::Keep,
                 // The garbage collector decides what becomes of a deleted owner's objects.

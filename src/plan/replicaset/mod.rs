@@ -60,7 +60,7 @@ pub struct Plan {
 
 impl Plan {
     /// Whether pods are made or deleted, and fewer than a sync may: no other sync is needed for that.
-    pub fn settles_the_size(&self) -> bool {
+    pub fn changes_fewer_than_a_burst(&self) -> bool {
         self.writes.iter().any(|write| match write {
             Write::Create { count, .. } => *count < BURST,
             Write::Delete(pods) => pods.len() < BURST,
