@@ -95,14 +95,12 @@ impl Seen {
             (by_set(tag), pods.iter().cloned().map(Arc::new).collect::<Vec<_>>())
         };
         let observed = Observed {
-            deployment: &deployment,
             owned: shared(&self.sets),
             orphans: shared(&self.orphans),
             may_adopt: true,
             running_pods: self.pods.iter().map(counted).collect::<BTreeMap<_, _>>(),
             awaited_pods: self.pods.iter().map(awaited).collect(),
-            healthy_pods: Default::default(),
-            now: NOW.parse().unwrap(),
+            ..Observed::new(&deployment, NOW.parse().unwrap())
         };
         let plan = plan(&observed);
         let status = settle(&observed, &plan, &Outcome::default()).status;
@@ -326,14 +324,9 @@ fn a_reason_is_data_with_a_kind_and_numbers() {
     let start = no_deadline(deployment("web").replicas(2).surge(1).unavailable(0).image("v2"));
     let web: Deployment = decode(&start.json());
     let observed = Observed {
-        deployment: &web,
         owned: vec![Arc::new(set("v1", 2, [2, 2, 2])), Arc::new(set("v2", 1, [1, 0, 0]))],
-        orphans: Vec::new(),
-        may_adopt: false,
-        running_pods: BTreeMap::new(),
         awaited_pods: [(Uid::new("uid-v2"), vec![Arc::new(pod("web-v2-a", "ImagePullBackOff"))])].into(),
-        healthy_pods: Default::default(),
-        now: NOW.parse().unwrap(),
+        ..Observed::new(&web, NOW.parse().unwrap())
     };
     let plan = plan(&observed);
     let of_kind = |kind: &str| {

@@ -43,14 +43,10 @@ fn plan_for(
     may_adopt: bool,
 ) -> Plan {
     plan(&Observed {
-        deployment,
         owned: owned.into_iter().map(Arc::new).collect(),
         orphans: orphans.into_iter().map(Arc::new).collect(),
         may_adopt,
-        running_pods: BTreeMap::new(),
-        awaited_pods: BTreeMap::new(),
-        healthy_pods: Default::default(),
-        now: NOW.parse::<Timestamp>().unwrap(),
+        ..Observed::new(deployment, NOW.parse::<Timestamp>().unwrap())
     })
 }
 
@@ -129,14 +125,9 @@ fn a_pod_that_is_ready_before_the_status_says_so_is_not_let_go_as_a_sick_one() {
     let deployment: Deployment = decode(&start.json());
     let planned = |healthy_pods| {
         plan(&Observed {
-            deployment: &deployment,
             owned: owned.to_vec(),
-            orphans: Vec::new(),
-            may_adopt: false,
-            running_pods: BTreeMap::new(),
-            awaited_pods: BTreeMap::new(),
             healthy_pods,
-            now: NOW.parse::<Timestamp>().unwrap(),
+            ..Observed::new(&deployment, NOW.parse::<Timestamp>().unwrap())
         })
     };
     let named = |sizes: [(&str, i32); 2]| sizes.map(|(name, size)| (name.to_string(), size)).to_vec();
@@ -220,14 +211,8 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
     let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
     let web: Deployment = decode(&deployment("web").surge(0).unavailable(1).image("v1").json());
     let observed = Observed {
-        deployment: &web,
         owned: vec![Arc::new(set("v1", 0, 0, rev("1"))), Arc::new(set("v2", 1, 1, rev("2")))],
-        orphans: Vec::new(),
-        may_adopt: false,
-        running_pods: BTreeMap::new(),
-        awaited_pods: BTreeMap::new(),
-        healthy_pods: Default::default(),
-        now: NOW.parse::<Timestamp>().unwrap(),
+        ..Observed::new(&web, NOW.parse::<Timestamp>().unwrap())
     };
     let plan = plan(&observed);
     let published = |done| settle(&observed, &plan, &Outcome { done, ..Outcome::default() }).revision;
@@ -241,15 +226,11 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(0).image("v2").json());
     let old = Arc::new(set("v1", 0, 0, json!({})));
     for (now, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
+        let before = web.clone();
         let observed = Observed {
-            deployment: &web.clone(),
             owned: vec![old.clone()],
-            orphans: Vec::new(),
-            may_adopt: false,
             running_pods: [(old.meta.uid.clone(), 1)].into(),
-            awaited_pods: BTreeMap::new(),
-            healthy_pods: Default::default(),
-            now: now.parse::<Timestamp>().unwrap(),
+            ..Observed::new(&before, now.parse::<Timestamp>().unwrap())
         };
         web.status = settle(&observed, &plan(&observed), &Outcome::default()).status;
         let progressing = web.status.conditions.iter().find(|c| &*c.kind == "Progressing").unwrap();
@@ -290,14 +271,9 @@ fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
     let (back, old) = (Arc::new(set("v1", 0, 0, json!({}))), Arc::new(set("v2", 0, 0, json!({}))));
     let sizes_with = |running| {
         sizes(&plan(&Observed {
-            deployment: &web,
             owned: vec![back.clone(), old.clone()],
-            orphans: Vec::new(),
-            may_adopt: false,
             running_pods: [(old.meta.uid.clone(), running)].into(),
-            awaited_pods: BTreeMap::new(),
-            healthy_pods: Default::default(),
-            now: NOW.parse::<Timestamp>().unwrap(),
+            ..Observed::new(&web, NOW.parse::<Timestamp>().unwrap())
         }))
     };
     assert_eq!(sizes_with(1), []);
@@ -348,14 +324,8 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
          "lastUpdateTime": "2025-12-31T22:00:00Z", "lastTransitionTime": "2025-12-31T22:00:00Z"}]});
     let web: Deployment = decode(&object);
     let observed = Observed {
-        deployment: &web,
         owned: vec![Arc::new(set("v1", 2, 1, json!({})))],
-        orphans: Vec::new(),
-        may_adopt: false,
-        running_pods: BTreeMap::new(),
-        awaited_pods: BTreeMap::new(),
-        healthy_pods: Default::default(),
-        now: NOW.parse::<Timestamp>().unwrap(),
+        ..Observed::new(&web, NOW.parse::<Timestamp>().unwrap())
     };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());
     assert_eq!(settled.look_again, None, "nobody will ever judge this deadline");

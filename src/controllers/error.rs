@@ -49,7 +49,7 @@ pub enum SyncError {
         error: ApiError,
     },
     /// Another write of ours to the same object is under way, or has not reached the cache yet.
-    #[error("{what}: another write of ours comes first")]
+    #[error("{what}: another write of ours comes first; it is tried again when that is seen")]
     Overtaken {
         /// What was being done.
         what: String,

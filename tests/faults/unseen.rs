@@ -8,11 +8,20 @@ use serde_json::json;
 use windlass::sandbox::Verdict;
 
 use super::support::build::deployment;
-use super::support::cluster::USER_AGENT;
+use super::support::cluster::{Cluster, USER_AGENT};
 use super::{
     DEPLOYMENTS, PODS, S, count, hook, is_pod_creation, is_write, lagging, server_error, settles, small,
     wanted, with,
 };
+
+/// Rolls out, and from then on the watches under `lag` show nothing.
+async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {
+    cluster.create(small()).await;
+    settles(cluster, "web", 3).await;
+    lag.store(true, Ordering::SeqCst);
+    cluster.sandbox.break_watches();
+    tokio::time::sleep(2 * S).await;
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod() {
@@ -62,11 +71,7 @@ async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
-    cluster.create(small()).await;
-    settles(&cluster, "web", 3).await;
-    lag.store(true, Ordering::SeqCst);
-    cluster.sandbox.break_watches();
-    tokio::time::sleep(2 * S).await;
+    rolls_out_and_lags(&cluster, &lag).await;
     for tag in ["v2", "v3"] {
         cluster.set_image("web", tag).await;
         for _ in 0..20 {
@@ -115,11 +120,7 @@ async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
-    cluster.create(small()).await;
-    settles(&cluster, "web", 3).await;
-    lag.store(true, Ordering::SeqCst);
-    cluster.sandbox.break_watches();
-    tokio::time::sleep(2 * S).await;
+    rolls_out_and_lags(&cluster, &lag).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &orphan).await;
     cluster.eventually(20, "it is gone", |c| c.deployment("web").is_null()).await;

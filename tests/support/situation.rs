@@ -1,6 +1,5 @@
 //! One moment of a Deployment in sentences: `set("v1", 8).available(5).sized(10, 13)`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -131,16 +130,7 @@ impl Situation {
     }
 
     pub fn observed_at(&self, now: Timestamp) -> Observed<'_> {
-        Observed {
-            deployment: &self.deployment,
-            owned: self.sets.clone(),
-            orphans: Vec::new(),
-            may_adopt: false,
-            running_pods: BTreeMap::new(),
-            awaited_pods: BTreeMap::new(),
-            healthy_pods: Default::default(),
-            now,
-        }
+        Observed { owned: self.sets.clone(), ..Observed::new(&self.deployment, now) }
     }
 
     pub fn plan(&self) -> Plan {

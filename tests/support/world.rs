@@ -149,16 +149,8 @@ impl World {
                 (set.meta.uid.clone(), pods.iter().filter(|pod| !pod.is_terminal()).count())
             })
             .collect();
-        let observed = planner::Observed {
-            deployment: &deployment,
-            owned,
-            orphans: Vec::new(),
-            may_adopt: false,
-            running_pods,
-            awaited_pods: Default::default(),
-            healthy_pods: Default::default(),
-            now: self.now,
-        };
+        let observed =
+            planner::Observed { owned, running_pods, ..planner::Observed::new(&deployment, self.now) };
         let plan = planner::plan(&observed);
         assert!(!plan.why.is_empty(), "a plan without a reason: {plan:?}\n{observed:?}");
         for write in &plan.writes {

@@ -32,7 +32,21 @@ pub struct Observed<'a> {
     pub now: Timestamp,
 }
 
-impl Observed<'_> {
+impl<'a> Observed<'a> {
+    /// A Deployment at this time, without sets or pods.
+    pub fn new(deployment: &'a Deployment, now: Timestamp) -> Self {
+        Observed {
+            deployment,
+            owned: Vec::new(),
+            orphans: Vec::new(),
+            may_adopt: false,
+            running_pods: BTreeMap::new(),
+            awaited_pods: BTreeMap::new(),
+            healthy_pods: BTreeMap::new(),
+            now,
+        }
+    }
+
     /// The Deployment's sets by role, without those that it is about to release.
     pub fn sets(&self) -> Sets {
         let Observed { deployment, owned, .. } = self;

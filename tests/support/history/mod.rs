@@ -307,14 +307,11 @@ impl World {
             self.sets.values().filter(|s| s.meta.controller.is_none()).cloned().map(Arc::new).collect();
         let running_pods = owned.iter().map(|set| (set.meta.uid.clone(), self.running(set))).collect();
         planner::Observed {
-            deployment: &self.deployment,
             owned,
             orphans,
             may_adopt: true,
             running_pods,
-            awaited_pods: Default::default(),
-            healthy_pods: Default::default(),
-            now: self.now,
+            ..planner::Observed::new(&self.deployment, self.now)
         }
     }
 
