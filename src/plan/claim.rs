@@ -24,14 +24,12 @@ pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
     let selected = selected && !(planted!("a label more lets an object go") && object.labels.len() > 2);
     match &object.controller {
-        Some(controller) if controller.uid == owner.uid => {
-            match (selected, owner.is_deleting()) {
-                (true, _) => Claim::Keep,
-                // The garbage collector decides what becomes of a deleted owner's objects.
-                (false, true) => Claim::Ignore,
-                (false, false) => Claim::Release,
-            }
-        }
+        Some(controller) if controller.uid == owner.uid => match (selected, owner.is_deleting()) {
+            (true, _) => Claim::Keep,
+            // The garbage collector decides what becomes of a deleted owner's objects.
+            (false, true) => Claim::Ignore,
+            (false, false) => Claim::Release,
+        },
         Some(_) => Claim::Ignore,
         None => {
             let adoptable = (selected || planted!("any orphan is adopted"))
