@@ -11,7 +11,8 @@ use std::sync::Once;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use support::history::{Order, Step, World, step};
+use support::history::steps::{Step, step};
+use support::history::{Order, World};
 
 thread_local! {
     /// Whether this thread's panics are kept quiet: those of the cases on the way to the shortest one

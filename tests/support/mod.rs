@@ -18,4 +18,5 @@ pub mod scenarios;
 pub mod set;
 pub mod situation;
 pub mod stage;
+pub mod statuses;
 pub mod world;

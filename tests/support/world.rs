@@ -15,6 +15,7 @@ use windlass::plan::replicaset as pod_planner;
 use windlass::plan::replicaset::body::OwnerReference;
 
 use super::build::DeploymentBuilder;
+use super::statuses::{deployment_status, set_status};
 
 pub struct World {
     pub now: Timestamp,
@@ -417,35 +418,4 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_null()
         && pod["status"]["phase"] == "Running"
         && pod["status"]["conditions"][0]["status"] == "True"
-}
-
-fn conditions(all: &[windlass::model::Condition]) -> Value {
-    all.iter()
-        .map(|c| {
-            let mut value =
-                json!({"type": *c.kind, "status": *c.status, "reason": *c.reason, "message": *c.message});
-            if let Some(at) = c.last_update {
-                value["lastUpdateTime"] = at.to_string().into();
-            }
-            if let Some(at) = c.last_transition {
-                value["lastTransitionTime"] = at.to_string().into();
-            }
-            value
-        })
-        .collect()
-}
-
-fn deployment_status(status: &windlass::model::DeploymentStatus) -> Value {
-    json!({"observedGeneration": status.observed_generation, "replicas": status.replicas,
-        "updatedReplicas": status.updated, "readyReplicas": status.ready,
-        "availableReplicas": status.available, "unavailableReplicas": status.unavailable,
-        "terminatingReplicas": status.terminating, "collisionCount": status.collision_count,
-        "conditions": conditions(&status.conditions)})
-}
-
-fn set_status(status: &windlass::model::ReplicaSetStatus) -> Value {
-    json!({"observedGeneration": status.observed_generation, "replicas": status.replicas,
-        "fullyLabeledReplicas": status.fully_labeled, "readyReplicas": status.ready,
-        "availableReplicas": status.available, "terminatingReplicas": status.terminating,
-        "conditions": conditions(&status.conditions)})
 }
