@@ -227,6 +227,14 @@ impl Actors {
                 let Some(set) = self.set(*nth).filter(|set| !is_deleting(set)) else { return };
                 self.edit_set(&set, json!({"finalizers": [GUARD]})).await;
             }
+            Act::Hold { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                self.edit_pod(&pod, json!({"finalizers": [GUARD]})).await;
+            }
+            Act::EndNamespace => {
+                let path = format!("/api/v1/namespaces/{NAMESPACE}");
+                Self::send(&self.user, Method::DELETE, &path, "application/json", &json!({})).await;
+            }
             Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
             Act::Quota { full } => self.server.set_quota(*full),
             Act::BreakWatches => self.server.sandbox.break_watches(),

@@ -101,7 +101,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..58) {
+    match rng.u8(..60) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -154,6 +154,8 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
             let policy = rng.choice(["Background", "Orphan"]).unwrap_or("Orphan");
             Act::Replace { name, policy }
         }
+        56 => Act::Hold { nth },
+        57 if rng.u8(..4) == 0 => Act::EndNamespace,
         54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }

@@ -13,11 +13,11 @@ use super::cost::Meter;
 use super::log::Entry;
 use super::monitors::Breach;
 use super::oracle::{self, Ending};
-use super::scenario::Scenario;
+use super::scenario::{Act, Scenario};
 use super::server::{NAMESPACE, Picture, Server};
 use super::{daemons, rest};
 use crate::clock::Clock;
-use crate::sandbox::{Options, Sandbox, garbage, kubelet};
+use crate::sandbox::{Options, Sandbox, garbage, kubelet, namespaces};
 
 /// How a history ended.
 #[derive(Clone, Debug)]
@@ -108,13 +108,17 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         ready_delay: scenario.readiness,
         shutdown_delay: scenario.shutdown,
         events: false,
-        ..kubelet::Options::new(now)
+        ..kubelet::Options::new(now.clone())
     };
     let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
     tasks.spawn(named("the kubelet", simulator));
     let are_collected = |resource: &str| matches!(resource, "deployments" | "replicasets" | "pods");
     let collector = garbage::run_for(server.client("garbage"), are_collected, end.clone());
     tasks.spawn(named("the garbage collector", collector));
+    if scenario.acts.iter().any(|(_, act)| *act == Act::EndNamespace) {
+        let emptied = namespaces::run(server.client("namespaces"), now, end.clone());
+        tasks.spawn(named("the namespace controller", emptied));
+    }
     let mut stops = Vec::new();
     for number in 0..scenario.daemons {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();

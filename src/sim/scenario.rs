@@ -155,6 +155,10 @@ pub enum Act {
     Disown { nth: u32 },
     /// Somebody wants to be asked before the n-th set goes.
     Guard { nth: u32 },
+    /// Somebody wants to be asked before the n-th pod goes.
+    Hold { nth: u32 },
+    /// A user deletes the namespace, and makes it again in the end.
+    EndNamespace,
     /// Somebody annotates a Deployment, or the n-th set or pod, with what no controller expects.
     Hostile {
         #[serde(deserialize_with = "name")]

@@ -311,36 +311,22 @@ impl Server {
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.monitors.renewed(self.start.elapsed(), call);
         }
-        let (mut before, mut after) = (None, None);
-        if code.is_success() && call.is_write() && watched {
-            after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
-            before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
-        }
-        let version =
-            after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
-        let version = version.parse().unwrap_or(0);
-        response.extensions_mut().insert(Version(version));
-        state.versions.made(self.start.elapsed(), version);
-        if call.is_write() {
-            state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
-        }
-        if before != after {
-            let commit = Commit {
-                at: self.start.elapsed(),
-                now: self.clock.now(),
-                call,
-                before: before.as_deref(),
-                after: after.as_deref(),
-                picture: &state.picture,
-            };
-            let breach = state.monitors.committed(&commit);
-            state.tally.count(call, before.as_deref(), after.as_deref());
-            let all = state.picture.entry(call.resource.clone()).or_default();
-            match after {
-                Some(after) => all.insert(call.name.clone(), after),
-                None => all.remove(&call.name),
-            };
-            self.note(state, breach);
+        // Of a collection that is deleted each object is a change of its own.
+        let all = call.name.is_empty() && call.method == Method::DELETE;
+        let calls: Vec<Call> = match all && code.is_success() && watched {
+            true => state
+                .picture
+                .get(&call.resource)
+                .into_iter()
+                .flat_map(|all| all.keys())
+                .cloned()
+                .map(|name| Call { name, ..call.clone() })
+                .collect(),
+            false => vec![call.clone()],
+        };
+        for call in &calls {
+            let version = self.commits(state, call, code, watched);
+            response.extensions_mut().insert(Version(version));
         }
         drop(guard);
         if !call.watch || !call.of_daemon() {
@@ -349,6 +335,42 @@ impl Server {
         let (parts, body) = response.into_parts();
         let watch = Watch::new(body, self.clone(), call.agent.clone(), call.resource.clone());
         Response::from_parts(parts, Body::from_stream(watch))
+    }
+
+    /// Logs and judges what a request has done to the object that it names. The version that it has made, or 0.
+    fn commits(&self, state: &mut State, call: &Call, code: http::StatusCode, watched: bool) -> u64 {
+        let (mut before, mut after) = (None, None);
+        if code.is_success() && call.is_write() && watched {
+            after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
+            before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
+        }
+        let version =
+            after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
+        let version = version.parse().unwrap_or(0);
+        state.versions.made(self.start.elapsed(), version);
+        if call.is_write() {
+            state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
+        }
+        if before == after {
+            return version;
+        }
+        let commit = Commit {
+            at: self.start.elapsed(),
+            now: self.clock.now(),
+            call,
+            before: before.as_deref(),
+            after: after.as_deref(),
+            picture: &state.picture,
+        };
+        let breach = state.monitors.committed(&commit);
+        state.tally.count(call, before.as_deref(), after.as_deref());
+        let all = state.picture.entry(call.resource.clone()).or_default();
+        match after {
+            Some(after) => all.insert(call.name.clone(), after),
+            None => all.remove(&call.name),
+        };
+        self.note(state, breach);
+        version
     }
 
     /// Until when a daemon's watch of a resource shows nothing.

@@ -8,7 +8,16 @@ use serde_json::{Value, json};
 
 use super::hostile::ROLLBACK_TO;
 use super::{Actors, GUARD, PODS, at_once_options, is_running, strategy};
-use crate::sim::monitors::{is_available, is_live, number, text};
+use crate::sim::monitors::{is_available, is_deleting, is_live, number, text};
+use crate::sim::scenario::{Act, NAMES};
+use crate::sim::server::NAMESPACE;
+
+/// The metadata without the finalizer that keeps an object, if it has that.
+fn unguarded(object: &Value) -> Option<Value> {
+    let finalizers = object["metadata"]["finalizers"].as_array()?;
+    let others: Vec<&Value> = finalizers.iter().filter(|finalizer| **finalizer != GUARD).collect();
+    (others.len() < finalizers.len()).then(|| json!({"finalizers": others}))
+}
 
 impl Actors {
     /// Pauses every Deployment, and gives it another size and template, and another strategy: Recreate, or a
@@ -150,13 +159,34 @@ impl Actors {
             }
         }
         for set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
-            let finalizers = set["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let others: Vec<&Value> = finalizers.iter().filter(|finalizer| **finalizer != GUARD).collect();
-            if others.len() < finalizers.len() {
-                self.edit_set(set, json!({"finalizers": others})).await;
+            if let Some(others) = unguarded(set) {
+                self.edit_set(set, others).await;
             }
         }
+        for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {
+            if let Some(others) = unguarded(pod) {
+                self.edit_pod(pod, others).await;
+            }
+        }
+        self.restore_namespace().await;
         self.heal().await;
+    }
+
+    /// Makes the namespace again, and a Deployment in it, when what was in it has gone.
+    async fn restore_namespace(&self) {
+        let ends = |namespace: &Value| is_deleting(namespace);
+        for second in 0.. {
+            match self.server.sandbox.object("Namespace", "", NAMESPACE) {
+                Some(namespace) if ends(&namespace) && second < 240 => {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                Some(_) => return,
+                None => break,
+            }
+        }
+        self.make_namespace().await;
+        let create = Act::Create { name: NAMES[0], replicas: 3, surge: 1, unavailable: 1, recreate: false };
+        self.act(&create).await;
     }
 
     /// Makes running pods ready that are not: what the monkey broke after their start stays so otherwise.
