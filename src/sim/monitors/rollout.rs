@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
+use super::sets::Wish;
 use super::{Breach, Commit, Monitors, Terms, bare, controller, is_deleting, number, text};
 
 fn revision(set: &Value) -> i64 {
@@ -118,7 +119,9 @@ impl Monitors {
         let rolling =
             terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms)) && raises.is_empty();
         let old = bare(&set["spec"]["template"]) != bare(&first.template);
-        if size >= size_before || !old || !rolling {
+        // Nor where a set has yet to be sized for it, which may have had to wait.
+        let scales = commit.before.is_some_and(|set| Wish::of(set).desired != Some(first.replicas));
+        if size >= size_before || !old || !rolling || scales {
             return Ok(());
         }
         let least = terms.iter().map(|terms| terms.replicas - terms.unavailable).min().unwrap_or(0);

@@ -41,14 +41,14 @@ pub(super) struct History {
 
 /// The size of a set, and what its annotations say of the Deployment at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wish {
+pub(super) struct Wish {
     size: i64,
-    desired: Option<i64>,
+    pub(super) desired: Option<i64>,
     most: Option<i64>,
 }
 
 impl Wish {
-    fn of(set: &Value) -> Self {
+    pub(super) fn of(set: &Value) -> Self {
         // What is no count counts as absent.
         let annotation = |name: &str| {
             let written = text(set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}"));
