@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use futures::future::join_all;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,7 @@ use crate::controllers::resync::resync;
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
 use crate::model::{Deployment, Pod, ReplicaSet, ReplicationController};
+use crate::runtime::catch_up::CatchUp;
 use crate::runtime::client;
 use crate::runtime::election::ElectionOptions;
 use crate::runtime::events::EventWriter;
@@ -143,6 +145,8 @@ pub struct Controllers {
     fence: Option<Fence>,
     config: ControllerConfig,
     caches: Vec<(&'static str, Ready)>,
+    /// What a new leader waits for; nothing without an election.
+    catch_ups: Vec<CatchUp>,
     /// Seeds the jitter of what is started later.
     seed: u64,
 }
@@ -172,6 +176,7 @@ impl Controllers {
             fence,
             config,
             caches,
+            catch_ups,
             seed,
         } = self;
         let stop = CancellationToken::new();
@@ -217,7 +222,13 @@ impl Controllers {
             tokio::select! {
                 biased;
                 error = running.ended_by_itself() => return Err(error),
-                () = work::start(&cluster, &config, &mut workers, &shutdown) => {}
+                () = async {
+                    // What the leader before has done is done, whatever a watch that lags shows.
+                    let catching_up = join_all(catch_ups.iter().map(CatchUp::run));
+                    if shutdown.run_until_cancelled(catching_up).await.is_some() {
+                        work::start(&cluster, &config, &mut workers, &shutdown).await;
+                    }
+                } => {}
             }
             if let Some(period) = config.resync_period {
                 let (cluster, stop) = (cluster.clone(), stop.clone());

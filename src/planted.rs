@@ -31,6 +31,7 @@ pub const BUGS: &[&str] = &[
     "available is one too many",
     "adoption happens unasked",
     "half a cache is believed",
+    "a new leader believes its caches",
     "failed pods hold Recreate up",
     "Recreate does not count pods on their way out",
     "deletions are not waited for",

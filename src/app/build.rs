@@ -119,6 +119,15 @@ impl Controllers {
             (ReplicationController::RESOURCE.plural, replication_controllers.ready()),
             (Pod::RESOURCE.plural, pods.ready()),
         ];
+        let mut catch_ups = Vec::new();
+        if election.is_some() && !planted!("a new leader believes its caches") {
+            catch_ups = vec![
+                deployments.catch_up(),
+                sets.catch_up(),
+                replication_controllers.catch_up(),
+                pods.catch_up(),
+            ];
+        }
         Controllers {
             cluster,
             deployments,
@@ -130,6 +139,7 @@ impl Controllers {
             election,
             fence,
             caches,
+            catch_ups,
             seed,
         }
     }

@@ -6,6 +6,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
+use super::catch_up::CatchUp;
 use super::intake::Intake;
 use super::reflect::Reflector;
 use super::store::{Change, Store};
@@ -83,6 +84,18 @@ impl<T: Record> Informer<T> {
     /// Demands a new list, for who has reason to distrust the store.
     pub fn relist(&self) -> Relist {
         self.relist.clone()
+    }
+
+    /// Has the store show what there is, for who begins to act where another has acted before.
+    pub fn catch_up(&self) -> CatchUp {
+        let store = self.store();
+        CatchUp {
+            resource: T::RESOURCE.plural,
+            api: self.api.clone(),
+            path: T::RESOURCE.path(self.options.namespace.as_deref()),
+            position: Arc::new(move || store.position()),
+            relist: self.relist(),
+        }
     }
 
     /// Lists and watches until `shutdown`.

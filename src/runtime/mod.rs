@@ -9,7 +9,7 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`limit`], [`api`], [`client`]: how the API server is called.
-//! * [`store`], `frame`, `intake`, `reflect`, [`informer`]: a cache of one kind, kept current.
+//! * [`store`], `frame`, `intake`, `reflect`, [`informer`], [`catch_up`]: a cache of one kind, kept current.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
@@ -18,6 +18,7 @@
 
 pub mod api;
 pub mod backoff;
+pub mod catch_up;
 pub mod client;
 pub mod election;
 pub mod events;

@@ -151,7 +151,7 @@ impl<T: Record> Reflector<T> {
         match end {
             End::Listed => Duration::ZERO,
             End::Demanded => {
-                tracing::warn!(resource, "a new list was demanded");
+                tracing::info!(resource, "a new list was demanded");
                 Duration::ZERO
             }
             End::Refused => {

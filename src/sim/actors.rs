@@ -11,6 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::call::daemon_of;
 use super::monitors::{controller, is_deleting, is_live, text};
 use super::scenario::Act;
 use super::server::{NAMESPACE, Server};
@@ -180,6 +181,7 @@ impl Actors {
                 let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": now});
                 self.pod_status(&pod, json!({"phase": "Failed", "conditions": [unready]})).await;
             }
+            Act::Strike { name } => self.strike(name).await,
             Act::Relabel { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
                 self.edit_pod(&pod, json!({"labels": {"app": "stray"}})).await;
@@ -245,6 +247,7 @@ impl Actors {
             Act::SlowLease { daemon, seconds } => {
                 self.server.stall(*daemon, Duration::from_secs((*seconds).into()));
             }
+            Act::Depose { resource } => self.depose(resource),
             Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
             Act::Stop { daemon } => self.stop(*daemon),
         }
@@ -280,6 +283,27 @@ impl Actors {
         let new = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
                          "spec": old["spec"]});
         Self::send(&self.user, Method::POST, DEPLOYMENTS, "application/json", &new).await;
+    }
+
+    async fn strike(&self, name: &str) {
+        let telling = self.server.next_to_tell(name);
+        let Ok(set) = tokio::time::timeout(Duration::from_secs(10), telling).await else { return };
+        let picture = self.server.picture();
+        let Some(set) = picture.get("replicasets").and_then(|sets| sets.get(&set)) else { return };
+        let uid = text(set, "/metadata/uid");
+        let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
+        for pod in pods.filter(|pod| is_running(pod) && controller(pod) == uid) {
+            self.delete_pod(pod, at_once_options()).await;
+        }
+    }
+
+    fn depose(&self, resource: &str) {
+        let Some(leader) = daemon_of(&self.server.leader()) else { return };
+        // Longer than it takes to be without the Lease, and to get it.
+        self.server.stall(leader, Duration::from_secs(20));
+        for follower in (0..self.stops.len()).filter(|daemon| *daemon != leader) {
+            self.server.lag(follower, resource, Duration::from_secs(40));
+        }
     }
 
     async fn percent(&self, name: &str, surge: &str, unavailable: &str) {

@@ -34,7 +34,7 @@ pub struct Call {
     pub id: u64,
     /// What its author could know is what happened until then, since the beginning of the history.
     pub known: Duration,
-    /// It arrives after its author has given it up.
+    /// It arrives after its author has given it up, or has ended.
     pub overdue: bool,
     /// By how much the member of the API server that answers lags behind the others.
     pub behind: Duration,
@@ -84,10 +84,16 @@ impl Call {
         self.method != Method::GET
     }
 
-    /// Whether it fills a cache: with what there is, or with what happens.
+    /// Whether it lists or watches.
+    pub fn lists(&self) -> bool {
+        !self.is_write() && self.name.is_empty()
+    }
+
+    /// Whether it fills a cache: with what there is, or with what happens. A list of one object is made to learn the
+    /// version of all.
     pub fn fills_a_cache(&self) -> bool {
         let cached = matches!(&*self.resource, "deployments" | "replicasets" | "pods");
-        !self.is_write() && self.name.is_empty() && cached
+        self.lists() && cached && !self.query.split('&').any(|pair| pair == "limit=1")
     }
 
     /// Whether a daemon sent it.

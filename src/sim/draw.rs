@@ -101,7 +101,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..60) {
+    match rng.u8(..64) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -154,6 +154,10 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
             let policy = rng.choice(["Background", "Orphan"]).unwrap_or("Orphan");
             Act::Replace { name, policy }
         }
+        58..60 => Act::Strike { name },
+        60..62 => Act::Depose {
+            resource: rng.choice(["pods", "replicasets", "deployments", "deployments"]).unwrap_or("pods"),
+        },
         56 => Act::Hold { nth },
         57 if rng.u8(..4) == 0 => Act::EndNamespace,
         54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },

@@ -99,7 +99,9 @@ pub fn applies(scenario: &Scenario) -> bool {
 /// an old one, and so does no real server; one that breaks the promise has the daemon work on what was.
 fn begins_in_the_past(scenario: &Scenario) -> bool {
     // Whoever loses the Lease starts anew as well.
-    let restart = |act: &Act| matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. });
+    let restart = |act: &Act| {
+        matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. } | Act::Depose { .. })
+    };
     scenario.faults.iter().any(|fault| matches!(fault, Fault::Behind(_)))
         && scenario.acts.iter().any(|(_, act)| restart(act))
 }

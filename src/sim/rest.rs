@@ -128,6 +128,9 @@ pub async fn until(
     let step = Duration::from_secs(1);
     let mut waited = Duration::ZERO;
     while let Err(unrest) = is_so(&server.picture()) {
+        if let Some(failure) = server.failure() {
+            return Err(failure);
+        }
         if server.is_over() {
             break;
         }

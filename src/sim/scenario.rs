@@ -130,6 +130,11 @@ pub enum Act {
     Ready { nth: u32, ready: bool },
     /// It lets a pod fail.
     Fail { nth: u32 },
+    /// It ends the pods of a set at the very moment at which the set tells that more of them are available.
+    Strike {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
     /// It takes a pod's label away from its selector.
     Relabel { nth: u32 },
     /// It puts a price on the deletion of a pod.
@@ -185,6 +190,12 @@ pub enum Act {
     Stop { daemon: usize },
     /// A daemon can hardly renew its Lease for a while.
     SlowLease { daemon: usize, seconds: u32 },
+    /// Whoever leads can hardly renew its Lease for a while, and the watch of who follows shows nothing new of a
+    /// resource.
+    Depose {
+        #[serde(deserialize_with = "resource")]
+        resource: Word,
+    },
 }
 
 impl Default for Skew {
@@ -231,6 +242,7 @@ impl Act {
                 | Act::Crash { .. }
                 | Act::Stop { .. }
                 | Act::SlowLease { .. }
+                | Act::Depose { .. }
         )
     }
 }
@@ -288,9 +300,11 @@ impl Scenario {
         self.election || self.daemons == 1 || alike
     }
 
-    /// How long after the last act the faults go on.
+    /// How long after the last act the faults go on: where somebody is deposed, until somebody else has led for a
+    /// while.
     pub fn tail(&self) -> Duration {
-        Duration::from_secs(5)
+        let deposes = self.acts.iter().any(|(_, act)| matches!(act, Act::Depose { .. }));
+        Duration::from_secs(if deposes { 45 } else { 5 })
     }
 }
 

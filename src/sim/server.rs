@@ -9,7 +9,6 @@ mod replies;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -40,9 +39,6 @@ use replies::{lost, refused};
 
 /// The one namespace in which things happen.
 pub const NAMESPACE: &str = "shop";
-
-/// After which a daemon gives a call up.
-const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
@@ -136,6 +132,8 @@ pub struct Server {
     pub start: Instant,
     /// Told when a daemon's fuse has burnt down.
     pub killed: Vec<Notify>,
+    /// Told when a set tells that more of its pods are available.
+    tells: Notify,
     router: axum::Router,
     scenario: Scenario,
     state: Mutex<State>,
@@ -154,6 +152,7 @@ impl Server {
             clock,
             start: Instant::now(),
             killed: (0..scenario.daemons).map(|_| Notify::new()).collect(),
+            tells: Notify::new(),
             scenario,
             state: Mutex::new(state),
             metrics: Mutex::default(),
@@ -180,10 +179,7 @@ impl Server {
         let body = body.to_bytes();
         let mut call = Call::new(agent, &parts, &body);
         // What fills a cache is no decision.
-        let judged = call.of_daemon()
-            && !call.watch
-            && !call.fills_a_cache()
-            && !matches!(&*call.resource, "leases" | "events");
+        let judged = call.of_daemon() && !call.lists() && !matches!(&*call.resource, "leases" | "events");
         let _over = judged.then(|| {
             let (server, agent) = (self.clone(), call.agent.clone());
             let (mut state, now) = (server.state.lock(), server.start.elapsed());
@@ -226,10 +222,11 @@ impl Server {
             }
             Fate::Delay(time) => {
                 // A task of its own: what is late happens even if its sender has given up.
-                let call = Call { overdue: time >= GIVEN_UP, ..call.clone() };
+                let call = call.clone();
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    self.perform(&call, parts, body)
+                    let overdue = self.state.lock().monitors.was_given_up(call.id);
+                    self.perform(&Call { overdue, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
             }
@@ -293,7 +290,7 @@ impl Server {
         let code = response.status();
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if call.of_daemon() && !call.watch && call.method == Method::GET && call.name.is_empty() {
+        if call.of_daemon() && !call.watch && call.fills_a_cache() {
             // A list shows what there is, or was, and its watch has yet to begin.
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
@@ -363,6 +360,7 @@ impl Server {
             picture: &state.picture,
         };
         let breach = state.monitors.committed(&commit);
+        self.told(&mut state.standing, &commit);
         state.tally.count(call, before.as_deref(), after.as_deref());
         let all = state.picture.entry(call.resource.clone()).or_default();
         match after {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::runtime::catch_up::CatchUp;
 use crate::runtime::expectations::{Caches, Expectations, Freshness};
 use crate::runtime::fixture::{THINGS, Thing, json_of, key, uid};
 use crate::runtime::informer::{Informer, Ready, Relist};
@@ -24,6 +25,7 @@ use crate::runtime::store::{Change, Store};
 use crate::runtime::waiters::Waiters;
 use crate::runtime::worker::{Next, SyncFailure, WorkQueue, run_workers};
 
+mod catching_up;
 mod histories;
 mod lists;
 mod watches;
@@ -91,6 +93,7 @@ struct World {
     metrics: Arc<Metrics>,
     ready: Ready,
     relist: Relist,
+    catch_up: CatchUp,
     shutdown: CancellationToken,
     running: tokio::task::JoinHandle<()>,
 }
@@ -129,10 +132,11 @@ fn start_with(script: Vec<Answer>, options: InformerOptions) -> World {
     });
     let log = told.clone();
     informer.on_position(move |position| log.lock().push(format!("={position}")));
-    let (store, ready, relist) = (informer.store(), informer.ready(), informer.relist());
+    let (store, ready, relist, catch_up) =
+        (informer.store(), informer.ready(), informer.relist(), informer.catch_up());
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(informer.run(shutdown.clone()));
-    World { requests, told, store, metrics, ready, relist, shutdown, running }
+    World { requests, told, store, metrics, ready, relist, catch_up, shutdown, running }
 }
 
 impl World {

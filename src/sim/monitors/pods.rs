@@ -1,5 +1,6 @@
 //! S3, S11, S12, S15 to S17: what becomes of pods.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::Method;
@@ -40,10 +41,22 @@ impl Monitors {
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
         let adoptions = self.adoptions.get(uid).filter(|_| commit.call.overdue).into_iter();
         let adopted = adoptions.flat_map(|adoptions| adoptions.happened(since)).count();
-        if live - i64::try_from(adopted).unwrap_or(0) >= wanted {
+        let excused = adopted + self.misnamed(commit, uid, since);
+        if live - i64::try_from(excused).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
         self.recreated(commit, set)
+    }
+
+    /// Pods of a set that others have made under names by which this author could not know them: theirs, or its own
+    /// call, was overdue, and a name fell free in between.
+    fn misnamed(&self, commit: &Commit<'_>, set: &str, since: Duration) -> usize {
+        let made = self.made.get(set).into_iter().flat_map(|made| made.happened(since));
+        let (overdue, others): (Vec<_>, Vec<_>) =
+            made.filter(|(who, _)| *who != commit.call.agent).partition(|(_, overdue)| *overdue);
+        let freed = self.freed.get(set).filter(|_| commit.call.overdue).into_iter();
+        let freed: BTreeSet<&String> = freed.flat_map(|freed| freed.happened(since)).collect();
+        overdue.len() + freed.len().min(others.len())
     }
 
     /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for

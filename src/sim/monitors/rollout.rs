@@ -120,7 +120,8 @@ impl Monitors {
             terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms)) && raises.is_empty();
         let old = bare(&set["spec"]["template"]) != bare(&first.template);
         // Nor where a set has yet to be sized for it, which may have had to wait.
-        let scales = commit.before.is_some_and(|set| Wish::of(set).desired != Some(first.replicas));
+        let desired = commit.before.and_then(|set| Wish::of(set).desired);
+        let scales = desired.is_some_and(|desired| desired != first.replicas);
         if size >= size_before || !old || !rolling || scales {
             return Ok(());
         }

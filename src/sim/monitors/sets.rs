@@ -286,9 +286,13 @@ impl Monitors {
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
         };
         let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
+        let others = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
+        let is_due = others().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
+        // An annotation that is no count makes no scaling due: then it is a step of the rollout.
+        if !is_due && !terms.paused {
+            return Ok(());
+        }
         if found(before).size == 0 {
-            let others = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
-            let is_due = others().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
             let alone = |set: &&Value| {
                 resized(set).is_none_or(|(at, who)| *at < since || **who == *commit.call.agent)
             };
