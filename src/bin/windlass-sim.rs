@@ -8,6 +8,10 @@ use clap::Parser as _;
 use windlass::clock::Clock;
 use windlass::sim::cli::{Args, Host, execute};
 
+/// A history is many small objects that come and go: with the system's allocator it takes a quarter longer.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The version, and the commit: as the build was told, or else of the checkout that it was built from, if that is
 /// still what it was built from. A build script that asks git would know better, and have everything built anew
 /// after every commit.

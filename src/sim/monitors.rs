@@ -374,14 +374,26 @@ pub fn controller(object: &Value) -> &str {
     found.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
 }
 
+/// As [`Value::pointer`], which makes two strings for each token: that was a twentieth of a history's time.
+fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |value, token| match value {
+        Value::Object(fields) => fields.get(token),
+        Value::Array(items) => items.get(token.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// The text at `pointer`, or "".
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The number at `pointer`, or 0.
 pub fn number(object: &Value, pointer: &str) -> i64 {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+    at(object, pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// Whether an object has been asked to end.

@@ -309,19 +309,12 @@ impl Server {
             state.monitors.renewed(self.start.elapsed(), call);
         }
         // Of a collection that is deleted each object is a change of its own.
-        let all = call.name.is_empty() && call.method == Method::DELETE;
-        let calls: Vec<Call> = match all && code.is_success() && watched {
-            true => state
-                .picture
-                .get(&call.resource)
-                .into_iter()
-                .flat_map(|all| all.keys())
-                .cloned()
-                .map(|name| Call { name, ..call.clone() })
-                .collect(),
-            false => vec![call.clone()],
-        };
-        for call in &calls {
+        if watched && code.is_success() && call.name.is_empty() && call.method == Method::DELETE {
+            let there = state.picture.get(&call.resource).into_iter().flat_map(|all| all.keys());
+            for name in there.cloned().collect::<Vec<_>>() {
+                self.commits(state, &Call { name, ..call.clone() }, code, watched);
+            }
+        } else {
             let version = self.commits(state, call, code, watched);
             response.extensions_mut().insert(Version(version));
         }
