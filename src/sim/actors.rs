@@ -286,15 +286,31 @@ impl Actors {
     }
 
     async fn strike(&self, name: &str) {
-        let telling = self.server.next_to_tell(name);
-        let Ok(set) = tokio::time::timeout(Duration::from_secs(10), telling).await else { return };
+        if self.server.sandbox.object("Deployment", NAMESPACE, name).is_none() {
+            return;
+        }
+        let tag = self.server.start.elapsed().as_secs().to_string();
+        self.image(name, &tag).await;
+        let telling = async {
+            loop {
+                let told = self.server.next_to_tell(name).await;
+                let set = self.server.sandbox.object("ReplicaSet", NAMESPACE, &told).unwrap_or_default();
+                if text(&set, "/spec/template/spec/containers/0/image").ends_with(&tag) {
+                    return set;
+                }
+            }
+        };
+        let Ok(set) = tokio::time::timeout(Duration::from_secs(20), telling).await else { return };
+        // A set tells numbers once a second. At the same instant nobody could be blamed for what he does not know.
+        let step = Duration::from_millis(100);
+        tokio::time::sleep(step).await;
         let picture = self.server.picture();
-        let Some(set) = picture.get("replicasets").and_then(|sets| sets.get(&set)) else { return };
-        let uid = text(set, "/metadata/uid");
         let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
-        for pod in pods.filter(|pod| is_running(pod) && controller(pod) == uid) {
+        for pod in pods.filter(|pod| is_running(pod) && controller(pod) == text(&set, "/metadata/uid")) {
             self.delete_pod(pod, at_once_options()).await;
         }
+        tokio::time::sleep(step).await;
+        self.percent(name, "0", "60").await;
     }
 
     fn depose(&self, resource: &str) {

@@ -130,7 +130,8 @@ pub enum Act {
     Ready { nth: u32, ready: bool },
     /// It lets a pod fail.
     Fail { nth: u32 },
-    /// It ends the pods of a set at the very moment at which the set tells that more of them are available.
+    /// It ends the first pods of a new image right after their set has told that they are available, and a user allows
+    /// more to be unavailable before the set tells that they are gone.
     Strike {
         #[serde(deserialize_with = "name")]
         name: Word,
