@@ -88,12 +88,11 @@ impl<T: Record> Informer<T> {
 
     /// Has the store show what there is, for who begins to act where another has acted before.
     pub fn catch_up(&self) -> CatchUp {
-        let store = self.store();
         CatchUp {
-            resource: T::RESOURCE.plural,
+            resource: T::RESOURCE,
             api: self.api.clone(),
             path: T::RESOURCE.path(self.options.namespace.as_deref()),
-            position: Arc::new(move || store.position()),
+            cache: self.store(),
             relist: self.relist(),
         }
     }

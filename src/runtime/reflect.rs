@@ -137,7 +137,8 @@ impl<T: Record> Reflector<T> {
                 End::Expired if planted!("a watch that is too old is resumed") => false,
                 End::Expired | End::Refused | End::Demanded | End::Stale | End::NoWatch(_) => true,
             };
-            tokio::time::sleep(wait).await;
+            // A demand does not wait for the next try.
+            listing |= tokio::time::timeout(wait, self.demanded.notified()).await.is_ok();
         }
     }
 

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::call::daemon_of;
-use super::monitors::{controller, is_deleting, is_live, text};
+use super::monitors::{controller, is_deleting, is_live, number, text};
 use super::scenario::Act;
-use super::server::{NAMESPACE, Server};
+use super::server::{NAMESPACE, Picture, Server};
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -289,24 +289,29 @@ impl Actors {
         if self.server.sandbox.object("Deployment", NAMESPACE, name).is_none() {
             return;
         }
-        let tag = self.server.start.elapsed().as_secs().to_string();
+        let tag = format!("s{}", self.server.start.elapsed().as_secs());
         self.image(name, &tag).await;
-        let telling = async {
-            loop {
-                let told = self.server.next_to_tell(name).await;
-                let set = self.server.sandbox.object("ReplicaSet", NAMESPACE, &told).unwrap_or_default();
-                if text(&set, "/spec/template/spec/containers/0/image").ends_with(&tag) {
-                    return set;
-                }
-            }
-        };
-        let Ok(set) = tokio::time::timeout(Duration::from_secs(20), telling).await else { return };
-        // A set tells numbers once a second. At the same instant nobody could be blamed for what he does not know.
+        let image = format!("app:{tag}");
+        // A set tells numbers once a second, and what is not known yet at the very instant is nobody's fault.
         let step = Duration::from_millis(100);
-        tokio::time::sleep(step).await;
-        let picture = self.server.picture();
+        let mut picture = Picture::default();
+        let mut uid = None;
+        for _ in 0..60 {
+            tokio::time::sleep(step).await;
+            picture = self.server.picture();
+            let mut sets = picture.get("replicasets").into_iter().flat_map(|sets| sets.values());
+            let tells = |set: &&Arc<Value>| {
+                text(set, "/spec/template/spec/containers/0/image") == image
+                    && number(set, "/status/availableReplicas") > 0
+            };
+            uid = sets.find(tells).map(|set| text(set, "/metadata/uid").to_owned());
+            if uid.is_some() {
+                break;
+            }
+        }
+        let Some(uid) = uid else { return };
         let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
-        for pod in pods.filter(|pod| is_running(pod) && controller(pod) == text(&set, "/metadata/uid")) {
+        for pod in pods.filter(|pod| is_running(pod) && controller(pod) == uid) {
             self.delete_pod(pod, at_once_options()).await;
         }
         tokio::time::sleep(step).await;

@@ -154,13 +154,13 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
             let policy = rng.choice(["Background", "Orphan"]).unwrap_or("Orphan");
             Act::Replace { name, policy }
         }
+        54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },
+        56 => Act::Hold { nth },
+        57 if rng.u8(..4) == 0 => Act::EndNamespace,
         58..60 => Act::Strike { name },
         60..62 => Act::Depose {
             resource: rng.choice(["pods", "replicasets", "deployments", "deployments"]).unwrap_or("pods"),
         },
-        56 => Act::Hold { nth },
-        57 if rng.u8(..4) == 0 => Act::EndNamespace,
-        54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

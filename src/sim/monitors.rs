@@ -7,15 +7,15 @@
 //! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21 and S23 look
 //! from that instant on, too: at what their author cannot know nobody is judged.
 //!
-//! Declared breaches, all of writes that arrive after their author gave the call up, half a minute later, or has
-//! ended. The next sync makes up for each.
+//! Declared breaches, all because of writes that are overdue: they arrive after their author has ended, or half a minute
+//! late, when it has given them up. The next sync makes up for each.
 //!
 //! - The creation or resizing of a set is not judged by S1, S2 and S7. Its author may have decided on another
 //!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
 //!   set to which nobody has written meanwhile is still the right one.
 //! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
-//! - Nor for a pod that a successor of its author has made under a name that fell free meanwhile, whichever of the two
-//!   comes first: the author took the next name, and whoever begins anew takes the first (H3).
+//! - Nor for one pod that a successor of its author has made, where a name fell free meanwhile: the author took the
+//!   next name, and whoever begins anew takes the first (H3). The successor's is not judged for the overdue one either.
 
 mod decisions;
 mod fields;
@@ -118,6 +118,14 @@ struct Terms {
     template: Value,
 }
 
+/// A pod that somebody has made.
+#[derive(Clone, Debug)]
+struct Made {
+    by: Arc<str>,
+    uid: String,
+    overdue: bool,
+}
+
 /// All monitors and what they remember.
 #[derive(Debug, Default)]
 pub struct Monitors {
@@ -136,10 +144,10 @@ pub struct Monitors {
     losses: Losses,
     /// When a set adopted a pod, by the set's UID.
     adoptions: BTreeMap<String, Window<()>>,
-    /// Who made pods of a set, and whether that was overdue, by the set's UID.
-    made: BTreeMap<String, Window<(Arc<str>, bool)>>,
-    /// Names of pods that fell free, by the set's UID.
-    freed: BTreeMap<String, Window<String>>,
+    /// The pods of a set that were made, by the set's UID.
+    made: BTreeMap<String, Window<Made>>,
+    /// When names fell free, by what pods' names begin with.
+    freed: BTreeMap<String, Window<()>>,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
     /// The controllers of pods and sets, by UID.
@@ -212,7 +220,7 @@ impl Monitors {
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 
-    /// Whether nobody waits for a call any more.
+    /// Whether nobody waits for a write any more, or ever did: of what is not judged nothing is remembered.
     pub fn was_given_up(&self, id: u64) -> bool {
         self.decisions.began(id).is_none()
     }
@@ -260,10 +268,12 @@ impl Monitors {
             match (before, after) {
                 (None, Some(pod)) => {
                     let made = self.made.entry(controller(pod).to_owned()).or_default();
-                    made.happens(*at, (call.agent.clone(), call.overdue));
+                    let (by, uid) = (call.agent.clone(), text(pod, "/metadata/uid").to_owned());
+                    made.happens(*at, Made { by, uid, overdue: call.overdue });
                 }
-                (Some(pod), None) => {
-                    self.freed.entry(controller(pod).to_owned()).or_default().happens(*at, call.name.clone());
+                (Some(_), None) => {
+                    let beginning = call.name.rsplit_once('-').map_or("", |(beginning, _)| beginning);
+                    self.freed.entry(beginning.to_owned()).or_default().happens(*at, ());
                 }
                 _ => {}
             }

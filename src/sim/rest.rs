@@ -118,7 +118,7 @@ fn failures_are_told(picture: &Picture) -> Result<(), String> {
 /// Waits until the picture is as it should be, or a monitor has found something.
 ///
 /// # Errors
-/// When it does not come to that within `patience`.
+/// When it does not come to that within `patience`, or what a monitor has found.
 pub async fn until(
     server: &Server,
     actors: &Actors,

@@ -304,8 +304,9 @@ impl Scenario {
     /// How long after the last act the faults go on: where somebody is deposed, until somebody else has led for a
     /// while.
     pub fn tail(&self) -> Duration {
-        let deposes = self.acts.iter().any(|(_, act)| matches!(act, Act::Depose { .. }));
-        Duration::from_secs(if deposes { 45 } else { 5 })
+        let deposes = |act: &Act| matches!(act, Act::Depose { .. });
+        let is_deposed = self.election && self.acts.iter().any(|(_, act)| deposes(act));
+        Duration::from_secs(if is_deposed { 45 } else { 5 })
     }
 }
 

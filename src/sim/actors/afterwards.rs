@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::hostile::ROLLBACK_TO;
 use super::{Actors, GUARD, PODS, at_once_options, is_running, strategy};
-use crate::sim::monitors::{is_available, is_deleting, is_live, number, text};
+use crate::sim::monitors::{Breach, is_available, is_deleting, is_live, number, text};
 use crate::sim::scenario::{Act, NAMES};
 use crate::sim::server::NAMESPACE;
 
@@ -174,11 +174,14 @@ impl Actors {
 
     /// Makes the namespace again, and a Deployment in it, when what was in it has gone.
     async fn restore_namespace(&self) {
-        let ends = |namespace: &Value| is_deleting(namespace);
         for second in 0.. {
             match self.server.sandbox.object("Namespace", "", NAMESPACE) {
-                Some(namespace) if ends(&namespace) && second < 240 => {
+                Some(namespace) if is_deleting(&namespace) && second < 240 => {
                     tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                Some(namespace) if is_deleting(&namespace) => {
+                    self.server.fail(Breach::new("L1", "the namespace does not come to its end"));
+                    return;
                 }
                 Some(_) => return,
                 None => break,

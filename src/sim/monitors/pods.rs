@@ -1,12 +1,11 @@
 //! S3, S11, S12, S15 to S17: what becomes of pods.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::Value;
 
-use super::{Breach, Commit, Monitors, bare, controller, is_deleting, is_live, number, text};
+use super::{Breach, Commit, Made, Monitors, bare, controller, is_deleting, is_live, number, text};
 
 fn count<'a>(pods: impl IntoIterator<Item = &'a Value>) -> i64 {
     i64::try_from(pods.into_iter().count()).unwrap_or(i64::MAX)
@@ -41,22 +40,24 @@ impl Monitors {
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
         let adoptions = self.adoptions.get(uid).filter(|_| commit.call.overdue).into_iter();
         let adopted = adoptions.flat_map(|adoptions| adoptions.happened(since)).count();
-        let excused = adopted + self.misnamed(commit, uid, since);
+        let excused = adopted + self.misnamed(commit, uid, name, since);
         if live - i64::try_from(excused).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
         self.recreated(commit, set)
     }
 
-    /// Pods of a set that others have made under names by which this author could not know them: theirs, or its own
-    /// call, was overdue, and a name fell free in between.
-    fn misnamed(&self, commit: &Commit<'_>, set: &str, since: Duration) -> usize {
-        let made = self.made.get(set).into_iter().flat_map(|made| made.happened(since));
-        let (overdue, others): (Vec<_>, Vec<_>) =
-            made.filter(|(who, _)| *who != commit.call.agent).partition(|(_, overdue)| *overdue);
-        let freed = self.freed.get(set).filter(|_| commit.call.overdue).into_iter();
-        let freed: BTreeSet<&String> = freed.flat_map(|freed| freed.happened(since)).collect();
-        overdue.len() + freed.len().min(others.len())
+    /// Pods of a set of which this author could not know, because a write was overdue and names had fallen free: see
+    /// the declared breaches.
+    fn misnamed(&self, commit: &Commit<'_>, uid: &str, name: &str, since: Duration) -> usize {
+        let is_other = |pod: &&Made| pod.by != commit.call.agent;
+        let is_there = |pod: &Made| commit.by_uid("pods", &pod.uid).is_some_and(is_live);
+        let made = || self.made.get(uid).into_iter().flat_map(|made| made.happened(since));
+        let stragglers = made()
+            .filter(|pod| pod.overdue && is_there(pod) && (commit.call.overdue || is_other(pod)))
+            .count();
+        let freed = || self.freed.get(name).is_some_and(|freed| freed.happened(since).next().is_some());
+        stragglers + usize::from(commit.call.overdue && made().any(|pod| is_other(&pod)) && freed())
     }
 
     /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for

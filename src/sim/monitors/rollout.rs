@@ -119,9 +119,10 @@ impl Monitors {
         let rolling =
             terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms)) && raises.is_empty();
         let old = bare(&set["spec"]["template"]) != bare(&first.template);
-        // Nor where a set has yet to be sized for it, which may have had to wait.
-        let desired = commit.before.and_then(|set| Wish::of(set).desired);
-        let scales = desired.is_some_and(|desired| desired != first.replicas);
+        // So does a size that the set was not shrunk for before, because something had to be waited for.
+        let before = commit.before.and_then(|set| Wish::of(set).desired);
+        let scales = before.is_some_and(|desired| desired != first.replicas)
+            && Wish::of(set).desired == Some(first.replicas);
         if size >= size_before || !old || !rolling || scales {
             return Ok(());
         }

@@ -286,8 +286,8 @@ impl Monitors {
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
         };
         let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
-        let others = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
-        let is_due = others().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
+        let sized = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
+        let is_due = sized().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
         // An annotation that is no count makes no scaling due: then it is a step of the rollout.
         if !is_due && !terms.paused {
             return Ok(());
@@ -296,7 +296,7 @@ impl Monitors {
             let alone = |set: &&Value| {
                 resized(set).is_none_or(|(at, who)| *at < since || **who == *commit.call.agent)
             };
-            if now(before).size > 0 && others().count() > 1 && is_due && sets.iter().all(alone) {
+            if now(before).size > 0 && sized().count() > 1 && is_due && sets.iter().all(alone) {
                 return commit.breach("S9", "a set without pods is given some of those to be shared out");
             }
             return Ok(());

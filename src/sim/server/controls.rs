@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Picture, STORM, Server, State, Stumble};
@@ -12,9 +11,8 @@ use crate::metrics::Metrics;
 use crate::sim::call::Call;
 use crate::sim::cost::Cost;
 use crate::sim::log::Entry;
-use crate::sim::monitors::{Breach, Commit, number, text};
+use crate::sim::monitors::{Breach, number, text};
 use crate::sim::oracle::{self, Ending};
-use crate::sim::prompt::is_called_after;
 
 /// What the others ask of how the history stands.
 #[derive(Debug, Default)]
@@ -28,8 +26,6 @@ pub(super) struct Standing {
     pub(super) forbidden: Option<&'static str>,
     /// Since when all writes are over, and their outcomes known.
     settled: Option<Duration>,
-    /// The set that was the last to tell that more of its pods are available.
-    telling: String,
 }
 
 impl Server {
@@ -57,26 +53,6 @@ impl Server {
     pub fn lagging_for(&self) -> Duration {
         let until = self.state.lock().standing.lags_until;
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
-    }
-
-    /// Takes note of a set that tells that more of its pods are available.
-    pub(super) fn told(&self, standing: &mut Standing, commit: &Commit<'_>) {
-        let available = |set: Option<&Value>| set.map_or(0, |set| number(set, "/status/availableReplicas"));
-        if commit.call.resource == "replicasets" && available(commit.after) > available(commit.before) {
-            standing.telling.clone_from(&commit.call.name);
-            self.tells.notify_waiters();
-        }
-    }
-
-    /// The next set of a Deployment to tell so.
-    pub async fn next_to_tell(&self, deployment: &str) -> String {
-        loop {
-            self.tells.notified().await;
-            let set = self.state.lock().standing.telling.clone();
-            if is_called_after(&set, deployment) {
-                return set;
-            }
-        }
     }
 
     /// No write is on its way any more.

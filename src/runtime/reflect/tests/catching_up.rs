@@ -66,3 +66,51 @@ async fn a_server_that_has_been_set_back_is_not_waited_for_without_end() {
     assert_eq!(world.store.position(), 30);
     assert!(took < 40 * S, "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_shows_less_than_there_was_is_asked_for_again() {
+    let world = start(vec![
+        Answer::Stream(vec![complete(10)]),
+        page(20, &[], ""),
+        Answer::Stream(vec![complete(15)]),
+        page(20, &[], ""),
+        Answer::Stream(vec![complete(20)]),
+    ]);
+    tokio::time::sleep(S).await;
+    let took = tokio::time::timeout(600 * S, caught_up(&world)).await.expect("is not stuck");
+    assert!(took < 40 * S, "{took:?}");
+    assert_eq!(world.requests(), ["watch list", "limit=1", "watch list", "limit=1", "watch list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_long_is_not_broken_off() {
+    let slow = (0..5).map(|_| page(10, &[], ""));
+    let mut script = vec![
+        Answer::Stream(vec![complete(10)]),
+        page(20, &[], ""),
+        // Silent for less than it takes to be given up, again and again.
+        Answer::Stream(
+            (0..4).flat_map(|n| [Step::Wait(20 * S), added("a", 11 + n)]).chain([complete(20)]).collect(),
+        ),
+    ];
+    script.extend(slow.map(|_| page(30, &[], "")));
+    let world = start(script);
+    tokio::time::sleep(S).await;
+    let took = tokio::time::timeout(600 * S, caught_up(&world)).await.expect("is not stuck");
+    assert!((80 * S..82 * S).contains(&took), "{took:?}");
+    let lists = world.requests().iter().filter(|request| *request == "watch list").count();
+    assert_eq!(lists, 2, "the first and the demanded one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_demanded_list_does_not_wait_for_the_next_try_of_a_watch() {
+    let mut script = vec![Answer::Stream(vec![complete(10), Step::Break])];
+    script.extend((0..4).map(|_| Answer::Status(500, status(500, "InternalError"))));
+    script.extend([page(20, &[], ""), Answer::Stream(vec![complete(20)])]);
+    let world = start(script);
+    // The waits are from 0.8, 1.6, 3.2, 6.4 and 12.8 s to twice as long: the fifth is under way.
+    tokio::time::sleep(Duration::from_millis(24_500)).await;
+    assert_eq!(world.requests().len(), 5);
+    let took = caught_up(&world).await;
+    assert!(took < S, "{took:?}");
+}
