@@ -172,6 +172,7 @@ async fn a_standby_is_ready_and_says_that_it_does_not_lead() {
     let house = House::new().await;
     let leader = house.start("leader.log", &[]);
     leader.says("this process leads").await;
+    leader.says("started controller=").await;
     let standby = house.start("standby.log", &[]);
     standby.says("standing by").await;
     for daemon in [&leader, &standby] {
