@@ -293,6 +293,8 @@ impl Server {
         let code = response.status();
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        // Not what an answer says: of a removal no object tells the version.
+        state.versions.made(self.start.elapsed(), self.sandbox.revision());
         if call.of_daemon() && !call.watch && call.fills_a_cache() {
             // A list shows what there is, or was, and its watch has yet to begin.
             let shown = self.start.elapsed().saturating_sub(call.behind);
@@ -340,7 +342,6 @@ impl Server {
         let version =
             after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
         let version = version.parse().unwrap_or(0);
-        state.versions.made(self.start.elapsed(), version);
         if call.is_write() {
             state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
         }

@@ -24,9 +24,9 @@ const CATCHING_UP: Duration = Duration::from_secs(2);
 pub(super) struct Versions(VecDeque<(Duration, u64)>);
 
 impl Versions {
-    /// A write made this version, or none if it is 0.
+    /// This is the last version now.
     pub(super) fn made(&mut self, at: Duration, version: u64) {
-        if version > 0 {
+        if self.0.back().is_none_or(|(_, last)| *last < version) {
             self.0.push_back((at, version));
         }
         while self.0.get(1).is_some_and(|(next, _)| at.saturating_sub(*next) > KEPT) {
