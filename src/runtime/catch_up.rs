@@ -88,7 +88,8 @@ impl CatchUp {
     /// The version of what there is. Asked for without one, the server answers from its majority and not from a
     /// cache of its own.
     async fn version(&self) -> u64 {
-        for attempt in 0.. {
+        let mut attempt = 0u32;
+        loop {
             match self.read().await {
                 Ok(version) => return version,
                 Err(error) => {
@@ -97,12 +98,12 @@ impl CatchUp {
                         Unknown::Frame(_) => Duration::ZERO,
                     };
                     let wait = delay(SHORTEST_DELAY, LONGEST_DELAY, attempt).max(asked);
+                    attempt = attempt.saturating_add(1);
                     tracing::warn!(resource = self.resource.plural, %error, ?wait, "could not read what there is");
                     tokio::time::sleep(wait).await;
                 }
             }
         }
-        u64::MAX
     }
 
     async fn read(&self) -> Result<u64, Unknown> {
