@@ -182,6 +182,11 @@ impl Actors {
                 self.pod_status(&pod, json!({"phase": "Failed", "conditions": [unready]})).await;
             }
             Act::Strike { name } => self.strike(name).await,
+            Act::Straggle { nth } => {
+                let Some(pod) = self.pod(*nth) else { return };
+                self.server.hold_next_creation();
+                self.delete_pod(&pod, json!({})).await;
+            }
             Act::Relabel { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
                 self.edit_pod(&pod, json!({"labels": {"app": "stray"}})).await;

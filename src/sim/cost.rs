@@ -12,6 +12,8 @@ use super::server::Server;
 pub struct Cost {
     /// How many.
     pub calls: u64,
+    /// How many of them gave a set its size.
+    pub scalings: u64,
     /// How many of them changed nothing, because somebody else had been faster.
     pub conflicts: u64,
 }
@@ -22,7 +24,10 @@ const EVENTS: u64 = 35;
 impl Cost {
     /// A request is on its way.
     pub fn sent(&mut self, call: &Call) {
-        self.calls += u64::from(call.of_daemon() && !call.watch && call.resource != "leases");
+        let counts = call.of_daemon() && !call.watch && call.resource != "leases";
+        self.calls += u64::from(counts);
+        self.scalings +=
+            u64::from(counts && call.resource == "replicasets" && call.body["spec"]["replicas"].is_u64());
     }
 
     /// A request was refused with a conflict.
@@ -67,7 +72,7 @@ impl Meter {
         let cost = server.cost();
         let calls = cost.calls - self.before.calls;
         let conflicts = cost.conflicts - self.before.conflicts;
-        let allowed = allowed(self.replicas, self.lasted);
+        let allowed = allowed(self.replicas, self.lasted, cost.scalings - self.before.scalings);
         let Meter { wish, lasted, .. } = self;
         if conflicts > 0 {
             return Err(Breach::new("C1", format!("{conflicts} conflicts with nobody else there: {wish}")));
@@ -80,12 +85,17 @@ impl Meter {
     }
 }
 
-/// `2R + W + 1 + 3 x (T/1 s + 2) + 35`, where W is two scalings per wave or second. There are no more waves than
-/// pods, and one.
-fn allowed(replicas: u64, time: Duration) -> u64 {
+/// `2R + W + 1 + 3 x (max(T/1 s, waves) + 2) + 35`, where W is two scalings per wave or second. There are no more
+/// waves than pods, and one.
+///
+/// Each wave has three statuses that somebody waits for: those of the set that shrinks and of the one that grows, and
+/// the one that tells that its pods are available. Where pods are ready within less than a second there are more waves
+/// than seconds. Those that were, and not those that might have been, are allowed for.
+fn allowed(replicas: u64, time: Duration, scalings: u64) -> u64 {
     let seconds = time.as_secs() + 1;
-    let scalings = 2 * (replicas + 1).max(seconds);
-    2 * replicas + scalings + 1 + 3 * (seconds + 2) + EVENTS
+    let most = replicas + 1;
+    let waves = (scalings / 2).min(most);
+    2 * replicas + 2 * most.max(seconds) + 1 + 3 * (seconds.max(waves) + 2) + EVENTS
 }
 
 #[cfg(test)]
@@ -94,8 +104,16 @@ mod tests {
 
     #[test]
     fn the_bound_grows_with_the_pods_and_with_the_time() {
-        assert_eq!(allowed(3, Duration::ZERO), 6 + 8 + 1 + 9 + 35);
-        assert_eq!(allowed(3, Duration::from_secs(9)), 6 + 20 + 1 + 36 + 35);
+        assert_eq!(allowed(3, Duration::ZERO, 0), 6 + 8 + 1 + 9 + 35);
+        assert_eq!(allowed(3, Duration::from_secs(9), 8), 6 + 20 + 1 + 36 + 35);
+    }
+
+    #[test]
+    fn it_grows_with_the_waves_that_there_were_and_not_with_more_than_there_may_be() {
+        let at_once = |scalings| allowed(3, Duration::ZERO, scalings);
+        assert_eq!(at_once(2), at_once(0));
+        assert_eq!(at_once(6), at_once(0) + 6);
+        assert_eq!(at_once(800), at_once(8));
     }
 
     #[test]
@@ -115,6 +133,6 @@ mod tests {
             }
         }
         // None of them would change anything.
-        assert_eq!(cost, Cost { calls: 1, conflicts: 0 });
+        assert_eq!(cost, Cost { calls: 1, ..Cost::default() });
     }
 }

@@ -161,6 +161,7 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         60..62 => Act::Depose {
             resource: rng.choice(["pods", "replicasets", "deployments", "deployments"]).unwrap_or("pods"),
         },
+        62 => Act::Straggle { nth },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

@@ -136,6 +136,9 @@ pub enum Act {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
+    /// It deletes the n-th pod, and the creation of the next one arrives when its author has given it up, and the name
+    /// of the one that was deleted is free.
+    Straggle { nth: u32 },
     /// It takes a pod's label away from its selector.
     Relabel { nth: u32 },
     /// It puts a price on the deletion of a pod.

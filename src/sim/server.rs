@@ -78,6 +78,8 @@ struct State {
     standing: Standing,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
+    /// Whether the next creation of a pod is to arrive late.
+    held: bool,
     /// The daemons' writes that have failed once already, where each does.
     stumbled: Option<(Stumble, BTreeSet<String>)>,
     /// The versions of what happened, and when.

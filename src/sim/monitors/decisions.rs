@@ -24,6 +24,8 @@ enum Part {
 struct Flight {
     agent: String,
     owner: Owner,
+    /// The UID of that owner, as far as its author can have known it; see [`for_whom`].
+    uid: String,
     /// Whether nothing else may be under way for that owner.
     alone: bool,
     /// Whether a pod is created.
@@ -44,6 +46,15 @@ struct Tried {
     made: usize,
 }
 
+/// A version that an agent has made.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    at: Duration,
+    version: u64,
+    /// The UID of the owner for whose sake.
+    owner: String,
+}
+
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
@@ -52,8 +63,8 @@ pub(super) struct Decisions {
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of the last sync of an agent for a set.
     tried: BTreeMap<(String, String), Tried>,
-    /// The latest versions that agents were told of, and when, by agent, UID and part.
-    told: BTreeMap<(String, String, Part), (Duration, u64)>,
+    /// The latest versions that agents were told of, by agent, UID and part.
+    told: BTreeMap<(String, String, Part), Told>,
     /// When agents were last shown an object that they had asked for, and whether it was on its way out, by agent
     /// and UID.
     shown: BTreeMap<(String, String), (Duration, bool)>,
@@ -78,12 +89,14 @@ impl Decisions {
             return breach("S15", "adopted without having been told that the owner is there".into());
         }
         if let Some((uid, version)) = based_on(call) {
-            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).copied();
+            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part));
             // Of what another controller has written since the sync began it need not know.
             let began = flight.began.min(call.known);
-            let known = |part| told(part).filter(|(told, _)| part == own(call) || *told < began);
-            let newest =
-                awaited(call).iter().filter_map(|part| known(*part)).map(|(_, version)| version).max();
+            let known = |part| told(part).filter(|told| part == own(call) || told.at < began);
+            // Nor of what was written for an owner that had the name before.
+            let own_writes = |told: &&Told| told.owner == flight.uid || flight.status;
+            let newest = awaited(call).iter().filter_map(|part| known(*part)).filter(own_writes);
+            let newest = newest.map(|told| told.version).max();
             if let Some(newest) = newest.filter(|newest| version < *newest) {
                 return breach("S23", format!("decided on version {version}, and wrote {newest} itself"));
             }
@@ -139,9 +152,10 @@ impl Decisions {
         if call.method == Method::DELETE {
             self.gone.insert((agent, doomed(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {
+            let owner = self.flights.get(&call.id).map(|flight| flight.uid.clone()).unwrap_or_default();
             let told = self.told.entry((agent, uid, own(call))).or_default();
-            if told.1 < version {
-                *told = (at, version);
+            if told.version < version {
+                *told = Told { at, version, owner };
             }
         }
     }
@@ -170,12 +184,23 @@ impl Flight {
         Some(Flight {
             agent: call.agent.to_string(),
             owner: (kind, name),
+            uid: for_whom(call, picture).to_owned(),
             // The writes of a Deployment come one after the other, and a status last.
             alone: kind == "Deployment" || call.subresource == "status",
             creates: call.resource == "pods" && call.method == Method::POST,
             status: call.subresource == "status",
             began,
         })
+    }
+}
+
+/// The UID of the owner for whose sake an object is patched: the one that the patch names, or the one that the object
+/// has. What is written for a Deployment is no matter of one that takes its name.
+fn for_whom<'a>(call: &'a Call, picture: &'a Picture) -> &'a str {
+    let there = || picture.get(&call.resource)?.get(&call.name);
+    match text(&call.body, "/metadata/ownerReferences/0/uid") {
+        "" => there().map_or("", |object| controller(object)),
+        named => named,
     }
 }
 

@@ -72,6 +72,11 @@ impl Server {
             }
             *fuse -= 1;
         }
+        if state.held && call.method == Method::POST && call.resource == "pods" {
+            state.held = false;
+            // Longer than a daemon waits for an answer.
+            return Fate::Delay(Duration::from_secs(40));
+        }
         let Call { method, resource, name, subresource, .. } = call;
         let what = format!("{} {method} {resource} {name} {subresource}", call.agent);
         let count = state.counts.entry(what.clone()).or_default();

@@ -173,12 +173,18 @@ impl Server {
             state.lags.clear();
             state.stalls.clear();
             state.fuses.clear();
+            state.held = false;
         }
     }
 
     /// Has each of the daemons' writes fail when it is first tried.
     pub fn stumble(&self, how: Option<Stumble>) {
         self.state.lock().stumbled = how.map(|how| (how, BTreeSet::new()));
+    }
+
+    /// Holds the next creation of a pod for longer than its author waits.
+    pub fn hold_next_creation(&self) {
+        self.state.lock().held = true;
     }
 
     /// Lets a daemon's watch of a resource show nothing for a while.
