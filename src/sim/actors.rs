@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::call::daemon_of;
+use super::fate::Order;
 use super::monitors::{controller, is_deleting, is_live, number, text};
 use super::scenario::Act;
 use super::server::{NAMESPACE, Picture, Server};
@@ -51,6 +52,12 @@ impl Actors {
 
     async fn change(&self, name: &str, body: Value) {
         Self::send(&self.user, Method::PATCH, &format!("{DEPLOYMENTS}/{name}"), MERGE, &body).await;
+    }
+
+    async fn grow(&self, name: &str, more: i64) {
+        let Some(deployment) = self.server.sandbox.object("Deployment", NAMESPACE, name) else { return };
+        let replicas = number(&deployment, "/spec/replicas") + more;
+        self.change(name, json!({"spec": {"replicas": replicas}})).await;
     }
 
     async fn image(&self, name: &str, tag: &str) {
@@ -184,8 +191,22 @@ impl Actors {
             Act::Strike { name } => self.strike(name).await,
             Act::Straggle { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
-                self.server.hold_next_creation();
+                self.server.order(0, Order::ArriveLate);
                 self.delete_pod(&pod, json!({})).await;
+            }
+            Act::Bequeath { name } => {
+                // Of three more pods the first is made alone, and then two at once.
+                self.server.order(2, Order::OutliveAuthor);
+                self.grow(name, 3).await;
+            }
+            Act::Linger { name } => {
+                self.server.order(1, Order::AnswerLate);
+                self.grow(name, 2).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                self.image(name, "broken").await;
+                // As long as most pods take to become ready, and some.
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                self.image(name, "mended").await;
             }
             Act::Relabel { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };

@@ -101,7 +101,7 @@ fn create(name: &'static str, rng: &mut fastrand::Rng) -> Act {
 fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
     let name = if rng.u8(..4) == 0 { NAMES[1] } else { NAMES[0] };
     let nth = rng.u32(..12);
-    match rng.u8(..64) {
+    match rng.u8(..67) {
         0..3 => create(name, rng),
         3..9 => Act::Image { name, tag: rng.u32(1..5) },
         9 => Act::BrokenImage { name },
@@ -162,6 +162,8 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
             resource: rng.choice(["pods", "replicasets", "deployments", "deployments"]).unwrap_or("pods"),
         },
         62 => Act::Straggle { nth },
+        63 => Act::Bequeath { name },
+        64 => Act::Linger { name },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

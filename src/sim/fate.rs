@@ -31,6 +31,17 @@ impl Fate {
     }
 }
 
+/// What is ordered for a creation of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It arrives when its author has given it up.
+    ArriveLate,
+    /// Its author dies of it, and it arrives all the same when there is another one.
+    OutliveAuthor,
+    /// It is carried out at once, and its author hears of it just before giving it up.
+    AnswerLate,
+}
+
 /// As a remark behind the request; nothing for one that fares well.
 impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -139,6 +139,18 @@ pub enum Act {
     /// It deletes the n-th pod, and the creation of the next one arrives when its author has given it up, and the name
     /// of the one that was deleted is free.
     Straggle { nth: u32 },
+    /// A user wants three more pods, and the creation of the last arrives when its author is dead and its successor has
+    /// made what was missing.
+    Bequeath {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
+    /// A user wants two more pods, and their set tells nothing while an answer is late. Meanwhile it gets a broken image,
+    /// and another one when the old pods are ready.
+    Linger {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
     /// It takes a pod's label away from its selector.
     Relabel { nth: u32 },
     /// It puts a price on the deletion of a pod.

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::call::{Call, daemon_of};
-use super::fate::Fate;
+use super::fate::{Fate, Order};
 use super::knowledge::{Knowledge, Owner, on_behalf_of};
 use super::log::Log;
 use super::monitors::{Breach, Commit, Monitors, text};
@@ -78,8 +78,8 @@ struct State {
     standing: Standing,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
-    /// Whether the next creation of a pod is to arrive late.
-    held: bool,
+    /// What is ordered for a creation of a pod, after how many others.
+    ordered: Option<(u32, Order)>,
     /// The daemons' writes that have failed once already, where each does.
     stumbled: Option<(Stumble, BTreeSet<String>)>,
     /// The versions of what happened, and when.

@@ -9,9 +9,15 @@ use tokio::time::Instant;
 
 use super::{Server, State, Stumble};
 use crate::sim::call::{Call, daemon_of};
-use crate::sim::fate::Fate;
+use crate::sim::fate::{Fate, Order};
 use crate::sim::prompt::is_called_after;
 use crate::sim::scenario::Fault;
+
+/// Longer than a daemon waits for an answer.
+const GIVEN_UP: Duration = Duration::from_secs(40);
+
+/// Hardly as long as that.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Server {
     pub(super) fn fate(&self, state: &mut State, call: &Call) -> Fate {
@@ -72,10 +78,20 @@ impl Server {
             }
             *fuse -= 1;
         }
-        if state.held && call.method == Method::POST && call.resource == "pods" {
-            state.held = false;
-            // Longer than a daemon waits for an answer.
-            return Fate::Delay(Duration::from_secs(40));
+        if call.method == Method::POST
+            && call.resource == "pods"
+            && let Some((others, order)) = state.ordered
+        {
+            state.ordered = others.checked_sub(1).map(|others| (others, order));
+            match order {
+                _ if others > 0 => {}
+                Order::ArriveLate => return Fate::Delay(GIVEN_UP),
+                Order::OutliveAuthor => {
+                    self.kill(state, &call.agent);
+                    return Fate::Delay(GIVEN_UP);
+                }
+                Order::AnswerLate => return Fate::DelayReply(PATIENCE),
+            }
         }
         let Call { method, resource, name, subresource, .. } = call;
         let what = format!("{} {method} {resource} {name} {subresource}", call.agent);

@@ -10,6 +10,7 @@ use super::{Picture, STORM, Server, State, Stumble};
 use crate::metrics::Metrics;
 use crate::sim::call::Call;
 use crate::sim::cost::Cost;
+use crate::sim::fate::Order;
 use crate::sim::log::Entry;
 use crate::sim::monitors::{Breach, number, text};
 use crate::sim::oracle::{self, Ending};
@@ -173,7 +174,7 @@ impl Server {
             state.lags.clear();
             state.stalls.clear();
             state.fuses.clear();
-            state.held = false;
+            state.ordered = None;
         }
     }
 
@@ -182,9 +183,9 @@ impl Server {
         self.state.lock().stumbled = how.map(|how| (how, BTreeSet::new()));
     }
 
-    /// Holds the next creation of a pod for longer than its author waits.
-    pub fn hold_next_creation(&self) {
-        self.state.lock().held = true;
+    /// Orders what becomes of a creation of a pod that is asked for after so many others.
+    pub fn order(&self, others: u32, order: Order) {
+        self.state.lock().ordered = Some((others, order));
     }
 
     /// Lets a daemon's watch of a resource show nothing for a while.
