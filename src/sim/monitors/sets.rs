@@ -286,6 +286,15 @@ impl Monitors {
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
         };
         let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
+        // A plan writes to each set once: if not, another sync has followed within the instant.
+        let writes = |set: &Value| {
+            let sized = self.history.sized.get(text(set, "/metadata/uid"));
+            sized.map_or(0, |sized| sized.happened(began).count())
+                + usize::from(text(set, "/metadata/uid") == uid)
+        };
+        if sets.iter().any(|set| writes(set) > 1) {
+            return Ok(());
+        }
         let sized = || sets.iter().map(|set| found(set)).filter(|set| set.size > 0);
         let is_due = sized().any(|set| set.desired.is_some_and(|desired| desired != terms.replicas));
         // An annotation that is no count makes no scaling due: then it is a step of the rollout.
