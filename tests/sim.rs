@@ -58,7 +58,7 @@ fn a_history_that_nobody_reads_has_the_same_fingerprint() {
 #[test]
 fn whatever_a_seed_brings_nothing_breaks() {
     can_be_believed();
-    for seed in 1..12 {
+    for seed in 1..=12 {
         let scenario = Scenario::new(seed);
         assert!(run(&scenario, false).unwrap().failure.is_none(), "{}", told(&scenario));
     }

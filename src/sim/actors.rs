@@ -54,8 +54,10 @@ impl Actors {
         Self::send(&self.user, Method::PATCH, &format!("{DEPLOYMENTS}/{name}"), MERGE, &body).await;
     }
 
-    async fn grow(&self, name: &str, more: i64) {
+    /// Wants so many more pods, of which one fares as ordered after so many others.
+    async fn grow(&self, name: &str, more: i64, (others, order): (u32, Order)) {
         let Some(deployment) = self.server.sandbox.object("Deployment", NAMESPACE, name) else { return };
+        self.server.order(others, order);
         let replicas = number(&deployment, "/spec/replicas") + more;
         self.change(name, json!({"spec": {"replicas": replicas}})).await;
     }
@@ -194,14 +196,10 @@ impl Actors {
                 self.server.order(0, Order::ArriveLate);
                 self.delete_pod(&pod, json!({})).await;
             }
-            Act::Bequeath { name } => {
-                // Of three more pods the first is made alone, and then two at once.
-                self.server.order(2, Order::OutliveAuthor);
-                self.grow(name, 3).await;
-            }
+            // Of three more pods the first is made alone, and then two at once.
+            Act::Bequeath { name } => self.grow(name, 3, (2, Order::OutliveAuthor)).await,
             Act::Linger { name } => {
-                self.server.order(1, Order::AnswerLate);
-                self.grow(name, 2).await;
+                self.grow(name, 2, (1, Order::AnswerLate)).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 self.image(name, "broken").await;
                 // As long as most pods take to become ready, and some.

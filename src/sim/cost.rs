@@ -12,6 +12,8 @@ use super::server::Server;
 pub struct Cost {
     /// How many.
     pub calls: u64,
+    /// How many of them are events about workloads.
+    pub events: u64,
     /// How many of them gave a set its size.
     pub scalings: u64,
     /// How many of them changed nothing, because somebody else had been faster.
@@ -26,8 +28,10 @@ impl Cost {
     pub fn sent(&mut self, call: &Call) {
         let counts = call.of_daemon() && !call.watch && call.resource != "leases";
         self.calls += u64::from(counts);
-        self.scalings +=
-            u64::from(counts && call.resource == "replicasets" && call.body["spec"]["replicas"].is_u64());
+        let scales = call.resource == "replicasets" && call.body["spec"]["replicas"].is_u64();
+        self.scalings += u64::from(counts && scales);
+        let tells = call.resource == "events" && call.body["involvedObject"]["kind"] != "Lease";
+        self.events += u64::from(counts && tells);
     }
 
     /// A request was refused with a conflict.

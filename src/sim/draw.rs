@@ -51,7 +51,7 @@ impl Scenario {
             // Whoever waits for a creation without an answer keeps its name, of which the other knows nothing: then
             // the two ask for different names, and that is a pod too many (S11).
             scenario.faults.clear();
-            scenario.acts.retain(|(_, act)| !matches!(act, Act::Straggle { .. }));
+            scenario.acts.retain(|(_, act)| !matches!(act, Act::Straggle { .. } | Act::Bequeath { .. }));
             // Two leaders who see the same come to rest, and from the others no more than safety is owed.
             if rng.bool() {
                 let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);

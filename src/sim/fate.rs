@@ -38,7 +38,7 @@ pub enum Order {
     ArriveLate,
     /// Its author dies of it, and it arrives all the same when there is another one.
     OutliveAuthor,
-    /// It is carried out at once, and its author hears of it just before giving it up.
+    /// It is carried out at once, and its author hears of it late, but before giving it up.
     AnswerLate,
 }
 

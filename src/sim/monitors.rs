@@ -37,6 +37,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::call::Call;
+use super::oracle;
 use super::scenario::Scenario;
 use super::server::Picture;
 use decisions::Decisions;
@@ -156,6 +157,8 @@ pub struct Monitors {
     observed: BTreeMap<String, i64>,
     /// By how many seconds the clocks of the daemons may differ from the cluster's.
     doubt: i64,
+    /// Whether a daemon may begin with lists that are old.
+    past: bool,
     leadership: Leadership,
     decisions: Decisions,
     history: History,
@@ -169,6 +172,7 @@ impl Monitors {
         let ahead = scenario.clocks.iter().map(|skew| skew.ahead.abs() / 1000 + 1);
         Monitors {
             doubt: ahead.max().unwrap_or(0),
+            past: oracle::begins_in_the_past(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
         }

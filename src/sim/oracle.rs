@@ -97,7 +97,7 @@ pub fn applies(scenario: &Scenario) -> bool {
 
 /// A daemon that starts knows of nothing newer than the list that it is given. The API promises that this is not
 /// an old one, and so does no real server; one that breaks the promise has the daemon work on what was.
-fn begins_in_the_past(scenario: &Scenario) -> bool {
+pub(super) fn begins_in_the_past(scenario: &Scenario) -> bool {
     // Whoever loses the Lease starts anew as well.
     let restart = |act: &Act| {
         matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. } | Act::Depose { .. })

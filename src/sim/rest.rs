@@ -90,7 +90,7 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
 async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     // The last status, and what is late.
     tokio::time::sleep(Duration::from_secs(130)).await;
-    let writes = server.acts();
+    let (writes, events) = (server.acts(), server.cost().events);
     server.settle();
     // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
     server.sandbox.compact();
@@ -100,9 +100,11 @@ async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Resu
     actors.restart();
     tokio::time::sleep(scenario.quiet / 3 * 2).await;
     is_at_rest(&server.picture()).map_err(|unrest| Breach::new("L1", format!("not for ever: {unrest}")))?;
-    match server.acts() - writes {
-        0 => Ok(()),
-        writes => Err(Breach::new("L4", format!("{writes} writes in a settled cluster"))),
+    match (server.acts() - writes, server.cost().events - events) {
+        (0, 0) => Ok(()),
+        (writes, events) => {
+            Err(Breach::new("L4", format!("{writes} writes and {events} events in a settled cluster")))
+        }
     }
 }
 

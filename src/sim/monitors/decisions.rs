@@ -46,15 +46,6 @@ struct Tried {
     made: usize,
 }
 
-/// A version that an agent has made.
-#[derive(Clone, Debug, Default)]
-struct Told {
-    at: Duration,
-    version: u64,
-    /// The UID of the owner for whose sake.
-    owner: String,
-}
-
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
@@ -63,8 +54,9 @@ pub(super) struct Decisions {
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of the last sync of an agent for a set.
     tried: BTreeMap<(String, String), Tried>,
-    /// The latest versions that agents were told of, by agent, UID and part.
-    told: BTreeMap<(String, String, Part), Told>,
+    /// The latest versions that agents were told of, and when, by agent, UID and part, and by the UID of the owner for
+    /// whose sake they wrote.
+    told: BTreeMap<(String, String, Part), BTreeMap<String, (Duration, u64)>>,
     /// When agents were last shown an object that they had asked for, and whether it was on its way out, by agent
     /// and UID.
     shown: BTreeMap<(String, String), (Duration, bool)>,
@@ -89,14 +81,15 @@ impl Decisions {
             return breach("S15", "adopted without having been told that the owner is there".into());
         }
         if let Some((uid, version)) = based_on(call) {
-            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part));
+            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).into_iter().flatten();
             // Of what another controller has written since the sync began it need not know.
             let began = flight.began.min(call.known);
-            let known = |part| told(part).filter(|told| part == own(call) || told.at < began);
+            let known = |part| told(part).filter(move |(_, (told, _))| part == own(call) || *told < began);
             // Nor of what was written for an owner that had the name before.
-            let own_writes = |told: &&Told| told.owner == flight.uid || flight.status;
-            let newest = awaited(call).iter().filter_map(|part| known(*part)).filter(own_writes);
-            let newest = newest.map(|told| told.version).max();
+            let own_writes = |owner: &String| *owner == flight.uid || flight.uid.is_empty() || flight.status;
+            let newest = awaited(call).iter().flat_map(|part| known(*part));
+            let newest =
+                newest.filter(|(owner, _)| own_writes(owner)).map(|(_, (_, version))| *version).max();
             if let Some(newest) = newest.filter(|newest| version < *newest) {
                 return breach("S23", format!("decided on version {version}, and wrote {newest} itself"));
             }
@@ -153,9 +146,9 @@ impl Decisions {
             self.gone.insert((agent, doomed(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {
             let owner = self.flights.get(&call.id).map(|flight| flight.uid.clone()).unwrap_or_default();
-            let told = self.told.entry((agent, uid, own(call))).or_default();
-            if told.version < version {
-                *told = Told { at, version, owner };
+            let told = self.told.entry((agent, uid, own(call))).or_default().entry(owner).or_default();
+            if told.1 < version {
+                *told = (at, version);
             }
         }
     }
@@ -195,7 +188,7 @@ impl Flight {
 }
 
 /// The UID of the owner for whose sake an object is patched: the one that the patch names, or the one that the object
-/// has. What is written for a Deployment is no matter of one that takes its name.
+/// has; "" if somebody has taken that away. What is written for a Deployment is no matter of one that takes its name.
 fn for_whom<'a>(call: &'a Call, picture: &'a Picture) -> &'a str {
     let there = || picture.get(&call.resource)?.get(&call.name);
     match text(&call.body, "/metadata/ownerReferences/0/uid") {

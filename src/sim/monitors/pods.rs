@@ -56,8 +56,9 @@ impl Monitors {
         let stragglers = made()
             .filter(|pod| pod.overdue && is_there(pod) && (commit.call.overdue || is_other(pod)))
             .count();
-        let freed = || self.freed.get(name).is_some_and(|freed| freed.happened(since).next().is_some());
-        stragglers + usize::from(commit.call.overdue && made().any(|pod| is_other(&pod)) && freed())
+        let missed = stragglers + usize::from(commit.call.overdue && made().any(|pod| is_other(&pod)));
+        // Each of them took a name that had fallen free.
+        missed.min(self.freed.get(name).map_or(0, |freed| freed.happened(since).count()))
     }
 
     /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for

@@ -76,8 +76,8 @@ impl Monitors {
         let (given, before) = (revision(set), commit.before.map_or(0, revision));
         let uid = text(set, "/metadata/uid");
         // The Deployment tells of the highest, also of sets that are not seen yet, unless somebody has written another
-        // there.
-        let told = commit.by_uid("deployments", deployment).map_or(0, revision);
+        // there. Who begins with an old list of sets has not looked for the one that the Deployment tells of.
+        let told = commit.by_uid("deployments", deployment).filter(|_| !self.past).map_or(0, revision);
         let counts = |set: &&Value| {
             text(set, "/metadata/uid") != uid && (revision(set) <= told || self.history.is_known(set, since))
         };

@@ -16,8 +16,8 @@ use crate::sim::scenario::Fault;
 /// Longer than a daemon waits for an answer.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 
-/// Hardly as long as that.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Not as long as that.
+const LATE: Duration = Duration::from_secs(20);
 
 impl Server {
     pub(super) fn fate(&self, state: &mut State, call: &Call) -> Fate {
@@ -90,7 +90,7 @@ impl Server {
                     self.kill(state, &call.agent);
                     return Fate::Delay(GIVEN_UP);
                 }
-                Order::AnswerLate => return Fate::DelayReply(PATIENCE),
+                Order::AnswerLate => return Fate::DelayReply(LATE),
             }
         }
         let Call { method, resource, name, subresource, .. } = call;

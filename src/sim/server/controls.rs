@@ -29,6 +29,14 @@ pub(super) struct Standing {
     settled: Option<Duration>,
 }
 
+impl State {
+    /// A daemon's watch of a resource shows nothing until then, or for longer if that is so already.
+    pub(super) fn lags_at_least(&mut self, daemon: usize, resource: &str, until: Instant) {
+        let lag = self.lags.entry((daemon, resource.to_owned())).or_insert(until);
+        *lag = until.max(*lag);
+    }
+}
+
 impl Server {
     /// There are too many requests for the history ever to end.
     pub(super) fn storms(&self, state: &mut State, call: &Call) {
@@ -192,7 +200,7 @@ impl Server {
     pub fn lag(&self, daemon: usize, resource: &str, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
-        state.lags.insert((daemon, resource.to_owned()), until);
+        state.lags_at_least(daemon, resource, until);
         state.standing.lags_until = state.standing.lags_until.max(Some(until));
     }
 

@@ -71,7 +71,7 @@ impl Server {
             }
             _ => {}
         }
-        state.lags.insert((daemon, call.resource.clone()), Instant::now() + CATCHING_UP);
+        state.lags_at_least(daemon, &call.resource, Instant::now() + CATCHING_UP);
         None
     }
 }
