@@ -147,12 +147,12 @@ impl Actors {
         self.server.set_quota(false);
         let picture = self.server.picture();
         for (name, deployment) in picture.get("deployments").into_iter().flatten() {
-            if deployment["spec"]["paused"] == true {
-                self.change(name, json!({"spec": {"paused": false}})).await;
-            }
-            // Nobody has looked at that yet, and it may lead back to what is broken.
+            // Nobody looks at that before the pause ends, and it may lead back to what is broken.
             if !text(deployment, &format!("/metadata/annotations/{ROLLBACK_TO}")).is_empty() {
                 self.change(name, json!({"metadata": {"annotations": {ROLLBACK_TO: null}}})).await;
+            }
+            if deployment["spec"]["paused"] == true {
+                self.change(name, json!({"spec": {"paused": false}})).await;
             }
             if text(deployment, "/spec/template/spec/containers/0/image") == "app:broken" {
                 self.image(name, "last").await;

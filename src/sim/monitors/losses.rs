@@ -27,6 +27,9 @@ impl Losses {
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, now, .. } = commit;
         let Some(pod) = after.or(*before) else { return };
+        // Whoever lets a pod go whose labels have changed acts for whoever changed them: the Deployment's controller,
+        // which counts on available pods, has no part in that.
+        let is_let_go = after.is_some_and(|pod| controller(pod).is_empty());
         let mut owners = [before, after].map(|pod| pod.map_or("", controller)).to_vec();
         owners.dedup();
         for set in owners.into_iter().filter(|set| !set.is_empty()) {
@@ -40,13 +43,14 @@ impl Losses {
             };
             let ended = |wait| is(before, wait) && !is(after, wait);
             let begins = is(after, Some(0)) && !is(before, Some(0));
+            let lost_by = if is_let_go { "".into() } else { call.agent.clone() };
             let kinds = [
-                (ended(None), &mut self.gone),
-                (ended(Some(min_ready)), &mut self.unavailable),
-                (begins, &mut self.ready),
+                (ended(None), &call.agent, &mut self.gone),
+                (ended(Some(min_ready)), &lost_by, &mut self.unavailable),
+                (begins, &call.agent, &mut self.ready),
             ];
-            for (_, deeds) in kinds.into_iter().filter(|(is_so, _)| *is_so) {
-                let deed = (call.agent.clone(), text(pod, "/metadata/uid").to_owned());
+            for (_, who, deeds) in kinds.into_iter().filter(|(is_so, ..)| *is_so) {
+                let deed = (who.clone(), text(pod, "/metadata/uid").to_owned());
                 deeds.entry(set.to_owned()).or_default().happens(*at, deed);
             }
         }
