@@ -14,7 +14,7 @@
 //!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
 //!   set to which nobody has written meanwhile is still the right one.
 //! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
-//! - Nor for one pod that a successor of its author has made, where a name fell free meanwhile: the author took the
+//! - Nor for pods that a successor of its author has made, as many as names fell free meanwhile: the author took the
 //!   next name, and whoever begins anew takes the first (H3). The successor's is not judged for the overdue one either.
 
 mod decisions;
