@@ -46,6 +46,9 @@ struct Tried {
     made: usize,
 }
 
+/// The latest version of an object that an agent was told of, and when, by the UID of the owner for whose sake it wrote.
+type Told = BTreeMap<String, (Duration, u64)>;
+
 /// What is remembered of the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
@@ -54,9 +57,8 @@ pub(super) struct Decisions {
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of the last sync of an agent for a set.
     tried: BTreeMap<(String, String), Tried>,
-    /// The latest versions that agents were told of, and when, by agent, UID and part, and by the UID of the owner for
-    /// whose sake they wrote.
-    told: BTreeMap<(String, String, Part), BTreeMap<String, (Duration, u64)>>,
+    /// The latest versions that agents were told of, by agent, UID and part.
+    told: BTreeMap<(String, String, Part), Told>,
     /// When agents were last shown an object that they had asked for, and whether it was on its way out, by agent
     /// and UID.
     shown: BTreeMap<(String, String), (Duration, bool)>,
