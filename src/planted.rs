@@ -86,6 +86,7 @@ pub const BUGS: &[&str] = &[
     "a watch goes on one version too late",
     "a cache that has caught up wakes nobody",
     "what is due later is forgotten",
+    "a queue that is shut down goes on",
     "nobody asks before something is made again",
     "a status is believed over the pods",
     "the sort is unstable",

@@ -142,7 +142,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Hands out no more keys. Those that run may finish; see [`Queue::is_drained`].
     pub fn shut_down(&mut self) {
-        self.shutting_down = true;
+        self.shutting_down = !planted!("a queue that is shut down goes on");
     }
 
     /// Whether the queue is shutting down.

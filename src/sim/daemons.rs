@@ -53,7 +53,7 @@ pub async fn run(
                 }
                 ended = &mut task => break ended_as(&server, &agent, ended),
                 _ = stops.recv(), if stopped.is_none() => {
-                    server.say(&format!("{agent} is asked to stop"));
+                    server.asked_to_stop(&agent);
                     stopped = Some(Instant::now());
                     shutdown.cancel();
                 }

@@ -25,6 +25,7 @@ mod pods;
 mod rollout;
 mod sets;
 mod status;
+mod stopping;
 mod victims;
 mod window;
 
@@ -45,6 +46,7 @@ use leadership::Leadership;
 use losses::Losses;
 use sets::History;
 use status::Statuses;
+use stopping::Stopping;
 use victims::Victims;
 use window::Window;
 
@@ -163,6 +165,7 @@ pub struct Monitors {
     decisions: Decisions,
     history: History,
     statuses: Statuses,
+    stopping: Stopping,
     victims: Victims,
 }
 
@@ -176,6 +179,19 @@ impl Monitors {
             leadership: Leadership::new(scenario),
             ..Monitors::default()
         }
+    }
+
+    /// A daemon is asked to stop.
+    pub fn asked_to_stop(&mut self, at: Duration, agent: &str) {
+        self.stopping.asked(at, agent);
+    }
+
+    /// A daemon begins a call that fills no cache.
+    ///
+    /// # Errors
+    /// When it was asked to stop, and the call belongs to nothing that had begun before.
+    pub fn begins(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+        self.stopping.begins(at, call)
     }
 
     /// A daemon sends a request that changes something, whatever becomes of it.
@@ -219,7 +235,8 @@ impl Monitors {
     ///
     /// # Errors
     /// When it should have been over before.
-    pub fn ended(&mut self, at: Duration, id: u64) -> Result<(), Breach> {
+    pub fn ended(&mut self, at: Duration, agent: &str, id: u64) -> Result<(), Breach> {
+        self.stopping.ends(at, agent);
         let agent = self.decisions.ended(at, id);
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }

@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// minutes, and then there is a rollout.
 const SHORT_PATIENCE: Duration = Duration::from_secs(150);
 
+/// How soon a Deployment tells that its pods are refused: a second, and what the watches take.
+const TOLD: Duration = Duration::from_millis(1100);
+
 /// How long a quota refuses pods: two more tries would have to follow each other within a minute and a half,
 /// were it not for the longest wait between them.
 const REFUSED: Duration = Duration::from_secs(84);
@@ -71,8 +74,12 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
     until(server, actors, is_in_proportion, SHORT_PATIENCE).await?;
     actors.repair().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
-    actors.want_too_much(REFUSED).await;
-    failures_are_told(&server.picture()).map_err(|untold| Breach::new("L8", untold))?;
+    actors.want_too_much().await;
+    for wait in [TOLD, REFUSED] {
+        tokio::time::sleep(wait).await;
+        failures_are_told(&server.picture()).map_err(|untold| Breach::new("L8", untold))?;
+    }
+    server.set_quota(false);
     until(server, actors, is_at_rest, AFTER_REFUSAL).await?;
     let before = server.picture();
     actors.pause_and_change(recreate).await;

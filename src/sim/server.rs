@@ -111,7 +111,7 @@ impl Drop for Over {
         if let Some((owner, last)) = &self.owner {
             state.knowledge.ends(&self.agent, owner, *last, now);
         }
-        let breach = state.monitors.ended(now, self.id);
+        let breach = state.monitors.ended(now, &self.agent, self.id);
         self.server.note(&mut state, breach);
     }
 }
@@ -190,6 +190,8 @@ impl Server {
             let counts = |owner: &Owner| call.is_write() || state.knowledge.is_at_work(&agent, owner, now);
             let owner = on_behalf_of(&call, &state.picture).filter(counts);
             call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
+            let breach = state.monitors.begins(now, &call);
+            self.note(&mut state, breach);
             drop(state);
             let last = call.is_write() && call.subresource == "status";
             Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id }

@@ -90,15 +90,13 @@ impl Actors {
         }
     }
 
-    /// Has every Deployment want six pods more while a quota refuses them, for so long.
-    pub async fn want_too_much(&self, time: Duration) {
+    /// Has every Deployment want six pods more while a quota refuses them.
+    pub async fn want_too_much(&self) {
         self.server.set_quota(true);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas") + 6;
             self.change(name, json!({"spec": {"replicas": replicas}})).await;
         }
-        tokio::time::sleep(time).await;
-        self.server.set_quota(false);
     }
 
     /// Changes the specification of every Deployment.

@@ -98,6 +98,12 @@ impl Server {
         self.state.lock().log.note(self.start.elapsed(), text);
     }
 
+    /// A daemon is asked to stop.
+    pub fn asked_to_stop(&self, agent: &str) {
+        self.say(&format!("{agent} is asked to stop"));
+        self.state.lock().monitors.asked_to_stop(self.start.elapsed(), agent);
+    }
+
     /// Notes a failure that no request shows.
     pub fn fail(&self, breach: Breach) {
         self.note(&mut self.state.lock(), Err(breach));
