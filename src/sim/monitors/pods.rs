@@ -11,6 +11,9 @@ fn count<'a>(pods: impl IntoIterator<Item = &'a Value>) -> i64 {
     i64::try_from(pods.into_iter().count()).unwrap_or(i64::MAX)
 }
 
+/// How long before the writes of a successor the author of an overdue one may have decided.
+const LATEST: Duration = Duration::from_secs(120);
+
 impl Monitors {
     pub(super) fn judge_pods(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         match (&commit.call.method, commit.before, commit.after) {
@@ -57,7 +60,8 @@ impl Monitors {
             .filter(|pod| pod.overdue && is_there(pod) && (commit.call.overdue || is_other(pod)))
             .count();
         let missed = stragglers + usize::from(commit.call.overdue && made().any(|pod| is_other(&pod)));
-        // Each of them took a name that had fallen free.
+        // Each of them took a name that had fallen free, since its own author decided.
+        let since = since.saturating_sub(LATEST);
         missed.min(self.freed.get(name).map_or(0, |freed| freed.happened(since).count()))
     }
 
