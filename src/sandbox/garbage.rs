@@ -25,7 +25,6 @@ use kube::{
         DynamicObject, PartialObjectMeta,
         params::{GetParams, Preconditions, PropagationPolicy},
     },
-    runtime::watcher,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -33,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::graph::{FOREGROUND, Fate, Graph, Item, ORPHAN, Owner, Verdict, judge};
 use super::{
-    mirror::{Change, follow},
+    mirror::{Change, follow, of_this_process},
     resources::{CallError, Kind, backoff, discover, send},
 };
 
@@ -118,7 +117,7 @@ impl Collector {
         let mut changes = SelectAll::new();
         for (index, kind) in self.kinds.iter().enumerate() {
             let api: Api<Object> = Api::all_with(self.client.clone(), &kind.resource);
-            let stream = follow(api, watcher::Config::default());
+            let stream = follow(api, of_this_process());
             changes.push(stream.map(move |change| (index, change)).boxed());
         }
         let mut running: FuturesUnordered<BoxFuture<'static, Looked>> = FuturesUnordered::new();

@@ -21,7 +21,6 @@ use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
     core::Request,
-    runtime::watcher,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -34,7 +33,7 @@ use self::{
     status::{Place, Stage},
 };
 use super::{
-    mirror::{Change, follow},
+    mirror::{Change, follow, of_this_process},
     resources::{CallError, Now, backoff, post, rfc3339, send},
 };
 
@@ -192,8 +191,8 @@ impl Simulator {
     }
 
     async fn run(mut self) {
-        let mut nodes = follow(Api::<Node>::all(self.client.clone()), watcher::Config::default());
-        let mut pods = follow(Api::<Pod>::all(self.client.clone()), watcher::Config::default());
+        let mut nodes = follow(Api::<Node>::all(self.client.clone()), of_this_process());
+        let mut pods = follow(Api::<Pod>::all(self.client.clone()), of_this_process());
         let mut running = Running::new();
         let mut opening = FuturesUnordered::new();
         loop {

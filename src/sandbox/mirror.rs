@@ -123,6 +123,13 @@ impl<K: Resource + Clone> Mirror<K> {
     }
 }
 
+/// How to follow a server that is part of the same process, as the sandbox is for its simulators: such a connection
+/// does not die unheard, so there is no end to wait for and no sign of life to ask for. In a simulated year those were
+/// most of what a quiet cluster did.
+pub fn of_this_process() -> watcher::Config {
+    watcher::Config::default().timeout(0).disable_bookmarks()
+}
+
 /// Follows the objects of `api` that `config` selects, for ever. Failures of the connection are logged and
 /// retried with a growing delay; managed fields are dropped at once, as they outweigh everything else.
 pub fn follow<K>(api: Api<K>, config: watcher::Config) -> BoxStream<'static, Change<K>>

@@ -237,13 +237,15 @@ impl Sandbox {
     /// monitors that judge a request by the state it will meet. Empty for a kind that is not served.
     pub fn objects(&self, kind: &str) -> Vec<Value> {
         match self.server.store.list(kind, "", None, None) {
-            Ok(snapshot) => snapshot.objects.into_iter().map(|(_, object)| object.value.clone()).collect(),
+            Ok(snapshot) => {
+                snapshot.objects.into_iter().map(|(_, object)| Value::clone(&object.value)).collect()
+            }
             Err(_) => Vec::new(),
         }
     }
 
     /// One stored object, read without a request; "" is the namespace of cluster-wide kinds.
-    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.server.store.get(kind, &store::Key::new(namespace, name)).map(|object| object.value.clone())
     }
 

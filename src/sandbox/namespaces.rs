@@ -12,14 +12,13 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     core::{Request, discovery::verbs},
-    runtime::watcher,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    mirror::{Change, follow},
+    mirror::{Change, follow, of_this_process},
     resources::{CallError, Kind, Now, backoff, discover, post, put, rfc3339, send},
 };
 
@@ -64,7 +63,7 @@ impl Controller {
     }
 
     async fn run(mut self) {
-        let mut changes = follow(Api::<Namespace>::all(self.client.clone()), watcher::Config::default());
+        let mut changes = follow(Api::<Namespace>::all(self.client.clone()), of_this_process());
         let mut running: FuturesUnordered<BoxFuture<'static, (String, Result<Round, CallError>)>> =
             FuturesUnordered::new();
         loop {

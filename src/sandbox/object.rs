@@ -1,6 +1,6 @@
 //! A stored object and the few fields of every object that the server itself reads and writes.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 /// An object as of one revision. Immutable: a write stores another one.
 #[derive(Debug)]
 pub(crate) struct Object {
-    pub(crate) value: Value,
+    /// Shared with whoever looks at it without a request, so that nobody copies what a history is full of.
+    pub(crate) value: Arc<Value>,
     text: OnceLock<Bytes>,
 }
 
 impl Object {
     pub(crate) fn new(value: Value) -> Self {
-        Object { value, text: OnceLock::new() }
+        Object { value: Arc::new(value), text: OnceLock::new() }
     }
 
     /// The object as JSON, serialised at most once however many lists and watches carry it. The price

@@ -44,7 +44,11 @@ impl Change {
     /// What a DELETED event carries: the state before, under this change's revision.
     pub(crate) fn departed(&self) -> Option<Arc<Object>> {
         let before = self.before.as_ref()?;
-        Some(self.departed.get_or_init(|| Arc::new(at_revision(before.value.clone(), self.revision))).clone())
+        Some(
+            self.departed
+                .get_or_init(|| Arc::new(at_revision(Value::clone(&before.value), self.revision)))
+                .clone(),
+        )
     }
 }
 

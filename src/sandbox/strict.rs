@@ -124,6 +124,32 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     Ok(Checked { object, unknown, duplicates: Vec::new() })
 }
 
+/// The same for what a patch has made of `stored`. What it left alone was checked when it was stored: a patch of the
+/// status costs what the status costs, and not the template as well.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_patched(
+    api_version: &str,
+    kind: &str,
+    mut object: Value,
+    stored: &Value,
+) -> Result<Checked, String> {
+    let mut untouched = Map::new();
+    if let Some(map) = object.as_object_mut() {
+        for field in ["metadata", "spec", "status"] {
+            if map.get(field) == stored.get(field) {
+                untouched.extend(map.remove_entry(field));
+            }
+        }
+    }
+    let mut checked = check_value(api_version, kind, object)?;
+    if let Some(map) = checked.object.as_object_mut() {
+        map.extend(untouched);
+    }
+    Ok(checked)
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Segment {
     Key(String),
@@ -377,6 +403,31 @@ mod tests {
         let body = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","name":"b"}]}}}}"#;
         let expected = ["duplicate field \"spec.template.spec.containers[0].name\""];
         assert_eq!(deployment(body).unwrap().duplicates, expected);
+    }
+
+    #[test]
+    fn what_a_patch_has_changed_is_checked_and_the_rest_stays_word_for_word() {
+        let stored = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {"replicas": 3}, "status": {"replicas": 1},
+        });
+        let patched = |part: &str, value: Value| {
+            let mut object = stored.clone();
+            object[part] = value;
+            check_patched("apps/v1", "Deployment", object, &stored)
+        };
+        let checked = patched("status", json!({"replicas": 2, "surely": 1})).unwrap();
+        assert_eq!(checked.unknown, ["unknown field \"status.surely\""]);
+        let expected = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {"replicas": 3}, "status": {"replicas": 2},
+        });
+        assert_eq!(checked.object, expected);
+        for part in ["metadata", "spec", "status"] {
+            let error = patched(part, json!("a word")).unwrap_err();
+            assert!(error.starts_with(&format!("{part}: invalid type: ")), "{error}");
+            assert_eq!(patched(part, Value::Null).unwrap().object.get(part), None);
+        }
     }
 
     #[test]

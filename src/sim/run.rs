@@ -30,7 +30,8 @@ pub struct Outcome {
     pub log: Vec<Entry>,
     /// The objects at the breach, or in the end.
     pub picture: Picture,
-    /// Requests of everybody.
+    /// Requests of everybody. Of these and of the times below: what is judged beside it, the same history without
+    /// its faults, counts as well.
     pub requests: u64,
     /// The daemons' writes about workloads.
     pub writes: u64,
@@ -67,6 +68,9 @@ pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
         let calm = oracle::without_faults(scenario);
         if calm != *scenario {
             let owed = run(&calm, false)?;
+            outcome.requests += owed.requests;
+            outcome.lasted += owed.lasted;
+            outcome.busy += owed.busy;
             outcome.failure = match owed.failure {
                 // There is nothing to compare with. Without its faults the history is shorter, too.
                 Some(Breach { invariant, what }) => {

@@ -340,7 +340,7 @@ impl Server {
     fn commits(&self, state: &mut State, call: &Call, code: http::StatusCode, watched: bool) -> u64 {
         let (mut before, mut after) = (None, None);
         if code.is_success() && call.is_write() && watched {
-            after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name).map(Arc::new);
+            after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name);
             before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
         }
         let version =

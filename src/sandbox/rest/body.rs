@@ -53,8 +53,8 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
-/// The object that a patch has made. Its failures are about the patch, as the API words them.
-pub(super) fn decode_patched(request: &Request, patched: Value) -> Result<Decoded, Failure> {
+/// The object that a patch has made of `current`. Its failures are about the patch, as the API words them.
+pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value) -> Result<Decoded, Failure> {
     let kind = request.kind();
     let invalid = |error: String| {
         let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
@@ -70,7 +70,8 @@ pub(super) fn decode_patched(request: &Request, patched: Value) -> Result<Decode
     if (api_version, name) != (kind.api_version().as_str(), kind.kind) {
         return Err(mismatch(kind, api_version, name));
     }
-    let checked = strict::check_value(&kind.api_version(), kind.kind, patched).map_err(&invalid)?;
+    let checked =
+        strict::check_patched(&kind.api_version(), kind.kind, patched, current).map_err(&invalid)?;
     let (object, reports) = split(checked);
     let warnings = judge(request.params.field_validation, reports).map_err(invalid)?;
     Ok(Decoded { object: stored(kind, object), warnings })

@@ -34,9 +34,10 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
     let kind = request.kind();
     let mut warnings = Vec::new();
     let stored = update::write(server, &request.place, request.params.dry_run, true, |current| {
-        let mut object = conversion::to_wire(kind, &current.value).into_owned();
+        let current_wire = conversion::to_wire(kind, &current.value);
+        let mut object = Value::clone(&current_wire);
         change.apply(kind.kind, &mut object)?;
-        let decoded = body::decode_patched(request, object)?;
+        let decoded = body::decode_patched(request, object, &current_wire)?;
         warnings = decoded.warnings;
         let mut object = decoded.object;
         body::place_object(&request.place, &mut object)?;

@@ -62,7 +62,7 @@ fn write(
             };
             return Err(Failure::invalid_as("Scale", "autoscaling", name, &[error]));
         }
-        let mut object = current.value.clone();
+        let mut object = Value::clone(&current.value);
         map_mut(&mut object, "spec").insert("replicas".to_owned(), json!(replicas));
         for field in ["resourceVersion", "uid"] {
             set_meta(&mut object, field, meta(&scale, field));

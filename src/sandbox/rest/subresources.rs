@@ -34,7 +34,7 @@ pub(super) fn bind(server: &Server, request: &Request) -> Result<Reply, Failure>
         if !bound.is_empty() {
             return refuse(&format!("pod {name} is already assigned to node \"{bound}\""));
         }
-        let mut pod = current.value.clone();
+        let mut pod = Value::clone(&current.value);
         map_mut(&mut pod, "spec").insert("nodeName".to_owned(), json!(node));
         set_condition(&mut pod, "PodScheduled", &now);
         Ok(pod)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Breach, Commit, Monitors, number, text};
 use crate::sim::call::Call;
@@ -60,50 +60,41 @@ const ON_SETS: [&str; 4] = [
 /// The types of conditions that are ours, on a set or a Deployment.
 const CONDITIONS: [&str; 3] = ["Available", "Progressing", "ReplicaFailure"];
 
-fn annotations(object: &Value) -> Map<String, Value> {
-    object["metadata"]["annotations"].as_object().cloned().unwrap_or_default()
+fn annotations(object: &Value) -> &Value {
+    &object["metadata"]["annotations"]
 }
 
-/// The parts of an object that its controllers own, taken out; annotations and what is compared by
-/// [`foreign`] as well.
-fn without(object: &Value, spec_fields: &[&str]) -> Value {
-    let mut rest = object.clone();
-    if let Some(metadata) = rest["metadata"].as_object_mut() {
-        for field in ["resourceVersion", "generation", "ownerReferences", "managedFields", "annotations"] {
-            metadata.remove(field);
-        }
-    }
-    if let Some(spec) = rest["spec"].as_object_mut() {
-        spec_fields.iter().for_each(|field| drop(spec.remove(*field)));
-    }
-    if let Some(object) = rest.as_object_mut() {
-        object.remove("status");
-    }
-    rest
+/// What there is beside these fields.
+fn beside<'a>(object: &'a Value, fields: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    object.as_object().into_iter().flatten().filter(|(field, _)| !fields.contains(&field.as_str()))
+}
+
+/// Whether two objects are the same but for what their controllers own: the status, these fields of the specification,
+/// annotations, and what is compared by [`foreign`].
+fn same_but(one: &Value, other: &Value, spec_fields: &[&str]) -> bool {
+    let ours = ["resourceVersion", "generation", "ownerReferences", "managedFields", "annotations"];
+    let same = |part: &str, ours: &[&str]| beside(&one[part], ours).eq(beside(&other[part], ours));
+    let parts = ["metadata", "spec", "status"];
+    beside(one, &parts).eq(beside(other, &parts)) && same("metadata", &ours) && same("spec", spec_fields)
+}
+
+fn items<'a>(object: &'a Value, part: &str, list: &str) -> impl Iterator<Item = &'a Value> {
+    object[part][list].as_array().into_iter().flatten()
 }
 
 /// S19 for what belongs to others in every object: owners that are no controllers, conditions, and the status
 /// where it is not what is written.
 pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
-    let list = |object: &Value, pointer: &str| {
-        object.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
-    };
-    let owners = |object: &Value| {
-        let mut owners = list(object, "/metadata/ownerReferences");
-        owners.retain(|owner| owner["controller"] != true);
-        owners
-    };
-    if owners(before) != owners(after) {
+    let others = |owner: &&Value| owner["controller"] != true;
+    let owners = |object| items(object, "metadata", "ownerReferences").filter(others);
+    if !owners(before).eq(owners(after)) {
         return commit.breach("S19", "an owner that is no controller is added, changed or removed");
     }
-    let conditions = |object: &Value| {
-        let mut conditions = list(object, "/status/conditions");
-        conditions.retain(|condition| !CONDITIONS.contains(&text(condition, "/type")));
-        conditions
-    };
+    let others = |condition: &&Value| !CONDITIONS.contains(&text(condition, "/type"));
     let is_status = commit.call.subresource == "status";
-    if commit.call.resource != "pods" && is_status && conditions(before) != conditions(after) {
+    let conditions = |object| items(object, "status", "conditions").filter(others);
+    if commit.call.resource != "pods" && is_status && !conditions(before).eq(conditions(after)) {
         return commit.breach("S19", "a condition that is not ours changed");
     }
     if !is_status && commit.call.method == Method::PATCH && before["status"] != after["status"] {
@@ -112,15 +103,11 @@ pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     Ok(())
 }
 
-/// An object without the fields that a change of hands may change.
-pub(super) fn unclaimed(object: &Value) -> Value {
-    let mut rest = object.clone();
-    if let Some(metadata) = rest["metadata"].as_object_mut() {
-        ["resourceVersion", "ownerReferences", "managedFields"]
-            .iter()
-            .for_each(|field| drop(metadata.remove(*field)));
-    }
-    rest
+/// Whether two objects are the same but for what a change of hands may change.
+pub(super) fn same_but_the_owner(one: &Value, other: &Value) -> bool {
+    let theirs = ["resourceVersion", "ownerReferences", "managedFields"];
+    let metadata = |object| beside(object, &["metadata"]).chain(beside(&object["metadata"], &theirs));
+    metadata(one).eq(metadata(other))
 }
 
 /// S19 for a Deployment: only its status and revision change, and its template with other annotations where
@@ -129,12 +116,9 @@ pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
     let asked = before["metadata"]["annotations"]["deprecated.deployment.rollback.to"].is_string();
     let may = if asked && commit.call.subresource.is_empty() { &["template"][..] } else { &[] };
-    let theirs = |object: &Value| {
-        let mut annotations = annotations(object);
-        annotations.retain(|key, _| may.is_empty() && key != REVISION);
-        annotations
-    };
-    if without(before, may) != without(after, may) || theirs(before) != theirs(after) {
+    let theirs = |object| beside(annotations(object), &[REVISION]);
+    let kept = !may.is_empty() || theirs(before).eq(theirs(after));
+    if !same_but(before, after, may) || !kept {
         return commit.breach("S19", "a field of the Deployment that is not ours changed");
     }
     Ok(())
@@ -148,19 +132,19 @@ impl Monitors {
             return Ok(());
         }
         let ours = ["replicas", "minReadySeconds"];
-        if without(before, &ours) != without(after, &ours) {
+        if !same_but(before, after, &ours) {
             return commit.breach("S19", "a field of the ReplicaSet that is not ours changed");
         }
         let (earlier, later) = (annotations(before), annotations(after));
-        if let Some((key, _)) = earlier.iter().find(|(key, _)| !later.contains_key(*key)) {
+        if let Some((key, _)) = beside(earlier, &[]).find(|(key, _)| later.get(key).is_none()) {
             return commit.breach("S19", format!("the annotation {key} is removed"));
         }
         let of_the_deployment = |key: &str, value: &Value| {
             let lately = self.annotations.get(super::controller(after)).into_iter();
             lately.flat_map(|lately| lately.since(since)).any(|there| there[key] == *value)
         };
-        let changed = later.iter().filter(|(key, value)| earlier.get(*key) != Some(value));
-        for (key, value) in changed.filter(|(key, _)| !ON_SETS.contains(&key.as_str())) {
+        let changed = beside(later, &ON_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
+        for (key, value) in changed {
             if !of_the_deployment(key, value) {
                 return commit.breach("S19", format!("the annotation {key} becomes {value} by itself"));
             }

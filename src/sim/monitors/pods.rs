@@ -126,7 +126,7 @@ impl Monitors {
     ) -> Result<(), Breach> {
         let uid = text(after, "/metadata/uid");
         let (was, is) = (controller(before), controller(after));
-        if super::fields::unclaimed(before) != super::fields::unclaimed(after) {
+        if !super::fields::same_but_the_owner(before, after) {
             return commit.breach("S16", "more than the owner of a pod changed");
         }
         let selected = |set: &str, labels: &Value| self.statuses.selects(set, labels);

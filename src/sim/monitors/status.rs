@@ -46,6 +46,9 @@ pub(super) struct Statuses {
     pods: BTreeMap<String, Window<Vec<Member>>>,
     /// The sets of a Deployment, by its UID.
     sets: BTreeMap<String, Window<Vec<Counts>>>,
+    /// Those of now, by their UIDs: a write changes one of them, and the others need not be looked at again.
+    pods_now: BTreeMap<String, BTreeMap<String, Member>>,
+    sets_now: BTreeMap<String, BTreeMap<String, Counts>>,
     /// minReadySeconds of sets.
     min_ready: BTreeMap<String, Window<i64>>,
     /// What sets and Deployments select.
@@ -59,12 +62,6 @@ pub(super) fn fingerprint(template: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     bare(template).to_string().hash(&mut hasher);
     hasher.finish()
-}
-
-/// All objects of a resource as they are after the write.
-fn all_after<'a>(commit: &'a Commit<'_>) -> impl Iterator<Item = &'a Value> {
-    let others = commit.picture.get(&commit.call.resource).into_iter().flatten();
-    others.filter(|(name, _)| **name != commit.call.name).map(|(_, object)| &**object).chain(commit.after)
 }
 
 impl Statuses {
@@ -94,51 +91,70 @@ impl Statuses {
         if call.resource == "deployments" {
             return;
         }
-        let mut owners = [before, after].map(|object| object.map_or("", controller));
-        owners.sort_unstable();
-        for owner in owners.iter().filter(|owner| !owner.is_empty()) {
-            let selects = |object: &Value| self.selects(owner, &object["metadata"]["labels"]);
-            let owned = all_after(commit).filter(|object| controller(object) == *owner && selects(object));
-            if call.resource == "pods" {
-                let labels = self.labels.get(*owner).and_then(Value::as_object);
-                let labeled = |pod: &Value| {
-                    let mut labels = labels.into_iter().flatten();
-                    labels.all(|(key, value)| pod["metadata"]["labels"][key] == *value)
-                };
-                let member = |pod: &Value| Member {
-                    ready: ready_since(pod),
-                    labeled: labeled(pod),
-                    terminating: is_deleting(pod),
-                };
-                let ended = |pod: &Value| matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
-                let pods: Vec<Member> = owned.filter(|pod| !ended(pod)).map(member).collect();
-                // A pod that goes at once is marked first, by a version of its own, and a watch may stop there.
-                let marked = before
-                    .filter(|pod| after.is_none() && call.method == Method::DELETE && !is_deleting(pod))
-                    .filter(|pod| controller(pod) == *owner && selects(pod) && !ended(pod))
-                    .map(|pod| Member { terminating: true, ..member(pod) });
-                let between: Option<Vec<Member>> =
-                    marked.map(|marked| pods.iter().copied().chain([marked]).collect());
-                let lately = self.pods.entry((*owner).to_owned()).or_default();
-                if let Some(between) = between {
-                    lately.set(*at, between);
-                }
-                lately.set(*at, pods);
-            } else {
-                let sets = owned.map(Counts::of).collect();
-                self.sets.entry((*owner).to_owned()).or_default().set(*at, sets);
+        let Some(uid) = after.or(*before).map(|object| text(object, "/metadata/uid")) else { return };
+        let mut owners = [before, after].map(|object| object.map_or("", controller)).to_vec();
+        owners.dedup();
+        for owner in owners.into_iter().filter(|owner| !owner.is_empty()) {
+            match &*call.resource {
+                "pods" => self.remember_pod(commit, owner, uid),
+                _ => self.remember_set(commit, owner, uid),
             }
         }
+    }
+
+    fn remember_pod(&mut self, commit: &Commit<'_>, owner: &str, uid: &str) {
+        let labels = self.labels.get(owner).and_then(Value::as_object);
+        let member = |pod: &Value| {
+            let theirs = &pod["metadata"]["labels"];
+            let ended = matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+            (controller(pod) == owner && !ended && self.selects(owner, theirs)).then(|| Member {
+                ready: ready_since(pod),
+                labeled: labels.into_iter().flatten().all(|(key, value)| theirs[key] == *value),
+                terminating: is_deleting(pod),
+            })
+        };
+        let (was, is) = (commit.before.and_then(member), commit.after.and_then(member));
+        let now = self.pods_now.entry(owner.to_owned()).or_default();
+        now.remove(uid);
+        let lately = self.pods.entry(owner.to_owned()).or_default();
+        // A pod that goes at once is marked first, by a version of its own, and a watch may stop there.
+        let at_once = commit.after.is_none() && commit.call.method == Method::DELETE;
+        if let Some(was) = was.filter(|was| at_once && !was.terminating) {
+            let marked = Member { terminating: true, ..was };
+            lately.set(commit.at, now.values().copied().chain([marked]).collect());
+        }
+        if let Some(is) = is {
+            now.insert(uid.to_owned(), is);
+        }
+        lately.set(commit.at, now.values().copied().collect());
+    }
+
+    fn remember_set(&mut self, commit: &Commit<'_>, owner: &str, uid: &str) {
+        let is_its =
+            |set: &&Value| controller(set) == owner && self.selects(owner, &set["metadata"]["labels"]);
+        let is = commit.after.filter(is_its);
+        let now = self.sets_now.entry(owner.to_owned()).or_default();
+        let was = now.remove(uid);
+        if let Some(set) = is {
+            let template = &set["spec"]["template"];
+            // Most writes leave it alone, and to take it apart is what costs.
+            let same =
+                was.filter(|_| commit.before.is_some_and(|before| before["spec"]["template"] == *template));
+            let template = same.map_or_else(|| fingerprint(template), |was| was.template);
+            now.insert(uid.to_owned(), Counts::of(set, template));
+        }
+        let lately = self.sets.entry(owner.to_owned()).or_default();
+        lately.set(commit.at, now.values().copied().collect());
     }
 }
 
 impl Counts {
-    fn of(set: &Value) -> Self {
+    fn of(set: &Value, template: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         text(set, "/metadata/uid").hash(&mut hasher);
         Counts {
             id: hasher.finish(),
-            template: fingerprint(&set["spec"]["template"]),
+            template,
             size: number(set, "/spec/replicas"),
             replicas: number(set, "/status/replicas"),
             ready: number(set, "/status/readyReplicas"),
