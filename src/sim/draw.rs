@@ -62,6 +62,10 @@ impl Scenario {
                 scenario.acts.retain(|(_, act)| !hides(act));
             }
         }
+        // Of two who wait for the Lease only one may follow.
+        if scenario.election && daemons == 2 && rng.u8(..3) == 0 {
+            scenario.daemons = 3;
+        }
         // Two days, and with them every resync. Renewals of the Lease would make them last.
         if !scenario.election {
             scenario.quiet = Duration::from_secs(48 * 3600);

@@ -200,13 +200,20 @@ async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Acto
         .map_err(|Breach { what, .. }| Breach::new("L3", format!("not within {bound:?}: {what}")))
 }
 
-/// What of a picture belongs to a Deployment, by its name.
+/// What of a picture belongs to a Deployment, by its name: also the pods of its sets that have other names.
 fn of(picture: &Picture, name: &str) -> Picture {
-    let belongs = |other: &String| is_called_after(other, name);
-    let part = |all: &BTreeMap<String, _>| {
+    let named: Vec<&Value> = ["deployments", "replicasets"]
+        .iter()
+        .flat_map(|resource| picture.get(*resource).into_iter().flatten())
+        .filter(|(other, _)| is_called_after(other, name))
+        .map(|(_, object)| &**object)
+        .collect();
+    let is_theirs =
+        |object: &Value| named.iter().any(|owner| text(owner, "/metadata/uid") == controller(object));
+    let part = |all: &BTreeMap<String, std::sync::Arc<Value>>| {
         all.iter()
-            .filter(|(other, _)| belongs(other))
-            .map(|(name, object)| (name.clone(), std::sync::Arc::clone(object)))
+            .filter(|(other, object)| is_called_after(other, name) || is_theirs(object))
+            .map(|(name, object)| (name.clone(), object.clone()))
             .collect()
     };
     picture.iter().map(|(resource, all)| (resource.clone(), part(all))).collect()

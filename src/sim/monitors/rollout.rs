@@ -114,6 +114,9 @@ impl Monitors {
             return commit.breach("S1", format!("{sum} pods wanted, {bound} allowed"));
         }
         let Some(first) = terms.first() else { return Ok(()) };
+        if size < size_before {
+            self.shrunk_in_a_pause(commit, &sets, terms, since)?;
+        }
         // A new size or strategy lets sets shrink for other reasons than a rollout.
         let same = |terms: &&Terms| terms.replicas == first.replicas && terms.template == first.template;
         let rolling =
@@ -142,6 +145,39 @@ impl Monitors {
         // What was never available may go even where too few are.
         if taken > 0 && available < least {
             return commit.breach("S2", format!("{available} available pods are left, {least} promised"));
+        }
+        Ok(())
+    }
+
+    /// S6 for sets that are there: where several want pods while their Deployment is paused, one shrinks only when
+    /// all of them want more than is allowed, or the new one wants all there is to be.
+    fn shrunk_in_a_pause(
+        &self,
+        commit: &Commit<'_>,
+        sets: &[&Value],
+        terms: &[&Terms],
+        since: Duration,
+    ) -> Result<(), Breach> {
+        let Some(first) = terms.first() else { return Ok(()) };
+        let same = |terms: &&Terms| (terms.replicas, terms.surge) == (first.replicas, first.surge);
+        let size = |set: &Value| number(set, "/spec/replicas");
+        let several = sets.iter().filter(|set| size(set) > 0).count() > 1;
+        if !several || !terms.iter().all(|terms| terms.paused && same(terms)) {
+            return Ok(());
+        }
+        let template = |set: &Value| bare(&set["spec"]["template"]);
+        let is_full = |set: &&Value| {
+            size(set) == first.replicas && terms.iter().any(|terms| bare(&terms.template) == template(set))
+        };
+        // Of what others did to the sets, and to which there are, the author may know nothing.
+        let known = sets.iter().all(|set| self.history.is_left_alone(set, &commit.call.agent, since))
+            && self.going.values().all(|at| *at < since)
+            && self.sizes.keys().filter_map(|set| self.owners.get(set)).all(|owners| !owners.changed(since));
+        let sum: i64 = sets.iter().map(|set| size(set)).sum();
+        let allowed = if first.replicas > 0 { first.replicas + first.surge } else { 0 };
+        if known && sum <= allowed && !sets.iter().any(is_full) {
+            let what = format!("a set shrinks in a pause, and {sum} pods are wanted of {allowed}");
+            return commit.breach("S6", what);
         }
         Ok(())
     }

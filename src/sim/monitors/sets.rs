@@ -23,6 +23,8 @@ pub(super) struct History {
     changed: BTreeMap<String, Duration>,
     /// When each was last written but for its status, and by whom, by UID.
     resized: BTreeMap<String, (Duration, String)>,
+    /// When a Deployment's status was last written, and by whom, by UID.
+    told: BTreeMap<String, (Duration, String)>,
     /// Their labels, by UID.
     labels: BTreeMap<String, Window<Value>>,
     /// The names that were given for a template, by the Deployment's name and the template.
@@ -83,6 +85,9 @@ impl History {
             self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
+            if commit.call.subresource == "status" {
+                self.told.insert(uid, (commit.at, commit.call.agent.to_string()));
+            }
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
             *highest = (*highest).max(number(object, "/status/collisionCount"));
         }
@@ -109,6 +114,12 @@ impl History {
     /// The highest revision of a Deployment that its daemons deleted.
     pub(super) fn trimmed(&self, deployment: &str) -> i64 {
         self.trimmed.get(deployment).copied().unwrap_or(0)
+    }
+
+    /// Whether nobody but `agent` has written to a set since, but for its status.
+    pub(super) fn is_left_alone(&self, set: &Value, agent: &str, since: Duration) -> bool {
+        let resized = self.resized.get(text(set, "/metadata/uid"));
+        resized.is_none_or(|(at, who)| *at < since || who == agent)
     }
 
     /// Whether whoever knows what happened before `since` has seen this object as it is.
@@ -286,7 +297,12 @@ impl Monitors {
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
         };
         let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
-        // A plan writes to each set once: if not, another sync has followed within the instant.
+        // A status ends a sync, and a plan writes to each set once: behind the one and with two of the other, another
+        // sync has followed within the instant.
+        let told = self.history.told.get(deployment);
+        if told.is_some_and(|(at, who)| *at >= began && **who == *commit.call.agent) {
+            return Ok(());
+        }
         let writes = |set: &Value| {
             let sized = self.history.sized.get(text(set, "/metadata/uid"));
             sized.map_or(0, |sized| sized.happened(began).count())
@@ -302,9 +318,7 @@ impl Monitors {
             return Ok(());
         }
         if found(before).size == 0 {
-            let alone = |set: &&Value| {
-                resized(set).is_none_or(|(at, who)| *at < since || **who == *commit.call.agent)
-            };
+            let alone = |set: &&Value| self.history.is_left_alone(set, &commit.call.agent, since);
             if now(before).size > 0 && sized().count() > 1 && is_due && sets.iter().all(alone) {
                 return commit.breach("S9", "a set without pods is given some of those to be shared out");
             }

@@ -29,6 +29,11 @@ impl<T> Window<T> {
         self.0.first().is_some_and(|(at, _)| *at < since)
     }
 
+    /// Whether something happened since `since`.
+    pub(super) fn changed(&self, since: Duration) -> bool {
+        self.0.last().is_some_and(|(at, _)| *at >= since)
+    }
+
     /// What happened since `since`.
     pub(super) fn happened(&self, since: Duration) -> impl Iterator<Item = &T> {
         self.0.iter().filter(move |(at, _)| *at >= since).map(|(_, value)| value)
