@@ -138,7 +138,7 @@ pub struct Monitors {
     annotations: BTreeMap<String, Window<Value>>,
     /// The sets' sizes, by UID.
     sizes: BTreeMap<String, Window<i64>>,
-    /// By how much the daemons raised the sizes of a Deployment's sets, and who, by its UID.
+    /// By how much the daemons raised what a Deployment's sets want, and who, by its UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
     /// Since when sets and Deployments are on their way out, or gone, by UID.
     going: BTreeMap<String, Duration>,
@@ -315,11 +315,14 @@ impl Monitors {
                 }
                 "replicasets" => {
                     let size = number(after, "/spec/replicas");
-                    let raised = size - before.map_or(0, |set| number(set, "/spec/replicas"));
                     let deployment = controller(after).to_owned();
-                    if raised == size && size > 0 {
+                    let size_before = before.map_or(0, |set| number(set, "/spec/replicas"));
+                    if size_before == 0 && size > 0 {
                         self.begun.insert(uid.clone(), call.known.min(*at));
                     }
+                    // Of a set that it adopts a Deployment had nothing before.
+                    let is_its = before.is_some_and(|set| controller(set) == deployment);
+                    let raised = size - if is_its { size_before } else { 0 };
                     if raised != 0 {
                         let raised = (call.agent.clone(), raised);
                         self.raises.entry(deployment.clone()).or_default().happens(*at, raised);
