@@ -50,10 +50,17 @@ impl Scenario {
         if !scenario.election && scenario.daemons > 1 {
             // Whoever waits for a creation without an answer keeps its name, of which the other knows nothing, and who
             // still sees a pod that has gone takes the name behind it: then the two ask for different names, and that
-            // is a pod too many (S11).
+            // is a pod too many (S11). So is what one goes on to make when it has waited for an answer, while the other
+            // has made it and made it again.
             scenario.faults.clear();
             let parts = |act: &Act| {
-                matches!(act, Act::Straggle { .. } | Act::Bequeath { .. } | Act::Lag { resource: "pods", .. })
+                matches!(
+                    act,
+                    Act::Straggle { .. }
+                        | Act::Bequeath { .. }
+                        | Act::Linger { .. }
+                        | Act::Lag { resource: "pods", .. }
+                )
             };
             scenario.acts.retain(|(_, act)| !parts(act));
             // Two leaders who see the same come to rest, and from the others no more than safety is owed.
