@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::graph::{FOREGROUND, Fate, Graph, Item, ORPHAN, Owner, Verdict, judge};
 use super::{
-    mirror::{Change, follow, of_this_process},
+    mirror::{Change, follow, for_a_day},
     resources::{CallError, Kind, backoff, discover, send},
 };
 
@@ -117,7 +117,7 @@ impl Collector {
         let mut changes = SelectAll::new();
         for (index, kind) in self.kinds.iter().enumerate() {
             let api: Api<Object> = Api::all_with(self.client.clone(), &kind.resource);
-            let stream = follow(api, of_this_process());
+            let stream = follow(api, for_a_day());
             changes.push(stream.map(move |change| (index, change)).boxed());
         }
         let mut running: FuturesUnordered<BoxFuture<'static, Looked>> = FuturesUnordered::new();

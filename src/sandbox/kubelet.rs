@@ -33,7 +33,7 @@ use self::{
     status::{Place, Stage},
 };
 use super::{
-    mirror::{Change, follow, of_this_process},
+    mirror::{Change, follow, for_a_day},
     resources::{CallError, Now, backoff, post, rfc3339, send},
 };
 
@@ -191,8 +191,8 @@ impl Simulator {
     }
 
     async fn run(mut self) {
-        let mut nodes = follow(Api::<Node>::all(self.client.clone()), of_this_process());
-        let mut pods = follow(Api::<Pod>::all(self.client.clone()), of_this_process());
+        let mut nodes = follow(Api::<Node>::all(self.client.clone()), for_a_day());
+        let mut pods = follow(Api::<Pod>::all(self.client.clone()), for_a_day());
         let mut running = Running::new();
         let mut opening = FuturesUnordered::new();
         loop {

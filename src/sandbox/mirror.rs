@@ -123,11 +123,11 @@ impl<K: Resource + Clone> Mirror<K> {
     }
 }
 
-/// How to follow a server that is part of the same process, as the sandbox is for its simulators: such a connection
-/// does not die unheard, so there is no end to wait for and no sign of life to ask for. In a simulated year those were
-/// most of what a quiet cluster did.
-pub fn of_this_process() -> watcher::Config {
-    watcher::Config::default().timeout(0).disable_bookmarks()
+/// How simulators follow their server. It is part of the same process or on the same machine, so that no connection to
+/// it dies unheard, and a watch may last for a day without signs of life. Those, and watches that were begun anew every
+/// five minutes, were most of what a quiet cluster did.
+pub fn for_a_day() -> watcher::Config {
+    watcher::Config::default().timeout(24 * 3600).disable_bookmarks()
 }
 
 /// Follows the objects of `api` that `config` selects, for ever. Failures of the connection are logged and

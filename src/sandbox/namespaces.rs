@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    mirror::{Change, follow, of_this_process},
+    mirror::{Change, follow, for_a_day},
     resources::{CallError, Kind, Now, backoff, discover, post, put, rfc3339, send},
 };
 
@@ -63,7 +63,7 @@ impl Controller {
     }
 
     async fn run(mut self) {
-        let mut changes = follow(Api::<Namespace>::all(self.client.clone()), of_this_process());
+        let mut changes = follow(Api::<Namespace>::all(self.client.clone()), for_a_day());
         let mut running: FuturesUnordered<BoxFuture<'static, (String, Result<Round, CallError>)>> =
             FuturesUnordered::new();
         loop {

@@ -38,9 +38,13 @@ impl Scenario {
             acts: Vec::new(),
             repair: true,
         };
+        // Of two who wait for the Lease only one may follow.
+        if scenario.election && daemons == 2 && rng.u8(..3) == 0 {
+            scenario.daemons = 3;
+        }
         scenario.fill(&mut rng);
         if rng.u8(..4) == 0 {
-            scenario.clocks = (0..daemons).map(|_| skew(&mut rng)).collect();
+            scenario.clocks = (0..scenario.daemons).map(|_| skew(&mut rng)).collect();
             // How long a pod has been ready depends on whose clock is asked.
             scenario.acts.retain(|(_, act)| !matches!(act, Act::MinReady { .. }));
         }
@@ -50,8 +54,8 @@ impl Scenario {
         if !scenario.election && scenario.daemons > 1 {
             // Whoever waits for a creation without an answer keeps its name, of which the other knows nothing, and who
             // still sees a pod that has gone takes the name behind it: then the two ask for different names, and that
-            // is a pod too many (S11). So is what one goes on to make when it has waited for an answer, while the other
-            // has made it and made it again.
+            // is a pod too many (S11). So is what one goes on to make after a long wait for an answer: the other may
+            // have made that pod, and its replacement, meanwhile.
             scenario.faults.clear();
             let parts = |act: &Act| {
                 matches!(
@@ -68,10 +72,6 @@ impl Scenario {
                 let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
                 scenario.acts.retain(|(_, act)| !hides(act));
             }
-        }
-        // Of two who wait for the Lease only one may follow.
-        if scenario.election && daemons == 2 && rng.u8(..3) == 0 {
-            scenario.daemons = 3;
         }
         // Two days, and with them every resync. Renewals of the Lease would make them last.
         if !scenario.election {

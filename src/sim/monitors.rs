@@ -138,7 +138,7 @@ pub struct Monitors {
     annotations: BTreeMap<String, Window<Value>>,
     /// The sets' sizes, by UID.
     sizes: BTreeMap<String, Window<i64>>,
-    /// By how much the daemons raised what a Deployment's sets want, and who, by its UID.
+    /// By how much somebody raised what a Deployment's sets want, and who, by its UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
     /// Since when sets and Deployments are on their way out, or gone, by UID.
     going: BTreeMap<String, Duration>,

@@ -1,6 +1,7 @@
 //! What has to follow at once, or in spite of somebody else's trouble, where nothing goes wrong: L3, L6, L7 and L9.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -200,17 +201,13 @@ async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Acto
         .map_err(|Breach { what, .. }| Breach::new("L3", format!("not within {bound:?}: {what}")))
 }
 
-/// What of a picture belongs to a Deployment, by its name: also the pods of its sets that have other names.
+/// What of a picture belongs to a Deployment, by its name, with the pods of other names that its sets have.
 fn of(picture: &Picture, name: &str) -> Picture {
-    let named: Vec<&Value> = ["deployments", "replicasets"]
-        .iter()
-        .flat_map(|resource| picture.get(*resource).into_iter().flatten())
-        .filter(|(other, _)| is_called_after(other, name))
-        .map(|(_, object)| &**object)
-        .collect();
-    let is_theirs =
-        |object: &Value| named.iter().any(|owner| text(owner, "/metadata/uid") == controller(object));
-    let part = |all: &BTreeMap<String, std::sync::Arc<Value>>| {
+    let sets = picture.get("replicasets").into_iter().flatten();
+    let sets: Vec<&Value> =
+        sets.filter(|(other, _)| is_called_after(other, name)).map(|(_, set)| &**set).collect();
+    let is_theirs = |object: &Value| sets.iter().any(|set| text(set, "/metadata/uid") == controller(object));
+    let part = |all: &BTreeMap<String, Arc<Value>>| {
         all.iter()
             .filter(|(other, object)| is_called_after(other, name) || is_theirs(object))
             .map(|(name, object)| (name.clone(), object.clone()))

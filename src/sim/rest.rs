@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// minutes, and then there is a rollout.
 const SHORT_PATIENCE: Duration = Duration::from_secs(150);
 
+/// By when whoever was stopped, again and again, is back, and its watches have nothing left to wait for.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(60);
+
 /// How soon a Deployment tells that its pods are refused: a second, and what the watches take.
 const TOLD: Duration = Duration::from_millis(1100);
 
@@ -40,6 +43,10 @@ pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors
     until(server, actors, is_at_rest, PATIENCE + server.lagging_for()).await?;
     // What follows is about watches that show what happens.
     tokio::time::sleep(server.lagging_for()).await;
+    if !scenario.election && scenario.daemons > 1 {
+        // Two leaders have to see it alike, or they undo each other's work.
+        tokio::time::sleep(LONGEST_ABSENCE).await;
+    }
     if scenario.calm {
         // What comes later depends on when it comes, down to which of two pods is older. Before that, the last
         // answers arrive and the last pods end.

@@ -30,8 +30,7 @@ pub struct Outcome {
     pub log: Vec<Entry>,
     /// The objects at the breach, or in the end.
     pub picture: Picture,
-    /// Requests of everybody. Of these and of the times below: what is judged beside it, the same history without
-    /// its faults, counts as well.
+    /// Requests of everybody. This and the two times below include the history without faults that it is compared with.
     pub requests: u64,
     /// The daemons' writes about workloads.
     pub writes: u64,

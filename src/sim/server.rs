@@ -173,13 +173,10 @@ impl Server {
         agent: Arc<str>,
         request: Request<kube::client::Body>,
     ) -> Response<Body> {
-        let (mut parts, body) = request.into_parts();
+        let (parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
         let mut call = Call::new(agent, &parts, &body);
-        if call.watch && !call.of_daemon() {
-            parts.uri = lasting(parts.uri);
-        }
         // What fills a cache is no decision.
         let judged = call.of_daemon() && !call.lists() && !matches!(&*call.resource, "leases" | "events");
         let _over = judged.then(|| {
@@ -398,15 +395,6 @@ impl Server {
             state.broken.clone_from(&state.picture);
         }
     }
-}
-
-/// The same watch, for a day. Nobody asks how well others than the daemons open theirs anew every five minutes, and two
-/// in three requests of a history would be those.
-fn lasting(watch: http::Uri) -> http::Uri {
-    let query = watch.query().unwrap_or_default().split('&');
-    let others: Vec<&str> = query.filter(|pair| !pair.starts_with("timeoutSeconds=")).collect();
-    let lasting = format!("{}?{}&timeoutSeconds=86400", watch.path(), others.join("&"));
-    lasting.parse().unwrap_or(watch)
 }
 
 fn kind(resource: &str) -> &'static str {

@@ -175,7 +175,6 @@ impl Search<'_> {
             less.clocks.truncate(1);
         })?;
         self.with(|less| less.daemons = 1)?;
-        self.with(|less| less.daemons = less.daemons.min(2))?;
         Ok(())
     }
 

@@ -137,7 +137,7 @@ pub async fn another_takes_over(scenario: &Scenario, server: &Server, actors: &A
     let retry = slowest.takes_for(options.retry_period);
     let stop = |daemon: usize, _: &str| actors.stop(daemon);
     within(server, "was stopped", retry, stop).await?;
-    // The other one is a candidate again.
+    // Who has ended is a candidate again.
     tokio::time::sleep(Duration::from_secs(30)).await;
     let kill = |_: usize, agent: &str| server.slay(agent);
     // The standby saw the last renewal up to a period after it was made, and looks again when the Lease has run out.

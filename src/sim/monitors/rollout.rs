@@ -150,7 +150,7 @@ impl Monitors {
     }
 
     /// S6 for sets that are there: where several want pods while their Deployment is paused, one shrinks only when
-    /// all of them want more than is allowed, or the new one wants all there is to be.
+    /// all of them together want more than is allowed, or the new one wants all there is to be.
     fn shrunk_in_a_pause(
         &self,
         commit: &Commit<'_>,

@@ -1,6 +1,7 @@
 //! S5, S7 for rollbacks, S8 for the order, S9, and S15 to S17 for sets: what a Deployment does with them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -23,8 +24,8 @@ pub(super) struct History {
     changed: BTreeMap<String, Duration>,
     /// When each was last written but for its status, and by whom, by UID.
     resized: BTreeMap<String, (Duration, String)>,
-    /// When a Deployment's status was last written, and by whom, by UID.
-    told: BTreeMap<String, (Duration, String)>,
+    /// When a daemon last wrote a Deployment's status, by UID and daemon.
+    told: BTreeMap<(String, Arc<str>), Duration>,
     /// Their labels, by UID.
     labels: BTreeMap<String, Window<Value>>,
     /// The names that were given for a template, by the Deployment's name and the template.
@@ -80,13 +81,15 @@ impl History {
             }
             self.changed.insert(uid.clone(), commit.at);
             if commit.call.subresource.is_empty() {
-                self.resized.insert(uid.clone(), (commit.at, commit.call.agent.to_string()));
+                // What is overdue its author has given up.
+                let author = if commit.call.overdue { "" } else { &*commit.call.agent };
+                self.resized.insert(uid.clone(), (commit.at, author.to_owned()));
             }
             self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
-            if commit.call.subresource == "status" {
-                self.told.insert(uid, (commit.at, commit.call.agent.to_string()));
+            if commit.call.of_daemon() && commit.call.subresource == "status" {
+                self.told.insert((uid, commit.call.agent.clone()), commit.at);
             }
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
             *highest = (*highest).max(number(object, "/status/collisionCount"));
@@ -297,10 +300,10 @@ impl Monitors {
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(set))
         };
         let resized = |set: &Value| self.history.resized.get(text(set, "/metadata/uid"));
-        // A status ends a sync, and a plan writes to each set once: behind the one and with two of the other, another
-        // sync has followed within the instant.
-        let told = self.history.told.get(deployment);
-        if told.is_some_and(|(at, who)| *at >= began && **who == *commit.call.agent) {
+        // Another sync may have followed within the instant: a status ends one, and none writes to a set twice. A plan
+        // that begins at the instant of a status is not judged.
+        let told = self.history.told.get(&(deployment.to_owned(), commit.call.agent.clone()));
+        if told.is_some_and(|at| *at >= began) {
             return Ok(());
         }
         let writes = |set: &Value| {

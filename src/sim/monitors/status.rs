@@ -46,7 +46,7 @@ pub(super) struct Statuses {
     pods: BTreeMap<String, Window<Vec<Member>>>,
     /// The sets of a Deployment, by its UID.
     sets: BTreeMap<String, Window<Vec<Counts>>>,
-    /// Those of now, by their UIDs: a write changes one of them, and the others need not be looked at again.
+    /// Those of now, by their owner's UID and their own: a write changes one of them, and the others need not be looked at again.
     pods_now: BTreeMap<String, BTreeMap<String, Member>>,
     sets_now: BTreeMap<String, BTreeMap<String, Counts>>,
     /// minReadySeconds of sets.
@@ -137,7 +137,7 @@ impl Statuses {
         let was = now.remove(uid);
         if let Some(set) = is {
             let template = &set["spec"]["template"];
-            // Most writes leave it alone, and to take it apart is what costs.
+            // Most writes leave the template alone, and to hash it is what costs.
             let same =
                 was.filter(|_| commit.before.is_some_and(|before| before["spec"]["template"] == *template));
             let template = same.map_or_else(|| fingerprint(template), |was| was.template);
