@@ -324,7 +324,9 @@ impl Monitors {
                     let is_its = before.is_some_and(|set| controller(set) == deployment);
                     let raised = size - if is_its { size_before } else { 0 };
                     if raised != 0 {
-                        let raised = (call.agent.clone(), raised);
+                        // What is overdue its author has given up, and knows nothing of.
+                        let author = if call.overdue { "".into() } else { call.agent.clone() };
+                        let raised = (author, raised);
                         self.raises.entry(deployment.clone()).or_default().happens(*at, raised);
                     }
                     self.sizes.entry(uid.clone()).or_default().set(*at, size);
