@@ -101,6 +101,11 @@ impl Call {
         self.agent.starts_with('d')
     }
 
+    /// Who knows of it: nobody of one that is overdue, because its author has given it up.
+    pub fn author(&self) -> &str {
+        if self.overdue { "" } else { &self.agent }
+    }
+
     /// Whether it would change what the controllers are about: neither an event nor the Lease.
     pub fn is_act(&self) -> bool {
         self.is_write() && !matches!(&*self.resource, "events" | "leases")

@@ -324,9 +324,7 @@ impl Monitors {
                     let is_its = before.is_some_and(|set| controller(set) == deployment);
                     let raised = size - if is_its { size_before } else { 0 };
                     if raised != 0 {
-                        // What is overdue its author has given up, and knows nothing of.
-                        let author = if call.overdue { "".into() } else { call.agent.clone() };
-                        let raised = (author, raised);
+                        let raised = (call.author().into(), raised);
                         self.raises.entry(deployment.clone()).or_default().happens(*at, raised);
                     }
                     self.sizes.entry(uid.clone()).or_default().set(*at, size);

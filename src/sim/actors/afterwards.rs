@@ -90,7 +90,7 @@ impl Actors {
         }
     }
 
-    /// Has every Deployment want six pods more while a quota refuses them.
+    /// Has every Deployment want six pods more while a quota refuses them, until the caller lifts that.
     pub async fn want_too_much(&self) {
         self.server.set_quota(true);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {

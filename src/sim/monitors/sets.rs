@@ -81,9 +81,7 @@ impl History {
             }
             self.changed.insert(uid.clone(), commit.at);
             if commit.call.subresource.is_empty() {
-                // What is overdue its author has given up.
-                let author = if commit.call.overdue { "" } else { &*commit.call.agent };
-                self.resized.insert(uid.clone(), (commit.at, author.to_owned()));
+                self.resized.insert(uid.clone(), (commit.at, commit.call.author().to_owned()));
             }
             self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());

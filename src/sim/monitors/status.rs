@@ -46,7 +46,8 @@ pub(super) struct Statuses {
     pods: BTreeMap<String, Window<Vec<Member>>>,
     /// The sets of a Deployment, by its UID.
     sets: BTreeMap<String, Window<Vec<Counts>>>,
-    /// Those of now, by their owner's UID and their own: a write changes one of them, and the others need not be looked at again.
+    /// Those of now, by their owner's UID and their own: a write changes one of them, and the others need not be looked
+    /// at again.
     pods_now: BTreeMap<String, BTreeMap<String, Member>>,
     sets_now: BTreeMap<String, BTreeMap<String, Counts>>,
     /// minReadySeconds of sets.
