@@ -8,6 +8,7 @@
 //! $ KUBEBUILDER_ASSETS=/path/to/assets cargo test --test differential
 //! $ ... cargo test --test differential -- rollback       # only the workloads with this in their name
 //! $ ... cargo test --test differential -- --noise        # upstream with itself: what timing makes different
+//! $ ... cargo test --test differential -- --ignore TEXT  # say nothing of paths with this in them
 //! $ ... cargo test --test differential -- --keep DIR     # logs and histories stay in this folder
 //! ```
 
@@ -30,6 +31,7 @@ struct Asked {
     noise: bool,
     list: bool,
     keep: Option<PathBuf>,
+    ignored: Option<String>,
 }
 
 fn asked() -> Asked {
@@ -40,6 +42,7 @@ fn asked() -> Asked {
             "--noise" => asked.noise = true,
             "--list" => asked.list = true,
             "--keep" => asked.keep = args.next().map(PathBuf::from),
+            "--ignore" => asked.ignored = args.next(),
             flag if flag.starts_with('-') => {}
             name => asked.names.push(name.to_owned()),
         }
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
         let keep = asked.keep.as_deref().filter(|_| !asked.noise);
         (upstream, play::play(&assets, other, &chosen, keep).await)
     });
-    let report = report(&chosen, &upstream, &windlass, chosen.len() == all.len());
+    let report = report(&chosen, &upstream, &windlass, chosen.len() == all.len(), asked.ignored.as_deref());
     writeln!(out, "{}", report.text).unwrap();
     writeln!(
         out,

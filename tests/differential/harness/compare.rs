@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::declared::{Declared, fits};
+use super::declared::{Declared, Noise, fits};
 use super::facts::{Facts, Key};
 
 /// Said of a fact that only the other side has.
@@ -63,5 +63,16 @@ impl Declared {
             && fits(self.path, &difference.path)
             && fits(self.upstream, &difference.upstream)
             && fits(self.windlass, &difference.windlass)
+    }
+}
+
+impl Noise {
+    pub fn covers(&self, difference: &Difference) -> bool {
+        let Difference { section, object, path, upstream, windlass, .. } = difference;
+        let [one, other] = self.values;
+        self.section == *section
+            && fits(self.object, object)
+            && fits(self.path, path)
+            && (fits(one, upstream) && fits(other, windlass) || fits(other, upstream) && fits(one, windlass))
     }
 }

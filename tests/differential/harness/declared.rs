@@ -38,3 +38,41 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 
 /// What holds for all workloads.
 pub const GENERAL: &[Declared] = &[];
+
+/// What differs from one play of upstream to the next.
+#[derive(Debug)]
+pub struct Noise {
+    pub section: &'static str,
+    pub object: &'static str,
+    pub path: &'static str,
+    /// The values, in either order.
+    pub values: [&'static str; 2],
+    /// Which race it is.
+    pub reason: &'static str,
+}
+
+const EARLY_STATUS: &str = "upstream's first status after a creation may or may not count the first pods";
+
+pub const NOISE: &[Noise] = &[
+    Noise {
+        section: "rest",
+        object: "Deployment/*",
+        path: "status.conditions.Progressing.message",
+        values: ["Created new replica set *", "* is progressing."],
+        reason: EARLY_STATUS,
+    },
+    Noise {
+        section: "rest",
+        object: "Deployment/*",
+        path: "status.conditions.Progressing.reason",
+        values: ["NewReplicaSetCreated", "ReplicaSetUpdated"],
+        reason: EARLY_STATUS,
+    },
+    Noise {
+        section: "conditions",
+        object: "Deployment/*",
+        path: "Progressing=True ReplicaSetUpdated: ReplicaSet * is progressing.",
+        values: ["seen", "absent"],
+        reason: EARLY_STATUS,
+    },
+];

@@ -1,6 +1,6 @@
 //! What can be compared of one play of a workload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -35,8 +35,8 @@ struct Reader<'a> {
 #[derive(Default)]
 struct Passing {
     created: BTreeMap<String, Vec<Value>>,
-    /// By object and condition type, all states, one after the other.
-    conditions: BTreeMap<(String, String), Vec<String>>,
+    /// By object, all states that conditions have come to.
+    conditions: BTreeMap<String, BTreeSet<String>>,
     sizes: BTreeMap<String, Vec<String>>,
     events: BTreeMap<String, Vec<(String, i64)>>,
     deleted: BTreeMap<String, Vec<String>>,
@@ -100,12 +100,17 @@ impl Reader<'_> {
                 }
             }
             _ => {
-                for (kind, state) in conditions(object) {
-                    let state = self.canonical.text(&state);
-                    push_new(passing.conditions.entry((name.clone(), kind)).or_default(), state);
+                let old = before.as_ref().map(conditions).unwrap_or_default();
+                for state in conditions(object).into_iter().filter(|state| !old.contains(state)) {
+                    passing.conditions.entry(name.clone()).or_default().insert(self.canonical.text(&state));
                 }
-                let size = object["spec"]["replicas"].to_string();
-                push_new(passing.sizes.entry(name.clone()).or_default(), size);
+                let size = |object: &Value| object["spec"]["replicas"].to_string();
+                let old = before.as_ref().map(size);
+                if old.as_ref() != Some(&size(object)) {
+                    let sizes =
+                        passing.sizes.entry(name.clone()).or_insert_with(|| old.into_iter().collect());
+                    sizes.push(size(object));
+                }
             }
         }
         let is_own = self
@@ -121,7 +126,7 @@ impl Reader<'_> {
         } else {
             self.current.insert(key, object.clone());
         }
-        if change.kind == "Pod" {
+        if change.kind != "Event" {
             self.count(passing);
         }
     }
@@ -168,26 +173,31 @@ impl Reader<'_> {
         format!("{} {ready} {node}", text(&pod["status"]["phase"]))
     }
 
-    /// Minima and maxima of pods, in all and by owner.
+    /// The least and the greatest counts of pods in a step. The pods of one ReplicaSet go while those of another
+    /// come, so in all only those that are ready are counted, and what the ReplicaSets want.
     fn count(&self, passing: &mut Passing) {
         let mut now: BTreeMap<(String, &'static str), i64> = BTreeMap::new();
-        for ((_, _), object) in self.current.iter().filter(|((kind, _), _)| *kind != "Event") {
-            if object["kind"] != "Pod" && object["spec"]["containers"].is_null() {
-                continue;
-            }
-            let of = self.owner(object);
-            for owner in ["all pods".to_owned(), of] {
-                let active = !has_ended(object) && !is_leaving(object);
-                *now.entry((owner.clone(), "existing")).or_default() += 1;
-                *now.entry((owner.clone(), "active")).or_default() += i64::from(active);
-                *now.entry((owner, "ready")).or_default() += i64::from(active && is_ready(object));
+        for ((kind, _), object) in &self.current {
+            match *kind {
+                "Pod" => {
+                    let active = !has_ended(object) && !is_leaving(object);
+                    let ready = i64::from(active && is_ready(object));
+                    let of = self.owner(object);
+                    *now.entry(("all pods".into(), "ready")).or_default() += ready;
+                    *now.entry((of.clone(), "ready")).or_default() += ready;
+                    *now.entry((of, "active")).or_default() += i64::from(active);
+                }
+                "ReplicaSet" | "ReplicationController" => {
+                    let wanted = object["spec"]["replicas"].as_i64().unwrap_or_default();
+                    *now.entry(("all pods".into(), "wanted")).or_default() += wanted;
+                }
+                _ => {}
             }
         }
-        for key in passing.counts.keys().cloned().collect::<Vec<_>>() {
-            now.entry(key).or_default();
+        for key in passing.counts.keys() {
+            now.entry(key.clone()).or_default();
         }
         for (key, count) in now {
-            // An owner without pods has had none before.
             let (least, most) = passing.counts.entry(key).or_insert((count, count));
             (*least, *most) = ((*least).min(count), (*most).max(count));
         }
@@ -207,8 +217,10 @@ impl Reader<'_> {
                 self.leaves(step, "created", &object, &at, value);
             }
         }
-        for ((object, kind), states) in conditions {
-            self.tell(step, "conditions", &object, &kind, states.join(" -> "));
+        for (object, states) in conditions {
+            for state in states {
+                self.tell(step, "conditions", &object, &state, "seen".into());
+            }
         }
         for (object, sizes) in sizes {
             self.tell(step, "sizes", &object, "spec.replicas", sizes.join(" -> "));
@@ -334,15 +346,12 @@ fn is_leaving(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-fn conditions(object: &Value) -> Vec<(String, String)> {
+fn conditions(object: &Value) -> Vec<String> {
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let state =
-        |it: &Value| format!("{} {}: {}", text(&it["status"]), text(&it["reason"]), text(&it["message"]));
-    conditions.iter().map(|it| (text(&it["type"]).to_owned(), state(it))).collect()
-}
-
-fn push_new(list: &mut Vec<String>, item: String) {
-    if list.last() != Some(&item) {
-        list.push(item);
-    }
+    let state = |it: &Value| {
+        let [kind, status, reason, message] =
+            ["type", "status", "reason", "message"].map(|field| text(&it[field]));
+        format!("{kind}={status} {reason}: {message}")
+    };
+    conditions.iter().map(state).collect()
 }

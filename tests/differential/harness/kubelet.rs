@@ -100,6 +100,20 @@ impl Stage {
         self.pod_status(pod, &running(false, 0, 0)).await;
     }
 
+    /// Restarts of an ordinary init container `once` and of a sidecar `side`.
+    pub async fn init_restarts(&self, pod: &Pod, once: i64, side: i64) {
+        let status = |name: &str, restarts: i64, started: bool, state: Value| {
+            json!({
+                "name": name, "image": "app", "imageID": "", "ready": true, "restartCount": restarts,
+                "started": started, "state": state,
+            })
+        };
+        let ended = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+        let running = json!({"running": {"startedAt": ago(10)}});
+        let all = json!([status("once", once, false, ended), status("side", side, true, running)]);
+        self.pod_status(pod, &json!({"status": {"initContainerStatuses": all}})).await;
+    }
+
     /// The pod has failed, for this reason if one is given.
     pub async fn fail(&self, pod: &Pod, reason: Option<&str>) {
         self.bind_if_needed(pod).await;

@@ -9,6 +9,7 @@
 
 #![allow(dead_code)] // The play uses one part of this, the tests of the rules another.
 
+pub mod admission;
 pub mod canonical;
 pub mod compare;
 pub mod coverage;

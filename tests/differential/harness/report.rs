@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::compare::{Difference, compare};
-use super::declared::{Declared, GENERAL};
+use super::declared::{Declared, GENERAL, NOISE};
 use super::play::Played;
 use super::stage::Step;
 use super::workloads::Workload;
@@ -26,6 +26,7 @@ pub fn report(
     upstream: &BTreeMap<&str, Played>,
     windlass: &BTreeMap<&str, Played>,
     all_were_played: bool,
+    ignored: Option<&str>,
 ) -> Report {
     let mut report = Report::default();
     let mut used = vec![false; GENERAL.len()];
@@ -35,6 +36,12 @@ pub fn report(
         let mut own_used = vec![false; workload.declared.len()];
         let mut undeclared = Vec::new();
         for difference in compare(&theirs.facts, &ours.facts) {
+            if ignored.is_some_and(|text| difference.path.contains(text)) {
+                continue;
+            }
+            if NOISE.iter().any(|noise| noise.covers(&difference)) {
+                continue;
+            }
             let general = mark(GENERAL, &difference, &mut used);
             let own = mark(workload.declared, &difference, &mut own_used);
             if general || own {

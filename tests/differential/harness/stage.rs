@@ -315,6 +315,21 @@ impl Stage {
         self.rest().await;
     }
 
+    /// Waits until the quota of the namespace has been counted as it is asked for.
+    pub async fn counted(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let quota = self.get("ResourceQuota", "pods").await;
+            let is_counted =
+                quota["status"]["hard"] == quota["spec"]["hard"] && !quota["status"]["used"].is_null();
+            if is_counted {
+                return;
+            }
+            assert!(Instant::now() < end, "the quota is not counted: {quota}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Time passes.
     pub async fn wait(&self, seconds: u64) {
         self.act(format!("wait {seconds} s"));
@@ -420,18 +435,21 @@ fn is_consistent(history: &History) -> bool {
     };
     let replica_set = |it: &Current| {
         let uid = it.object["metadata"]["uid"].as_str();
-        let pods = of("Pod").map(|pod| &pod.object).filter(|pod| {
-            controller_of(pod) == uid && pod["metadata"]["deletionTimestamp"].is_null() && !has_ended(pod)
-        });
-        let (mut active, mut ready) = (0, 0);
+        let pods =
+            of("Pod").map(|pod| &pod.object).filter(|pod| controller_of(pod) == uid && !has_ended(pod));
+        let (mut active, mut ready, mut terminating) = (0, 0, 0);
         for pod in pods {
-            active += 1;
-            ready += i64::from(is_ready(pod));
+            let stays = pod["metadata"]["deletionTimestamp"].is_null();
+            active += i64::from(stays);
+            ready += i64::from(stays && is_ready(pod));
+            terminating += i64::from(!stays);
         }
+        let told = number(&it.object, ["status", "terminatingReplicas"]);
         seen(&it.object)
             && number(&it.object, ["spec", "replicas"]) == active
             && number(&it.object, ["status", "replicas"]) == active
             && number(&it.object, ["status", "readyReplicas"]) == ready
+            && (told == terminating || it.kind == "ReplicationController")
             && (number(&it.object, ["spec", "minReadySeconds"]) > 0
                 || number(&it.object, ["status", "availableReplicas"]) == ready)
     };

@@ -1,7 +1,17 @@
 //! The workloads. Each is a script that is played with both controllers.
 
 mod adoption;
+mod controllers;
+mod deadlines;
+mod history;
+mod order;
+mod ownership;
+mod pausing;
+mod pods;
+mod refusals;
+mod rollback;
 mod rollouts;
+mod scaling;
 
 use futures::future::BoxFuture;
 
@@ -39,15 +49,19 @@ use {declared_or_none, workloads};
 
 /// All of them.
 pub fn all() -> Vec<&'static Workload> {
-    [rollouts::WORKLOADS, adoption::WORKLOADS].concat_refs()
-}
-
-trait ConcatRefs {
-    fn concat_refs(&self) -> Vec<&'static Workload>;
-}
-
-impl<const N: usize> ConcatRefs for [&'static [Workload]; N] {
-    fn concat_refs(&self) -> Vec<&'static Workload> {
-        self.iter().flat_map(|some| some.iter()).collect()
-    }
+    let modules = [
+        rollouts::WORKLOADS,
+        scaling::WORKLOADS,
+        pausing::WORKLOADS,
+        rollback::WORKLOADS,
+        history::WORKLOADS,
+        deadlines::WORKLOADS,
+        order::WORKLOADS,
+        pods::WORKLOADS,
+        refusals::WORKLOADS,
+        adoption::WORKLOADS,
+        ownership::WORKLOADS,
+        controllers::WORKLOADS,
+    ];
+    modules.into_iter().flatten().collect()
 }
