@@ -25,8 +25,12 @@ pub struct Selector {
 struct Requirement {
     key: Arc<str>,
     operator: Operator,
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    values: BTreeSet<Arc<str>>,
+    /// In the order of the wire, in which they are written again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    values: Vec<Arc<str>>,
+    /// The same to look one up: a selector may have thousands.
+    #[serde(skip)]
+    index: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -71,7 +75,7 @@ impl Selector {
         let mut defect = None;
         let mut match_expressions = Vec::new();
         for requirement in wire.match_expressions.unwrap_or_default() {
-            let values: BTreeSet<Arc<str>> =
+            let values: Vec<Arc<str>> =
                 requirement.values.unwrap_or_default().iter().map(|v| Arc::from(v.as_str())).collect();
             let operator = match requirement.operator.as_str() {
                 "In" => Operator::In,
@@ -92,6 +96,7 @@ impl Selector {
             match_expressions.push(Requirement {
                 key: Arc::from(requirement.key.as_str()),
                 operator,
+                index: values.iter().cloned().collect(),
                 values,
             });
         }
@@ -139,9 +144,9 @@ impl Requirement {
     fn holds(&self, labels: &StringMap) -> bool {
         let value = labels.get(&self.key);
         match self.operator {
-            Operator::In => value.is_some_and(|v| self.values.contains(v)),
+            Operator::In => value.is_some_and(|v| self.index.contains(v)),
             // An object without the label is not "in", so it is selected: upstream's rule.
-            Operator::NotIn => value.is_none_or(|v| !self.values.contains(v)),
+            Operator::NotIn => value.is_none_or(|v| !self.index.contains(v)),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
         }
@@ -211,7 +216,7 @@ mod tests {
             serde_json::to_value(read.with_label("pod-template-hash", "abc")).unwrap(),
             serde_json::json!({
                 "matchLabels": {"app": "web", "pod-template-hash": "abc"},
-                "matchExpressions": [{"key": "e", "operator": "In", "values": ["a", "b"]}],
+                "matchExpressions": [{"key": "e", "operator": "In", "values": ["b", "a"]}],
             })
         );
     }

@@ -18,8 +18,9 @@ use super::{Exact, Kind, Recorded, Subject};
 /// How long an event is remembered after it last happened.
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// So many messages of one kind within the window are kept apart; further ones are combined.
-const DISTINCT: usize = 10;
+/// So many messages of one kind within the window are kept apart; further ones are combined. client-go combines from
+/// the tenth on.
+const DISTINCT: usize = 9;
 
 /// So many events per source and object pass at once, and then one in each interval.
 const BURST: u32 = 25;
@@ -47,6 +48,13 @@ pub(super) struct Decided {
     pub(super) first: Timestamp,
     /// What identifies it here.
     pub(super) exact: Exact,
+}
+
+impl Decided {
+    /// Whether the event stands for several similar ones.
+    pub(super) fn is_combined(&self) -> bool {
+        &*self.exact.message == COMBINED
+    }
 }
 
 #[derive(Debug)]
@@ -208,16 +216,17 @@ mod tests {
     }
 
     #[test]
-    fn from_the_eleventh_message_on_similar_events_are_combined() {
+    fn from_the_tenth_message_on_similar_events_are_combined() {
         let (mut correlator, now) = (Correlator::new(1), Instant::now());
         let mut observe = |n: usize| correlator.observe(&event("web", &format!("pod {n}")), now).unwrap();
-        for n in 0..10 {
+        for n in 1..=9 {
             assert_eq!(observe(n).message, format!("pod {n}"));
         }
-        let (eleventh, twelfth, known) = (observe(10), observe(11), observe(3));
-        assert_eq!(eleventh.message, "(combined from similar events): pod 10");
-        assert_eq!(twelfth.message, "(combined from similar events): pod 11");
-        assert_eq!((eleventh.name == twelfth.name, twelfth.count), (true, 2));
+        let (tenth, eleventh, known) = (observe(10), observe(11), observe(3));
+        assert_eq!(tenth.message, "(combined from similar events): pod 10");
+        assert_eq!(eleventh.message, "(combined from similar events): pod 11");
+        assert_eq!((tenth.name == eleventh.name, eleventh.count), (true, 2));
+        assert_eq!([tenth.is_combined(), known.is_combined()], [true, false]);
         assert_eq!((known.message.as_str(), known.count), ("pod 3", 2), "a known message stays itself");
     }
 

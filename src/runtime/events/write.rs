@@ -169,7 +169,8 @@ fn body(event: &Recorded, decided: &Decided) -> Value {
         "reason": reason,
         "message": decided.message,
         "source": {"component": source},
-        "reportingComponent": source,
+        // client-go leaves it out of an event that stands for several.
+        "reportingComponent": if decided.is_combined() { "" } else { source },
         "reportingInstance": "",
         "count": decided.count,
         "firstTimestamp": seconds(decided.first),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::declared::{Declared, Noise, fits};
-use super::facts::{Facts, Key};
+use super::facts::{EXISTS, Facts, Key};
 
 /// Said of a fact that only the other side has.
 pub const ABSENT: &str = "absent";
@@ -35,6 +35,14 @@ pub fn compare(upstream: &Facts, windlass: &Facts) -> Vec<Difference> {
     for key in keys {
         let value = |facts: &Facts| facts.get(key).cloned().unwrap_or_else(|| ABSENT.into());
         let (theirs, ours) = (value(upstream), value(windlass));
+        // Of an object that only one side has, this is enough.
+        let exists = Key { path: EXISTS.into(), ..key.clone() };
+        if key.section == "rest"
+            && key.path != EXISTS
+            && upstream.contains_key(&exists) != windlass.contains_key(&exists)
+        {
+            continue;
+        }
         // Where the events themselves differ, their order says nothing more.
         if theirs != ours && (key.section != "event order" || same_lines(key)) {
             let difference = (key.section, key.object.clone(), key.path.clone(), theirs, ours);
@@ -58,7 +66,7 @@ pub fn compare(upstream: &Facts, windlass: &Facts) -> Vec<Difference> {
 
 impl Declared {
     pub fn covers(&self, difference: &Difference) -> bool {
-        self.section == difference.section
+        fits(self.section, difference.section)
             && fits(self.object, &difference.object)
             && fits(self.path, &difference.path)
             && fits(self.upstream, &difference.upstream)

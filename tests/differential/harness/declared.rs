@@ -1,18 +1,15 @@
-//! Differences that are meant. Each says where it shows, what is there on both sides, and why.
+//! Differences that are meant. Each says where it shows, what is there on both sides, and which row of the table it
+//! belongs to. What holds for all workloads is here; what one workload shows stands beside it.
 
-/// A row of the table "otherwise than upstream".
-#[derive(Debug, PartialEq, Eq)]
-pub struct Row {
-    pub upstream: &'static str,
-    pub windlass: &'static str,
-}
+use super::rows::{
+    AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, GATHERED_STATUS, LOST_REPLIES, RECREATE_DEADLINE,
+    ROLLBACK_DEADLINE, Row,
+};
 
 /// Where a row shows in a play. Texts are patterns, in which `*` stands for anything.
 #[derive(Debug)]
 pub struct Declared {
     pub row: &'static Row,
-    /// Why it is better so, for whoever reads this code.
-    pub reason: &'static str,
     /// Which section of the facts, such as `rest`.
     pub section: &'static str,
     pub object: &'static str,
@@ -20,6 +17,16 @@ pub struct Declared {
     /// The values; `absent` where there is none.
     pub upstream: &'static str,
     pub windlass: &'static str,
+}
+
+/// A declared difference.
+pub const fn differs(
+    row: &'static Row,
+    [section, object, path]: [&'static str; 3],
+    upstream: &'static str,
+    windlass: &'static str,
+) -> Declared {
+    Declared { row, section, object, path, upstream, windlass }
 }
 
 /// Whether a text fits a pattern with `*` in it.
@@ -36,8 +43,81 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
+const PROGRESSING: &str = "status.conditions.Progressing";
+
 /// What holds for all workloads.
-pub const GENERAL: &[Declared] = &[];
+pub static GENERAL: &[Declared] = &[
+    // Intermediate conditions that are not written.
+    differs(
+        &GATHERED_STATUS,
+        ["conditions", "Deployment/*", "Available=False MinimumReplicasUnavailable: *"],
+        "seen",
+        "absent",
+    ),
+    differs(
+        &GATHERED_STATUS,
+        ["conditions", "Deployment/*", "Progressing=True FoundNewReplicaSet: *"],
+        "seen",
+        "absent",
+    ),
+    differs(
+        &GATHERED_STATUS,
+        ["conditions", "Deployment/*", "Progressing=Unknown DeploymentResumed: *"],
+        "seen",
+        "absent",
+    ),
+    differs(
+        &GATHERED_STATUS,
+        ["conditions", "Deployment/*", "Progressing=True NewReplicaSetCreated: *"],
+        "absent",
+        "seen",
+    ),
+    // A deadline runs while a Recreate waits for its old pods.
+    differs(
+        &RECREATE_DEADLINE,
+        [
+            "conditions",
+            "Deployment/*",
+            "Progressing=True ReplicaSetUpdated: Deployment \"*\" is progressing.",
+        ],
+        "absent",
+        "seen",
+    ),
+    differs(
+        &RECREATE_DEADLINE,
+        ["rest", "Deployment/*", PROGRESSING],
+        "True NewReplicaSetAvailable: *",
+        "True ReplicaSetUpdated: Deployment \"*\" is progressing.",
+    ),
+    // And after a rollback to a ReplicaSet that is there.
+    differs(
+        &ROLLBACK_DEADLINE,
+        ["conditions", "Deployment/*", "Progressing=True FoundNewReplicaSet: *"],
+        "absent",
+        "seen",
+    ),
+    // The name of a pod that is refused was chosen by the controller.
+    differs(&LOST_REPLIES, ["*", "*", "*pods \"*-\" is forbidden*"], "*", "absent"),
+    differs(&LOST_REPLIES, ["*", "*", "*pods \"*-POD\" is forbidden: no PriorityClass*"], "absent", "*"),
+    differs(
+        &LOST_REPLIES,
+        ["rest", "*", "status.conditions.ReplicaFailure"],
+        "True FailedCreate: pods \"*-\" is forbidden*",
+        "True FailedCreate: pods \"*-POD\" is forbidden*",
+    ),
+    differs(
+        &AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET,
+        ["conditions", "Deployment/*", "Available=False MinimumReplicasUnavailable: *"],
+        "absent",
+        "seen",
+    ),
+    differs(
+        &AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET,
+        ["rest", "Deployment/*", "status.conditions.Available"],
+        "absent",
+        "False MinimumReplicasUnavailable: *",
+    ),
+];
 
 /// What differs from one play of upstream to the next.
 #[derive(Debug)]
@@ -51,28 +131,25 @@ pub struct Noise {
     pub reason: &'static str,
 }
 
+const fn noise(
+    reason: &'static str,
+    [section, object, path]: [&'static str; 3],
+    values: [&'static str; 2],
+) -> Noise {
+    Noise { section, object, path, values, reason }
+}
+
 const EARLY_STATUS: &str = "upstream's first status after a creation may or may not count the first pods";
 
-pub const NOISE: &[Noise] = &[
-    Noise {
-        section: "rest",
-        object: "Deployment/*",
-        path: "status.conditions.Progressing.message",
-        values: ["Created new replica set *", "* is progressing."],
-        reason: EARLY_STATUS,
-    },
-    Noise {
-        section: "rest",
-        object: "Deployment/*",
-        path: "status.conditions.Progressing.reason",
-        values: ["NewReplicaSetCreated", "ReplicaSetUpdated"],
-        reason: EARLY_STATUS,
-    },
-    Noise {
-        section: "conditions",
-        object: "Deployment/*",
-        path: "Progressing=True ReplicaSetUpdated: ReplicaSet * is progressing.",
-        values: ["seen", "absent"],
-        reason: EARLY_STATUS,
-    },
+pub static NOISE: &[Noise] = &[
+    noise(
+        EARLY_STATUS,
+        ["rest", "Deployment/*", PROGRESSING],
+        ["True NewReplicaSetCreated: *", "True ReplicaSetUpdated: *"],
+    ),
+    noise(
+        EARLY_STATUS,
+        ["conditions", "Deployment/*", "Progressing=True ReplicaSetUpdated: ReplicaSet * is progressing."],
+        ["seen", "absent"],
+    ),
 ];

@@ -21,6 +21,9 @@ pub struct Key {
     pub path: String,
 }
 
+/// The path of the fact that an object is there at rest.
+pub const EXISTS: &str = "exists";
+
 pub type Facts = BTreeMap<Key, String>;
 
 /// The state of a namespace while its history is read, and the facts so far.
@@ -259,6 +262,7 @@ impl Reader<'_> {
                 "Pod" => pods.entry(self.owner(&object)).or_default().push(clean),
                 _ => {
                     let name = title(kind, &self.name(&object));
+                    self.tell(step, "rest", &name, EXISTS, "yes".into());
                     self.leaves(step, "rest", &name, "", &clean);
                 }
             }
@@ -306,7 +310,7 @@ impl Reader<'_> {
         if kind != "Pod"
             && let Some(conditions) = object["status"]["conditions"].as_array()
         {
-            let by_type = conditions.iter().map(|it| (text(&it["type"]).to_owned(), it.clone()));
+            let by_type = conditions.iter().map(|it| (text(&it["type"]).to_owned(), state(it).into()));
             let by_type: serde_json::Map<_, _> = by_type.collect();
             object["status"]["conditions"] = by_type.into();
         }
@@ -348,10 +352,12 @@ fn is_leaving(object: &Value) -> bool {
 
 fn conditions(object: &Value) -> Vec<String> {
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let state = |it: &Value| {
-        let [kind, status, reason, message] =
-            ["type", "status", "reason", "message"].map(|field| text(&it[field]));
-        format!("{kind}={status} {reason}: {message}")
-    };
-    conditions.iter().map(state).collect()
+    conditions.iter().map(|it| format!("{}={}", text(&it["type"]), state(it))).collect()
+}
+
+/// What a condition says. Its times are chance, whether it has any is not.
+fn state(condition: &Value) -> String {
+    let [status, reason, message] = ["status", "reason", "message"].map(|field| text(&condition[field]));
+    let timeless = if condition["lastTransitionTime"].is_null() { ", without a time" } else { "" };
+    format!("{status} {reason}: {message}{timeless}")
 }

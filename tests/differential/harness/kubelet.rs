@@ -1,5 +1,7 @@
 //! What happens to a pod, as its scheduler and its kubelet would write it. A script says when.
 
+use std::time::Duration;
+
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -69,10 +71,14 @@ impl Stage {
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
         self.call(Method::POST, &format!("{}/binding", self.pod_path(pod)), &binding).await;
+        let bound = |stage: &Stage| !stage.one("Pod", pod.name())["spec"]["nodeName"].is_null();
+        while !bound(self) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     async fn bind_if_needed(&self, pod: &Pod) {
-        if pod.object["spec"]["nodeName"].is_null() {
+        if self.one("Pod", pod.name())["spec"]["nodeName"].is_null() {
             self.bind(pod, NODE).await;
         }
     }

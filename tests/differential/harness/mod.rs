@@ -20,6 +20,7 @@ pub mod objects;
 pub mod play;
 pub mod recording;
 pub mod report;
+pub mod rows;
 pub mod stage;
 pub mod table;
 pub mod workloads;

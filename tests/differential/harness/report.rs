@@ -82,6 +82,7 @@ impl Report {
         for (side, played) in [("kube-controller-manager", theirs), ("Windlass", ours)] {
             if let Some(panic) = &played.panic {
                 self.broken += 1;
+                let panic: String = panic.chars().take(300).collect();
                 let _ =
                     writeln!(self.text, "\n=== {}: the script failed with {side}: {panic}", workload.name);
             }

@@ -437,12 +437,13 @@ fn is_consistent(history: &History) -> bool {
         let uid = it.object["metadata"]["uid"].as_str();
         let pods =
             of("Pod").map(|pod| &pod.object).filter(|pod| controller_of(pod) == uid && !has_ended(pod));
-        let (mut active, mut ready, mut terminating) = (0, 0, 0);
+        let (mut active, mut ready, mut terminating, mut labeled) = (0, 0, 0, 0);
         for pod in pods {
             let stays = pod["metadata"]["deletionTimestamp"].is_null();
             active += i64::from(stays);
             ready += i64::from(stays && is_ready(pod));
             terminating += i64::from(!stays);
+            labeled += i64::from(stays && has_all_labels(pod, &it.object["spec"]["template"]));
         }
         let told = number(&it.object, ["status", "terminatingReplicas"]);
         seen(&it.object)
@@ -450,6 +451,7 @@ fn is_consistent(history: &History) -> bool {
             && number(&it.object, ["status", "replicas"]) == active
             && number(&it.object, ["status", "readyReplicas"]) == ready
             && (told == terminating || it.kind == "ReplicationController")
+            && number(&it.object, ["status", "fullyLabeledReplicas"]) == labeled
             && (number(&it.object, ["spec", "minReadySeconds"]) > 0
                 || number(&it.object, ["status", "availableReplicas"]) == ready)
     };
@@ -469,4 +471,9 @@ fn is_consistent(history: &History) -> bool {
     of("ReplicaSet").all(replica_set)
         && of("ReplicationController").all(replica_set)
         && of("Deployment").all(deployment)
+}
+
+fn has_all_labels(pod: &Value, template: &Value) -> bool {
+    let labels = template["metadata"]["labels"].as_object();
+    labels.is_none_or(|labels| labels.iter().all(|(key, value)| pod["metadata"]["labels"][key] == *value))
 }

@@ -2,17 +2,26 @@
 
 use serde_json::json;
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::{deployment, pod, replica_set, replication_controller};
+use super::super::rows::SIZE_ANNOTATIONS;
 use super::super::stage::Stage;
 
 super::workloads! {
     pods_are_adopted_by_a_replica_set,
     pods_are_released_by_a_label_and_come_back,
     pods_are_adopted_and_released_by_a_replication_controller,
-    a_replica_set_is_adopted_by_a_deployment,
+    a_replica_set_is_adopted_by_a_deployment: SIZES,
     a_deployment_releases_a_replica_set_by_its_labels,
     pods_that_belong_to_others_are_left_alone,
 }
+
+static SIZES: &[Declared] = &[differs(
+    &SIZE_ANNOTATIONS,
+    ["rest", "ReplicaSet/mine", "metadata.annotations.deployment.kubernetes.io/*-replicas"],
+    "absent",
+    "*",
+)];
 
 fn label(value: &str) -> serde_json::Value {
     json!({"metadata": {"labels": {"app": value}}})

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::deployment;
+use super::super::rows::{HOSTILE_REVISIONS, SIZE_ANNOTATIONS};
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -12,16 +14,26 @@ super::workloads! {
     annotations_are_copied_and_removed,
     last_applied_configuration_is_not_copied,
     labels_of_a_deployment_are_not_copied,
-    revision_of_a_replica_set_is_no_number,
-    revision_of_a_replica_set_is_the_greatest_number,
-    revision_of_a_replica_set_is_negative,
+    revision_of_a_replica_set_is_no_number: REVISIONS,
+    revision_of_a_replica_set_is_the_greatest_number: REVISIONS,
+    revision_of_a_replica_set_is_negative: REVISIONS,
     revision_of_a_deployment_is_changed,
     desired_replicas_is_garbage,
-    max_replicas_is_garbage,
-    annotations_of_a_replica_set_are_removed,
+    max_replicas_is_garbage: SIZES,
+    annotations_of_a_replica_set_are_removed: SIZES,
     a_large_annotation,
     a_long_revision_history,
 }
+
+static REVISIONS: &[Declared] =
+    &[differs(&HOSTILE_REVISIONS, ["*", "*", "*deployment.kubernetes.io/revision*"], "*", "*")];
+
+static SIZES: &[Declared] = &[differs(
+    &SIZE_ANNOTATIONS,
+    ["rest", "ReplicaSet/*", "metadata.annotations.deployment.kubernetes.io/*-replicas"],
+    "*",
+    "*",
+)];
 
 async fn versions(s: &Stage, tags: &[&str]) {
     for tag in tags {

@@ -7,7 +7,6 @@ use super::super::stage::{Pod, Stage};
 
 super::workloads! {
     deletion_cost,
-    deletion_cost_that_is_none,
     deletion_cost_with_a_replication_controller,
     not_ready_goes_first,
     without_a_node_goes_first,
@@ -48,20 +47,6 @@ async fn deletion_cost(s: &Stage) {
         cost(s, pod, value).await;
     }
     one_after_the_other(s, "ReplicaSet", "bare", 4).await;
-}
-
-async fn deletion_cost_that_is_none(s: &Stage) {
-    let pods = pods(s, replica_set("bare"), 5).await;
-    s.act("costs");
-    for (pod, value) in pods.iter().zip(["5", "-5", "abc", "2147483648", "+7"]) {
-        cost(s, pod, value).await;
-    }
-    // Those that are none count as 0 alike, so that their order is chance.
-    s.rest().await;
-    s.scale("ReplicaSet", "bare", 4).await;
-    s.rest().await;
-    s.scale("ReplicaSet", "bare", 1).await;
-    s.rest().await;
 }
 
 async fn deletion_cost_with_a_replication_controller(s: &Stage) {

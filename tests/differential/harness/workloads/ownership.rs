@@ -26,6 +26,7 @@ super::workloads! {
     selectors_with_expressions,
     a_deployment_with_a_finalizer_is_deleted,
     a_long_name,
+    a_selector_cannot_be_changed,
 }
 
 async fn two_deployments_with_one_selector(s: &Stage) {
@@ -261,4 +262,20 @@ async fn a_long_name(s: &Stage) {
     s.come_up().await;
     s.scale("Deployment", name, 2).await;
     s.come_up().await;
+}
+
+/// The API server sees to that, and the controllers have nothing to do.
+async fn a_selector_cannot_be_changed(s: &Stage) {
+    for object in [deployment("web"), replica_set("bare")] {
+        let path = format!("{}/{}", s.path(object.kind()), object.name());
+        s.create(object).await;
+        s.come_up().await;
+        let labels = json!({"app": "other"});
+        let patch = json!({"spec": {
+            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}},
+        }});
+        s.act("change the selector");
+        assert!(s.try_call(http::Method::PATCH, &path, &patch).await.is_err(), "{path}");
+        s.rest().await;
+    }
 }

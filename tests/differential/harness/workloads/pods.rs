@@ -2,14 +2,16 @@
 
 use serde_json::json;
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::{deployment, replica_set, replication_controller};
+use super::super::rows::FAILED_PODS_BACK_OFF;
 use super::super::stage::Stage;
 
 super::workloads! {
     a_pod_is_deleted_and_ends_slowly,
     a_pod_is_deleted_by_force,
     a_pod_fails_and_is_replaced,
-    a_pod_is_rejected_by_its_node,
+    a_pod_is_rejected_by_its_node: BACK_OFF,
     pods_succeed,
     failed_pods_hold_up_nobody,
     terminating_pods_of_a_replica_set,
@@ -20,6 +22,9 @@ super::workloads! {
     deleting_and_failed_pods_of_a_replication_controller,
     broken_pods_do_not_hold_up_another_image,
 }
+
+static BACK_OFF: &[Declared] =
+    &[differs(&FAILED_PODS_BACK_OFF, ["events", "*", "Warning FailedPodsBackOff *"], "absent", "some")];
 
 async fn a_pod_is_deleted_and_ends_slowly(s: &Stage) {
     s.create(deployment("web").replicas(3)).await;

@@ -5,7 +5,9 @@ use serde_json::json;
 use super::super::admission::{
     CREATE_PODS, CREATE_REPLICA_SETS, DELETE_PODS, DELETE_REPLICA_SETS, UPDATE_PODS, UPDATE_REPLICA_SETS,
 };
+use super::super::declared::{Declared, differs};
 use super::super::objects::{deployment, pod, pod_quota, replica_set, replication_controller};
+use super::super::rows::STEPS_IN_REPLICA_FAILURE;
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -15,14 +17,32 @@ super::workloads! {
     a_policy_refuses_pods,
     a_policy_refuses_deletions,
     a_policy_refuses_replica_sets,
-    a_policy_refuses_sizes,
-    a_policy_refuses_cleaning_up,
+    a_policy_refuses_sizes: SCALING,
+    a_policy_refuses_cleaning_up: CLEANING_UP,
     a_policy_refuses_adoption,
     a_webhook_for_pods_fails,
     a_webhook_for_replica_sets_fails,
     a_webhook_for_sizes_fails,
     a_template_that_makes_invalid_pods,
 }
+
+/// The condition, at rest and in passing.
+macro_rules! told {
+    ($at_rest:literal, $passing:literal) => {
+        &[
+            differs(
+                &STEPS_IN_REPLICA_FAILURE,
+                ["rest", "Deployment/web", "status.conditions.ReplicaFailure"],
+                "absent",
+                $at_rest,
+            ),
+            differs(&STEPS_IN_REPLICA_FAILURE, ["conditions", "Deployment/web", $passing], "absent", "seen"),
+        ]
+    };
+}
+
+static SCALING: &[Declared] = told!("True FailedScale: *", "ReplicaFailure=True FailedScale: *");
+static CLEANING_UP: &[Declared] = told!("True FailedDelete: *", "ReplicaFailure=True FailedDelete: *");
 
 /// Waits until the quota counts, and then until what it refused has come to be.
 async fn quota(s: &Stage, pods: i64) {
@@ -34,6 +54,13 @@ async fn quota(s: &Stage, pods: i64) {
 async fn enough(s: &Stage, pods: usize) {
     s.patch("ResourceQuota", "pods", json!({"spec": {"hard": {"pods": "20"}}})).await;
     s.counted().await;
+    // Upstream's next try may be minutes away.
+    for kind in ["ReplicaSet", "ReplicationController"] {
+        for object in s.all(kind) {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            s.patch(kind, name, json!({"metadata": {"annotations": {"example.com/touched": "yes"}}})).await;
+        }
+    }
     s.until("all pods are there", 60, |s| s.active().len() == pods).await;
     s.come_up().await;
 }
@@ -111,7 +138,7 @@ async fn a_policy_refuses_cleaning_up(s: &Stage) {
     s.image("web", "v2").await;
     s.come_up().await;
     s.allow().await;
-    s.rest().await;
+    s.until("the old ReplicaSet is gone", 90, |s| s.sets_of("web").len() == 1).await;
 }
 
 async fn a_policy_refuses_adoption(s: &Stage) {
