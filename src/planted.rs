@@ -92,6 +92,8 @@ pub const BUGS: &[&str] = &[
     "the sort is unstable",
     "the owner's UID is ignored",
     "a status that is behind is believed",
+    "one limiter serves all controllers",
+    "a limiter serves in the order of arrival",
 ];
 
 #[cfg(feature = "planted-bugs")]

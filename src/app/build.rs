@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Candidacy, Controllers, Parts};
 use crate::config::{ControllerConfig, Enabled};
-use crate::controllers::Cluster;
+use crate::controllers::{Apis, Cluster};
 use crate::controllers::coexistence::Coexistence;
 use crate::controllers::explanations::Explanations;
 use crate::controllers::pace::Pace;
@@ -41,7 +41,9 @@ impl Controllers {
             Some(fence) => api.fenced(fence.clone()),
             None => api,
         };
-        let api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
+        // Each controller has a limit of its own: a large scale-up delays no write of another controller.
+        let apis =
+            Apis::new(|| behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone())));
         // Events and watches have a limit of their own each: a storm of events holds up no write that
         // matters, and a watch that reopens does not queue behind a burst of writes.
         let events_api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
@@ -73,7 +75,7 @@ impl Controllers {
         let replication_controller_queue = WorkQueue::new("replicationmanager", &metrics);
         let expectations = Expectations::new(metrics.clone());
         let cluster = Arc::new(Cluster {
-            api,
+            apis,
             clock,
             caches: Caches::default()
                 .with(deployments.store())

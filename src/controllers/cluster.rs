@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::apis::Apis;
 use super::coexistence::Coexistence;
 use super::explanations::Explanations;
 use super::pace::Pace;
@@ -19,7 +20,6 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, ReplicationController, Uid};
 use crate::plan::Note;
-use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::expectations::{Caches, Expectations, Freshness};
 use crate::runtime::store::Store;
@@ -30,8 +30,8 @@ use crate::runtime::worker::{Next, WorkQueue};
 /// worker behind an `Arc`.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The API server.
-    pub api: Api,
+    /// The API server, once for each controller.
+    pub apis: Apis,
     /// The time.
     pub clock: Clock,
     /// All Deployments.

@@ -71,9 +71,10 @@ fn owner_of<'a, T: Record>(owner: &'a T, api_version: &'a str) -> OwnerReference
 }
 
 impl Cluster {
-    /// Sends a patch; the answer's resourceVersion is what the cache must reach.
+    /// Sends a patch in a sync of this owner; the answer's resourceVersion is what the cache must reach.
     async fn patch(
         &self,
+        owner: &impl Record,
         what: impl Fn() -> String,
         path: &str,
         kind: PatchType,
@@ -81,13 +82,15 @@ impl Cluster {
     ) -> Result<u64, SyncError> {
         let request = request::patch(path, &[FIELD_MANAGER], kind, body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let written: Written = self.api.call(request).await.map_err(|error| SyncError::api(what(), error))?;
+        let written: Written =
+            self.api_for(owner).call(request).await.map_err(|error| SyncError::api(what(), error))?;
         Ok(written.resource_version().unwrap_or(0))
     }
 
     /// Patches a set, unless another write of ours to it comes first; see [`super::turns`].
     async fn in_turn(
         &self,
+        owner: &impl Record,
         set: &Meta,
         what: impl Fn() -> String,
         path: &str,
@@ -97,7 +100,7 @@ impl Cluster {
         let Some(turn) = self.turns.take(set, Instant::now()) else {
             return Err(SyncError::Overtaken { what: what() });
         };
-        let version = self.patch(what, path, kind, body).await?;
+        let version = self.patch(owner, what, path, kind, body).await?;
         turn.wrote(version, Instant::now());
         Ok(version)
     }
@@ -107,7 +110,7 @@ impl Cluster {
         let body = patch::adopt(object.meta(), &owner_of(owner, &api_version));
         let what = || format!("adopting {} {}", T::RESOURCE.kind, object.meta().key);
         let version =
-            self.patch(what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
+            self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
         self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version);
         Ok(())
     }
@@ -115,7 +118,7 @@ impl Cluster {
     async fn release<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
         let body = patch::release(object.meta(), &owner.meta().uid);
         let what = || format!("releasing {} {}", T::RESOURCE.kind, object.meta().key);
-        match self.patch(what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
+        match self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
             Ok(version) => self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version),
             // What is gone needs no releasing.
             Err(SyncError::Gone { .. }) => {}
@@ -136,7 +139,7 @@ impl Cluster {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         let request =
             request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
-        let version = match self.api.call::<Written>(request).await {
+        let version = match self.api_for(owner).call::<Written>(request).await {
             Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
@@ -201,7 +204,7 @@ impl Cluster {
                 let what = || format!("rolling back Deployment {}", deployment.meta.key);
                 let body = patch::roll_back(&deployment.meta, rollback);
                 let target = path(Deployment::RESOURCE, &deployment.meta);
-                let version = self.patch(what, &target, PatchType::Json, &body).await?;
+                let version = self.patch(deployment, what, &target, PatchType::Json, &body).await?;
                 self.expectations.wrote(owner, Deployment::RESOURCE, version);
                 Ok(())
             }
@@ -209,7 +212,7 @@ impl Cluster {
                 let what = || format!("changing ReplicaSet {}", set.meta.key);
                 let body = patch::change(&set.meta, change);
                 let target = path(ReplicaSet::RESOURCE, &set.meta);
-                let version = self.in_turn(&set.meta, what, &target, PatchType::Merge, &body).await?;
+                let version = self.in_turn(deployment, &set.meta, what, &target, PatchType::Merge, &body).await?;
                 if !planted!("writes to sets are not waited for") {
                     self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
                 }
@@ -245,7 +248,7 @@ impl Cluster {
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
         let request = request::post(&collection, &[FIELD_MANAGER], &body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let error = match self.api.call::<Written>(request).await {
+        let error = match self.api_for(deployment).call::<Written>(request).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
@@ -255,7 +258,7 @@ impl Cluster {
             Err(error) => error,
         };
         if error.is_already_exists() {
-            let there: ReplicaSet = match self.read(&format!("{collection}/{}", new.name)).await {
+            let there: ReplicaSet = match self.read(deployment, &format!("{collection}/{}", new.name)).await {
                 Ok(there) => there,
                 Err(error) => {
                     self.unresolved.created(&deployment.meta.uid, new.name.clone());
@@ -305,7 +308,7 @@ impl Cluster {
         let meta = &deployment.meta;
         let what = || format!("writing the status of Deployment {}", meta.key);
         let target = path(Deployment::RESOURCE, meta) + "/status";
-        let version = self.patch(what, &target, PatchType::Strategic, body).await?;
+        let version = self.patch(deployment, what, &target, PatchType::Strategic, body).await?;
         self.wrote_status(meta, Deployment::RESOURCE, version);
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! * [`wake`]: a change in a store becomes the keys that it concerns.
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
 //! * [`pod_owner`]: the kinds that keep a number of pods.
+//! * [`apis`]: the API server with a rate limit for each controller.
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`vanished`]: what vanishes as fast as it is made.
@@ -19,6 +20,7 @@
 //! * [`rollouts`]: when rollouts start, end and get stuck, for the metrics.
 //! * [`coexistence`]: another controller that acts on the same objects is noticed.
 
+pub mod apis;
 pub mod cluster;
 pub mod coexistence;
 pub mod deployment;
@@ -40,5 +42,6 @@ pub mod vanished;
 pub mod wake;
 pub mod words;
 
+pub use apis::Apis;
 pub use cluster::Cluster;
 pub use error::SyncError;

@@ -191,6 +191,7 @@ mod tests {
     use parking_lot::Mutex;
     use serde_json::json;
 
+    use super::super::apis::Apis;
     use super::*;
     use crate::clock::Clock;
     use crate::metrics::Metrics;
@@ -219,7 +220,7 @@ mod tests {
         let queue = |name| WorkQueue::new(name, &metrics);
         let (deployment_queue, set_queue, other_queue) = (queue("d"), queue("r"), queue("c"));
         Cluster {
-            api,
+            apis: Apis::new(|| api.clone()),
             clock,
             deployments: Arc::default(),
             sets: Arc::default(),

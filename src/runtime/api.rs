@@ -23,6 +23,7 @@ use super::client::without_secrets;
 use super::fence::Fence;
 use super::limit::Limiter;
 use crate::metrics::Metrics;
+use crate::model::Uid;
 
 /// How long a call may take, unless told otherwise.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -237,6 +238,12 @@ impl Api {
     /// Reads and watches pass at all times, since a standby keeps its caches current.
     pub fn fenced(&self, fence: Fence) -> Self {
         Api { fence: Some(fence), ..self.clone() }
+    }
+
+    /// The same API server and rate limit, for calls on behalf of this owner: while they wait for the rate
+    /// limit, they take turns with those of other owners.
+    pub fn on_behalf_of(&self, owner: &Uid) -> Self {
+        Api { limiter: self.limiter.on_behalf_of(owner), ..self.clone() }
     }
 
     /// The metrics that calls are counted in.

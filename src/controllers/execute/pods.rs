@@ -53,7 +53,7 @@ impl Cluster {
         let meta = owner.meta();
         let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
         let target = path(O::RESOURCE, meta) + "/status";
-        let version = self.in_turn(meta, what, &target, PatchType::Strategic, body).await?;
+        let version = self.in_turn(owner, meta, what, &target, PatchType::Strategic, body).await?;
         self.wrote_status(meta, O::RESOURCE, version);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Cluster {
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[FIELD_MANAGER], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            let error = match self.api.call::<Written>(request).await {
+            let error = match self.api_for(owner).call::<Written>(request).await {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);
                     self.pod_created(owner, name, version);
@@ -118,7 +118,7 @@ impl Cluster {
                 Err(error) => error,
             };
             if error.is_already_exists() {
-                match self.read::<Pod>(&format!("{collection}/{name}")).await {
+                match self.read::<Pod>(owner, &format!("{collection}/{name}")).await {
                     Ok(there) if there.meta.is_controlled_by(&meta.uid) => {
                         let version = there.meta.resource_version;
                         if there.is_active() {
