@@ -120,6 +120,10 @@ impl Seen {
     }
 }
 
+fn waiting(reason: &str, message: Option<&str>) -> Waiting {
+    Waiting { reason: reason.into(), message: message.map(Into::into), termination_message: None }
+}
+
 fn no_deadline(start: DeploymentBuilder) -> DeploymentBuilder {
     start.deadline(i32::MAX)
 }
@@ -192,8 +196,7 @@ fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_
 fn the_message_beside_a_reason_is_told_once() {
     let loops = |name: &str, message: &str| {
         let mut pod = pod(name, "CrashLoopBackOff");
-        pod.waiting =
-            Some(Box::new(Waiting { reason: "CrashLoopBackOff".into(), message: Some(message.into()) }));
+        pod.waiting = Some(Box::new(waiting("CrashLoopBackOff", Some(message))));
         pod
     };
     let sets = vec![set("v1", 4, [4, 1, 1])];
@@ -225,7 +228,7 @@ fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
     let start = no_deadline(deployment("web").replicas(4).surge(0).unavailable(1).image("v2"));
     let mut evicted = pod("web-v1-x", "");
     evicted.phase = windlass::model::Phase::Failed;
-    evicted.waiting = Some(Box::new(Waiting { reason: "Evicted".into(), message: None }));
+    evicted.waiting = Some(Box::new(waiting("Evicted", None)));
     let sets = vec![set("v1", 4, [4, 2, 2]), set("v2", 0, [0, 0, 0])];
     let seen = seen(start, sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
     seen.says_among_others(
@@ -344,9 +347,13 @@ fn a_reason_is_data_with_a_kind_and_numbers() {
 
 /// Asks the daemon as an operator would.
 async fn ask(daemon: &Daemon, name: &str) -> (u16, String) {
+    ask_at(&daemon.http, name).await
+}
+
+async fn ask_at(router: &axum::Router, name: &str) -> (u16, String) {
     let path = format!("/debug/deployments/shop/{name}");
     let request = http::Request::get(path).body(Body::empty()).unwrap();
-    let response = daemon.http.clone().oneshot(request).await.unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
     let code = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (code, String::from_utf8(body.to_vec()).unwrap())
@@ -396,6 +403,65 @@ async fn a_broken_image_is_explained_with_the_pods_name_and_the_kubelets_reason(
     assert_eq!(condition(&cluster.deployment("web"), "Progressing"), "ProgressDeadlineExceeded");
     let said = texts(&explained(&daemon, "web").await["current"]);
     assert!(said.contains(&"stuck: no progress for 600 s; it goes on as soon as its pods let it".into()));
+}
+
+/// Where the log of a test goes.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_never_logged() {
+    const SECRET: &str = "postgres://admin:hunter2@db";
+    let log = Log::default();
+    let writer = log.clone();
+    let filter = Some("windlass=trace,windlass::sandbox=off".into());
+    let options = windlass::logging::LogOptions { filter, ..Default::default() };
+    let subscriber = windlass::logging::subscriber(&options, move || writer.clone(), false).unwrap();
+    let _logs = tracing::subscriber::set_default(subscriber);
+
+    let cluster = Cluster::new().await;
+    let daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(1)).await;
+    cluster.rolled_out("web").await;
+    let pod = cluster.objects("Pod").remove(0);
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    let terminated = json!({"exitCode": 3, "reason": "Error", "message": format!("cannot reach {SECRET}")});
+    let waiting =
+        json!({"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"});
+    let container = json!({"name": "app", "state": {"waiting": waiting, "running": null},
+                           "lastState": {"terminated": terminated}});
+    let status = json!({"status": {
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": NOW}],
+        "containerStatuses": [container],
+    }});
+    let path = format!("/api/v1/namespaces/shop/pods/{name}/status");
+    let stored = cluster.call(http::Method::PATCH, &path, &status).await;
+    assert!(stored.to_string().contains(SECRET), "{stored:#}");
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+
+    let (code, open) = ask_at(&daemon.http, "web").await;
+    assert!(code == 200 && open.contains(&format!("{name}: CrashLoopBackOff (exit code 3)")), "{open}");
+    assert!(!open.contains("hunter2"), "{open}");
+    let (_, closed) = ask_at(&daemon.https, "web").await;
+    let closed: Value = serde_json::from_str(&closed).unwrap();
+    assert_eq!(closed["current"]["terminationMessages"][name], format!("cannot reach {SECRET}"));
+    let events = cluster.objects("Event").iter().map(ToString::to_string).collect::<String>();
+    let deployment = cluster.deployment("web").to_string();
+    assert!(!events.contains("hunter2") && !deployment.contains("hunter2"));
+    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(logged.contains("CrashLoopBackOff"), "the plan is logged: {logged}");
+    assert!(!logged.contains("hunter2"), "{logged}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Candidacy, Controllers, Parts};
 use crate::config::{ControllerConfig, Enabled};
-use crate::controllers::{Apis, Cluster};
 use crate::controllers::coexistence::Coexistence;
 use crate::controllers::explanations::Explanations;
 use crate::controllers::pace::Pace;
@@ -15,6 +14,8 @@ use crate::controllers::rollouts::{Rollouts, show_stuck};
 use crate::controllers::turns::Turns;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
+use crate::controllers::{Apis, Cluster};
+use crate::metrics::set_gauge;
 use crate::model::{Deployment, Phase, Pod, Record, ReplicaSet, ReplicationController};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
@@ -182,6 +183,7 @@ fn observe(
     cluster.metrics.before_render(move || {
         let Some(cluster) = weak.upgrade() else { return false };
         show_stuck(&cluster.deployments, &cluster.metrics.workloads);
+        set_gauge(&cluster.metrics.workloads.explanations_bytes, cluster.explanations.bytes());
         true
     });
 }

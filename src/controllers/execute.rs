@@ -212,7 +212,8 @@ impl Cluster {
                 let what = || format!("changing ReplicaSet {}", set.meta.key);
                 let body = patch::change(&set.meta, change);
                 let target = path(ReplicaSet::RESOURCE, &set.meta);
-                let version = self.in_turn(deployment, &set.meta, what, &target, PatchType::Merge, &body).await?;
+                let version =
+                    self.in_turn(deployment, &set.meta, what, &target, PatchType::Merge, &body).await?;
                 if !planted!("writes to sets are not waited for") {
                     self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
                 }

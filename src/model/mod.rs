@@ -5,6 +5,7 @@
 //! that a field newer than any type of ours survives the way from a Deployment to its pods.
 
 pub mod condition;
+pub mod container_text;
 pub mod count;
 pub mod deployment;
 pub mod fingerprint;
@@ -20,6 +21,7 @@ pub mod template;
 pub mod wire;
 
 pub use condition::Condition;
+pub use container_text::ContainerText;
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};

@@ -1,10 +1,12 @@
 //! A pod, in a few hundred bytes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::container_text::ContainerText;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{Record, Resource};
@@ -58,8 +60,11 @@ const EARLY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 pub struct Waiting {
     /// `ImagePullBackOff`, `CrashLoopBackOff`, `OOMKilled`, `Unschedulable`, `Evicted`.
     pub reason: Arc<str>,
-    /// What is said beside it, on one line and not longer than [`MESSAGE`]; `None` if nothing is.
+    /// What they say beside it, on one line and not longer than [`MESSAGE`]; `None` if nothing is. Of a
+    /// container that ended it is the exit code.
     pub message: Option<Arc<str>>,
+    /// What the container that ended said itself, cut as the message is.
+    pub termination_message: Option<ContainerText>,
 }
 
 /// The most characters of a message that are kept. The kubelet lets a container write 4096 bytes; the
@@ -158,6 +163,22 @@ struct TerminatedWire<'a> {
     finished_at: Text<'a>,
 }
 
+/// What is said of a pod that does not run.
+struct Said<'a> {
+    /// In one word.
+    reason: &'a str,
+    /// By the kubelet or the scheduler.
+    message: Cow<'a, str>,
+    /// By the container itself.
+    termination_message: &'a str,
+}
+
+impl<'a> Said<'a> {
+    fn new(reason: &'a str, message: &'a str) -> Self {
+        Said { reason, message: message.into(), termination_message: "" }
+    }
+}
+
 impl Record for Pod {
     const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
 
@@ -172,10 +193,16 @@ impl Record for Pod {
             .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
         let restarts = status.containers().filter_map(|c| c.restart_count).max().unwrap_or(0);
-        let waiting = status.waiting().map(|(reason, message)| {
-            let message = on_one_line(message);
-            let message = (!message.is_empty()).then(|| interner.string(&message));
-            Box::new(Waiting { reason: interner.string(reason), message })
+        let waiting = status.waiting().map(|Said { reason, message, termination_message }| {
+            let mut short = |text: &str| {
+                let text = on_one_line(text);
+                (!text.is_empty()).then(|| interner.string(&text))
+            };
+            Box::new(Waiting {
+                reason: short(reason).unwrap_or_default(),
+                message: short(&message),
+                termination_message: short(termination_message).map(ContainerText::new),
+            })
         });
         let node = wire.spec.unwrap_or_default().node_name;
         let meta = wire.metadata.into_meta(interner)?;
@@ -221,43 +248,62 @@ impl StatusWire<'_> {
 
     /// The first reason given for not running, with its message: the pod's own, a container's, the
     /// scheduler's.
-    fn waiting(&self) -> Option<(&str, &str)> {
-        let of_pod = (self.reason.as_str(), self.message.as_str());
+    fn waiting(&self) -> Option<Said<'_>> {
+        let of_pod = Said::new(self.reason.as_str(), self.message.as_str());
         let of_scheduler = self
             .conditions
             .iter()
             .flatten()
             .find(|c| c.kind.as_str() == "PodScheduled" && c.status.as_str() == "False")
-            .map(|c| (c.reason.as_str(), c.message.as_str()));
+            .map(|c| Said::new(c.reason.as_str(), c.message.as_str()));
         let said = [Some(of_pod), self.of_container(), of_scheduler];
-        said.into_iter().flatten().find(|(reason, _)| !reason.is_empty())
+        said.into_iter().flatten().find(|said| !said.reason.trim().is_empty())
     }
 
     /// The first container in trouble speaks: one that waits for more than its turn, else one that ended
     /// badly and waits for nothing yet, else one that waits as every container does at first.
-    fn of_container(&self) -> Option<(&str, &str)> {
+    fn of_container(&self) -> Option<Said<'_>> {
         let waits = || self.containers().filter_map(ContainerStatusWire::waits);
         let ended = || self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.badly());
-        waits().find(|(reason, _)| !is_starting(reason)).or_else(|| ended().next()).or_else(|| waits().next())
+        waits().find(|said| !is_starting(said.reason)).or_else(|| ended().next()).or_else(|| waits().next())
     }
 }
 
 impl ContainerStatusWire<'_> {
-    /// What a waiting container says. Of one that ended before, its last words tell more than that it is
-    /// started again later.
-    fn waits(&self) -> Option<(&str, &str)> {
-        let waiting = self.state.as_ref()?.waiting.as_ref()?;
+    /// What is said of a waiting container. How a container ended that crashes again and again tells more than
+    /// that it is started again later.
+    fn waits(&self) -> Option<Said<'_>> {
+        let SaidWire { reason, message } = self.state.as_ref()?.waiting.as_ref()?;
+        let said = Said::new(reason.as_str(), message.as_str());
         let before = self.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-        let last_words = before.map_or("", |terminated| terminated.message.as_str());
-        let message = if last_words.trim().is_empty() { waiting.message.as_str() } else { last_words };
-        Some((waiting.reason.as_str(), message))
+        match before.filter(|_| said.reason == "CrashLoopBackOff") {
+            Some(before) => Some(Said {
+                message: before.exit().map_or(said.message, Cow::Owned),
+                termination_message: before.message.as_str(),
+                ..said
+            }),
+            None => Some(said),
+        }
     }
 }
 
 impl TerminatedWire<'_> {
-    /// Reason and message, unless all was well.
-    fn badly(&self) -> Option<(&str, &str)> {
-        (self.exit_code != Some(0)).then(|| (self.reason.as_str(), self.message.as_str()))
+    /// Reason, exit code and termination message, unless all was well.
+    fn badly(&self) -> Option<Said<'_>> {
+        (self.exit_code != Some(0)).then(|| Said {
+            reason: self.reason.as_str(),
+            message: self.exit_code.map(|code| format!("exit code {code}")).unwrap_or_default().into(),
+            termination_message: self.message.as_str(),
+        })
+    }
+
+    /// The exit code, with the reason if that tells more.
+    fn exit(&self) -> Option<String> {
+        let code = self.exit_code?;
+        Some(match self.reason.as_str() {
+            "" | "Error" | "Completed" => format!("exit code {code}"),
+            reason => format!("exit code {code}, {reason}"),
+        })
     }
 }
 
@@ -364,11 +410,14 @@ mod tests {
         assert_eq!(pod.available_at(10).unwrap().as_second() - ready.as_second(), 10);
     }
 
-    /// Reason and message, `-` for none.
+    /// Reason and message, `-` for none, and after a `|` what the container said.
     fn said(status: &str) -> String {
         match pod("{}", status).waiting.as_deref() {
             None => "-".into(),
-            Some(Waiting { reason, message }) => format!("{reason}: {}", message.as_deref().unwrap_or("-")),
+            Some(Waiting { reason, message, termination_message }) => {
+                let said = termination_message.as_ref().map(|text| format!(" | {}", text.reveal()));
+                format!("{reason}: {}{}", message.as_deref().unwrap_or("-"), said.unwrap_or_default())
+            }
         }
     }
 
@@ -388,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_is_told_with_the_containers_last_words() {
+    fn a_crash_loop_is_told_with_the_exit_code_and_what_the_container_said_apart_from_it() {
         let crashing = |last: &str| {
             format!(
                 r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
@@ -397,10 +446,45 @@ mod tests {
         };
         assert_eq!(
             said(&crashing(r#""panic: no config\n\n  at main""#)),
-            "CrashLoopBackOff: panic: no config at main"
+            "CrashLoopBackOff: exit code 1 | panic: no config at main"
         );
-        assert_eq!(said(&crashing("null")), "CrashLoopBackOff: back-off 10s");
-        assert_eq!(said(&crashing(r#"" \n""#)), "CrashLoopBackOff: back-off 10s");
+        assert_eq!(said(&crashing("null")), "CrashLoopBackOff: exit code 1");
+        assert_eq!(said(&crashing(r#"" \n""#)), "CrashLoopBackOff: exit code 1");
+        let crashed = |last: &str| {
+            said(&format!(
+                r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
+                    "lastState":{{"terminated":{last}}}}}]}}"#
+            ))
+        };
+        assert_eq!(
+            crashed(r#"{"exitCode":137,"reason":"OOMKilled"}"#),
+            "CrashLoopBackOff: exit code 137, OOMKilled"
+        );
+        assert_eq!(crashed(r#"{"reason":"Error","message":"m"}"#), "CrashLoopBackOff: back-off 10s | m");
+    }
+
+    #[test]
+    fn what_a_container_said_is_not_in_the_message_nor_printed_with_the_pod() {
+        let secret = "password=hunter2";
+        for status in [
+            r#"{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}},
+                "lastState":{"terminated":{"exitCode":1,"message":"password=hunter2"}}}]}"#,
+            r#"{"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"no image"}},
+                "lastState":{"terminated":{"exitCode":1,"message":"password=hunter2"}}}]}"#,
+            r#"{"initContainerStatuses":[{"state":{"terminated":{"exitCode":2,"reason":"Error",
+                "message":"password=hunter2"}}}]}"#,
+        ] {
+            let pod = pod("{}", status);
+            let message = pod.waiting.as_ref().unwrap().message.clone();
+            assert!(!message.is_some_and(|message| message.contains(secret)), "{status}");
+            assert!(!format!("{pod:?}").contains(secret), "{pod:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_of_any_length_is_cut_as_a_message_is() {
+        let status = format!(r#"{{"phase":"Failed","reason":"{}"}}"#, "x".repeat(1 << 16));
+        assert_eq!(pod("{}", &status).waiting.unwrap().reason.chars().count(), MESSAGE + 1);
     }
 
     #[test]
@@ -412,7 +496,7 @@ mod tests {
             )
         };
         let killed = status(r#"{"exitCode":137,"reason":"OOMKilled"}"#);
-        assert_eq!(said(&killed), "OOMKilled: -");
+        assert_eq!(said(&killed), "OOMKilled: exit code 137");
         let fine = status(r#"{"exitCode":0,"reason":"Completed"}"#);
         assert_eq!(said(&fine), "PodInitializing: -");
         assert!(pod("{}", &killed).trouble().is_some() && pod("{}", &fine).trouble().is_none());

@@ -16,7 +16,8 @@
 //! * [`monitors`]: the invariants over every committed write.
 //! * [`oracle`]: what faults must not change.
 //! * [`cost`]: how many calls a wish may cost without faults.
-//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once.
+//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once;
+//!   [`batches`]: what of it beside another's batch.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -30,6 +31,7 @@
 //! Nothing enforces this but that histories are run twice before anything is made of them.
 
 pub mod actors;
+pub mod batches;
 pub mod call;
 pub mod cli;
 pub mod cost;

@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn each_owner_has_one_request_in_each_round() {
         let mut queue = RoundRobin::default();
-        for (owner, request) in [('a', "a1"), ('a', "a2"), ('a', "a3"), ('b', "b1"), ('b', "b2"), ('c', "c1")] {
+        for (owner, request) in [('a', "a1"), ('a', "a2"), ('a', "a3"), ('b', "b1"), ('b', "b2"), ('c', "c1")]
+        {
             queue.join(&owner, request);
         }
         assert_eq!(drain(&mut queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
@@ -148,7 +149,8 @@ mod tests {
                         let Some((ticket, _)) = queue.next() else { continue };
                         let ticket = *ticket;
                         let owner = queue.pop().unwrap();
-                        let oldest = tickets.iter().filter(|(other, _)| *other == owner).map(|(_, it)| *it).min();
+                        let oldest =
+                            tickets.iter().filter(|(other, _)| *other == owner).map(|(_, it)| *it).min();
                         assert_eq!(oldest, Some(ticket), "one owner's requests pass in their order");
                         tickets.retain(|(_, other)| *other != ticket);
                         first_since.remove(&owner);

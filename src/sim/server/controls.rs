@@ -25,6 +25,8 @@ pub(super) struct Standing {
     pub(super) stormed: bool,
     /// The Deployment for which no daemon can write.
     pub(super) forbidden: Option<&'static str>,
+    /// The rate limit of daemons that start from now on, per second and at once.
+    limited: Option<(f64, u32)>,
     /// Since when all writes are over, and their outcomes known.
     settled: Option<Duration>,
 }
@@ -173,6 +175,16 @@ impl Server {
     /// Refuses whatever the daemons write for a Deployment, or nothing any more.
     pub fn forbid(&self, deployment: Option<&'static str>) {
         self.state.lock().standing.forbidden = deployment;
+    }
+
+    /// Gives daemons that start from now on this rate limit, or none that anybody could notice.
+    pub fn limit(&self, rate: Option<(f64, u32)>) {
+        self.state.lock().standing.limited = rate;
+    }
+
+    /// The rate limit of daemons that start now.
+    pub fn rate(&self) -> (f64, u32) {
+        self.state.lock().standing.limited.unwrap_or((1e6, 1_000_000))
     }
 
     /// Whether a quota refuses new pods.
