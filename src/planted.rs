@@ -92,6 +92,11 @@ pub const BUGS: &[&str] = &[
     "the sort is unstable",
     "the owner's UID is ignored",
     "a status that is behind is believed",
+    "a refused step counts as acted on",
+    "an observedGeneration that is too high stays",
+    "terminatingReplicas is left out where it is 0",
+    "a pod that is lost is reported with the next rise",
+    "a template without a ReplicaSet is no revision",
 ];
 
 #[cfg(feature = "planted-bugs")]
