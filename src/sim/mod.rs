@@ -16,7 +16,8 @@
 //! * [`monitors`]: the invariants over every committed write.
 //! * [`oracle`]: what faults must not change.
 //! * [`cost`]: how many calls a wish may cost without faults.
-//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once.
+//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once;
+//!   [`published`]: what statuses say of it.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -44,6 +45,7 @@ pub mod monitors;
 pub mod oracle;
 pub mod points;
 pub mod prompt;
+pub mod published;
 pub mod replay;
 pub mod report;
 pub mod rest;

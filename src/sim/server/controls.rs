@@ -25,6 +25,8 @@ pub(super) struct Standing {
     pub(super) stormed: bool,
     /// The Deployment for which no daemon can write.
     pub(super) forbidden: Option<&'static str>,
+    /// Whether no daemon can change a ReplicaSet, but for its status.
+    pub(super) sizes_fixed: bool,
     /// Since when all writes are over, and their outcomes known.
     settled: Option<Duration>,
 }
@@ -173,6 +175,11 @@ impl Server {
     /// Refuses whatever the daemons write for a Deployment, or nothing any more.
     pub fn forbid(&self, deployment: Option<&'static str>) {
         self.state.lock().standing.forbidden = deployment;
+    }
+
+    /// Refuses whatever the daemons change about a ReplicaSet but its status, or nothing of it any more.
+    pub fn fix_sizes(&self, fixed: bool) {
+        self.state.lock().standing.sizes_fixed = fixed;
     }
 
     /// Whether a quota refuses new pods.
