@@ -94,6 +94,11 @@ pub const BUGS: &[&str] = &[
     "a status that is behind is believed",
     "one limiter serves all controllers",
     "a limiter serves in the order of arrival",
+    "a refused step counts as acted on",
+    "an observedGeneration that is too high stays",
+    "terminatingReplicas is left out where it is 0",
+    "a pod that is lost is reported with the next rise",
+    "a template without a ReplicaSet is no revision",
 ];
 
 #[cfg(feature = "planted-bugs")]

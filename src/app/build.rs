@@ -97,6 +97,7 @@ impl Controllers {
             unresolved: Unresolved::default(),
             creations: Default::default(),
             pace: Pace::default(),
+            terminating_field: Default::default(),
             turns: Turns::default(),
             refused: Refused::default(),
             words: Words::default(),

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::apis::Apis;
 use super::coexistence::Coexistence;
 use super::explanations::Explanations;
+use super::gated_field::GatedField;
 use super::pace::Pace;
 use super::refused::Refused;
 use super::rollouts::Rollouts;
@@ -64,6 +65,8 @@ pub struct Cluster {
     pub creations: Creations,
     /// When each status was last written.
     pub pace: Pace,
+    /// Whether the API server keeps the counts of terminating pods.
+    pub terminating_field: GatedField,
     /// Who writes a set.
     pub turns: Turns,
     /// Sets whose pods were refused.

@@ -78,8 +78,15 @@ async fn carry_out(
         annotations.insert(revision::REVISION, revision.as_str());
     }
     let stale = executed.error.as_ref().is_some_and(SyncError::is_stale);
-    let change =
-        patch::deployment_status(&deployment.meta, &deployment.status, &settled.status, &annotations);
+    cluster.terminating_field.observed(deployment.status.terminating);
+    let is_kept = cluster.terminating_field.is_kept();
+    let change = patch::deployment_status(
+        &deployment.meta,
+        &deployment.status,
+        &settled.status,
+        &annotations,
+        is_kept,
+    );
     let mut written = Ok(());
     let mut later = None;
     if let Some(change) = change.filter(|_| !stale) {

@@ -310,6 +310,8 @@ impl Cluster {
         let what = || format!("writing the status of Deployment {}", meta.key);
         let target = path(Deployment::RESOURCE, meta) + "/status";
         let version = self.patch(deployment, what, &target, PatchType::Strategic, body).await?;
+        let before = deployment.status.terminating;
+        self.terminating_field.wrote(before, body, version != meta.resource_version);
         self.wrote_status(meta, Deployment::RESOURCE, version);
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`pace`]: how often a status is written.
+//! * [`gated_field`]: a field of statuses that older API servers drop.
 //! * [`refused`]: sets whose pods were refused, and who tries next.
 //! * [`turns`]: who writes a set of those two who may.
 //! * [`words`]: when the text of a failure may change in a status.
@@ -27,6 +28,7 @@ pub mod deployment;
 pub mod error;
 pub mod execute;
 pub mod explanations;
+pub mod gated_field;
 pub mod pace;
 pub mod patch;
 pub mod pod_owner;

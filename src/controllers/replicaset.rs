@@ -76,20 +76,25 @@ async fn carry_out<O: PodOwner>(
     settled.status = O::reportable(settled.status);
     if executed.error.is_some() && executed.outcome.is_none() {
         status::keep_failure(&owner.as_set().status.conditions, &mut settled.status.conditions);
+        status::hold_generation(owner.as_set(), &mut settled.status);
     }
 
     let (before, meta) = (&owner.as_set().status, owner.meta());
     cluster.words.keep(&meta.uid, &before.conditions, &mut settled.status.conditions, Instant::now());
 
     let stale = executed.error.as_ref().is_some_and(SyncError::is_stale);
-    let change = if stale { None } else { patch::set_status(meta, before, &settled.status) };
+    cluster.terminating_field.observed(before.terminating);
+    let is_kept = cluster.terminating_field.is_kept();
+    let change = if stale { None } else { patch::set_status(meta, before, &settled.status, is_kept) };
     let mut written = Ok(());
     let mut later = None;
     if let Some(change) = change {
         // What was made or deleted just now for a new generation is not counted yet. The sync that sees it reports
         // it, and the generation with it: two calls less in each step of a rollout. Until then nothing is counted on
-        // (`plan::deployment::observed::available`). A watch that lags has the generation wait as well.
+        // (`plan::deployment::observed::available`). A watch that lags has the generation wait as well. Pods that
+        // were lost otherwise are not among those just deleted, which still count here: of them it is told at once.
         let counts_soon = executed.error.is_none()
+            && !status::has_fallen(before, &settled.status)
             && plan.changes_fewer_than_a_burst()
             && before.observed_generation != settled.status.observed_generation
             && before.conditions == settled.status.conditions;
@@ -237,6 +242,7 @@ mod tests {
             unresolved: Default::default(),
             creations: Default::default(),
             pace: Default::default(),
+            terminating_field: Default::default(),
             refused: Default::default(),
             words: Default::default(),
             turns: Default::default(),

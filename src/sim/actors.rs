@@ -2,6 +2,7 @@
 
 mod afterwards;
 pub mod hostile;
+mod statuses;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -17,11 +17,13 @@
 //! - Nor for pods that a successor of its author has made, as many as names fell free meanwhile: the author took the
 //!   next name, and whoever begins anew takes the first (H3). The successor's is not judged for the overdue one either.
 
+mod acted_on;
 mod decisions;
 mod fields;
 mod leadership;
 mod losses;
 mod pods;
+mod presence;
 mod rollout;
 mod sets;
 mod status;
@@ -275,6 +277,8 @@ impl Monitors {
         }
         self.judge_sets(commit, since)?;
         self.judge_counts(commit, since)?;
+        self.judge_presence(commit, since)?;
+        self.judge_generation(commit, since)?;
         self.judge_times(commit, since)?;
         self.judge_status(commit)
     }

@@ -9,7 +9,7 @@ use super::actors::Actors;
 use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
-use super::{batches, prompt, timed};
+use super::{batches, prompt, published, timed};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -79,6 +79,8 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         if seed % 8 == 3 {
             batches::delay_no_other_workload(server, actors).await?;
         }
+        published::statuses_are_true(scenario, server, actors).await?;
+        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
     }
     actors.stop_and_scale().await;
     until(server, actors, is_in_proportion, SHORT_PATIENCE).await?;

@@ -153,6 +153,12 @@ impl SetBuilder {
         self
     }
 
+    /// The generation that its status speaks of.
+    pub fn observing_generation(mut self, generation: i64) -> Self {
+        self.object["status"]["observedGeneration"] = generation.into();
+        self
+    }
+
     pub fn build(&self) -> ReplicaSet {
         decode(&self.object)
     }

@@ -54,6 +54,8 @@ impl Cluster {
         let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
         let target = path(O::RESOURCE, meta) + "/status";
         let version = self.in_turn(owner, meta, what, &target, PatchType::Strategic, body).await?;
+        let before = owner.as_set().status.terminating;
+        self.terminating_field.wrote(before, body, version != meta.resource_version);
         self.wrote_status(meta, O::RESOURCE, version);
         Ok(())
     }

@@ -90,7 +90,7 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         Course::Handover => return Settled::unchanged(deployment.status.clone()),
         Course::Refused => {
             let mut status = deployment.status.clone();
-            status.observed_generation = status.observed_generation.max(deployment.meta.generation);
+            status.observed_generation = status::observed_generation(deployment);
             return Settled::unchanged(status);
         }
         Course::CountsOnly | Course::Held => false,
@@ -99,6 +99,9 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
     let done = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
     let sets = after(observed.sets(), done);
     let mut status = status::counts(deployment, &sets);
+    if !was_acted_on(plan, outcome) && !planted!("a refused step counts as acted on") {
+        status.observed_generation = deployment.status.observed_generation.min(deployment.meta.generation);
+    }
     let created = done.iter().find_map(|write| match write {
         Write::Create(new) => Some(new),
         _ => None,
@@ -161,6 +164,18 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         None => deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now)),
     };
     Settled { status, revision, look_again }
+}
+
+/// Whether the generation was acted on: every step went through (S20). `kubectl rollout status` and Argo CD
+/// take a Deployment with the current `observedGeneration` and as many pods as it wants for rolled out, and
+/// after a scale-down that was refused there may be as many available ones as are wanted.
+///
+/// The history is trimmed when the rollout has ended, and no part of it; upstream has published the generation
+/// by then. Where the Deployment is paused, upstream has not.
+fn was_acted_on(plan: &Plan, outcome: &Outcome) -> bool {
+    let left = plan.writes.get(outcome.done..).unwrap_or_default();
+    let trims = left.iter().all(|write| matches!(write, Write::Delete(_)));
+    left.is_empty() || (trims && plan.course == Course::Rollout)
 }
 
 /// The sets as they are after the writes that succeeded, so that the status need not be written again

@@ -24,7 +24,7 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
         .map(|set| set.status.terminating.map(i64::from))
         .sum();
     DeploymentStatus {
-        observed_generation: deployment.meta.generation.max(deployment.status.observed_generation),
+        observed_generation: observed_generation(deployment),
         replicas: sum(&|set| set.status.replicas),
         updated: if planted!("every pod counts as updated") {
             sum(&|set| set.status.replicas)
@@ -41,6 +41,13 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
     }
 }
 
+/// The generation to report where it was acted on: the one that there is. One that is higher is another's
+/// mistake, such as a backup that was restored, and is put right.
+pub(super) fn observed_generation(deployment: &Deployment) -> i64 {
+    let (generation, before) = (deployment.meta.generation, deployment.status.observed_generation);
+    if planted!("an observedGeneration that is too high stays") { generation.max(before) } else { generation }
+}
+
 /// Whether every wanted pod is new and available, and no other is left (upstream:
 /// `DeploymentComplete`).
 pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
@@ -51,7 +58,12 @@ pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
 }
 
 /// Whether somebody waits for this status: a generation that was acted on, a collision, a condition that
-/// turned, or the end of a rollout. Counts on the way, and a condition's new text or time, may wait.
+/// turned, the end of a rollout or of its completeness, or fewer ready or available pods than the status says
+/// (S27). Rises, other counts on the way, and a condition's new text or time, may wait.
+///
+/// In a rollout the old pods that the controller lets go are such a fall too: nobody who reads a status can
+/// tell those that were meant to go from others. The price is at most one write per step of a rollout, where
+/// steps follow each other within a second; those that take longer are reported anyway.
 pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
     let before = &deployment.status;
     let turned = after.conditions.len() != before.conditions.len()
@@ -59,10 +71,14 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
             let old = condition::find(&before.conditions, &new.kind);
             old.is_none_or(|old| (&old.status, &old.reason) != (&new.status, &new.reason))
         });
+    let fallen = after.ready < before.ready || after.available < before.available;
+    let (complete, was_complete) = (is_complete(deployment, after), is_complete(deployment, before));
+    let lost = fallen || (was_complete && !complete);
     turned
         || before.observed_generation != after.observed_generation
         || before.collision_count != after.collision_count
-        || (is_complete(deployment, after) && !is_complete(deployment, before))
+        || (lost && !planted!("a pod that is lost is reported with the next rise"))
+        || (complete && !was_complete)
 }
 
 /// Sets the `Available` condition: enough pods within the budget of what may be missing.

@@ -82,8 +82,11 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         terminating: Some(size(members.terminating.iter().filter(selected).count())),
         observed_generation: if planted!("a set does not say what generation it has seen") {
             set.status.observed_generation
-        } else {
+        } else if planted!("an observedGeneration that is too high stays") {
             set.meta.generation.max(set.status.observed_generation)
+        } else {
+            // Never more than there is: one that is higher is another's mistake, and put right.
+            set.meta.generation
         },
         conditions,
     };
@@ -113,16 +116,45 @@ pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
     }
 }
 
-/// Whether somebody waits for this change of the status: a generation that was acted on, a condition, or
-/// a set that has reached its size. Other changes of numbers may wait, so that a set of a thousand pods
-/// that start within a minute reports some sixty times and not a thousand.
+/// Leaves `observedGeneration` as it was, where the sync ended by an error that the status says nothing of:
+/// a reply that was lost, a conflict, a server that asks to wait. The step is tried again, and only then has
+/// the generation been acted on (S20).
+///
+/// A step that was *refused* moves it, as upstream does, because the same write says `ReplicaFailure`. Readers
+/// look at conditions only where the generation is the current one: with the old generation beside it Argo CD
+/// shows a ReplicaSet that waits, and not one that fails. And a Deployment counts no pod of a ReplicaSet whose
+/// status speaks of an earlier generation ([`available`]): under a quota that leaves the new ReplicaSet short
+/// of one pod no old one would ever go, which is what would make room for it.
+///
+/// [`available`]: crate::plan::deployment::observed
+pub fn hold_generation(set: &ReplicaSet, after: &mut ReplicaSetStatus) {
+    after.observed_generation = set.status.observed_generation.min(set.meta.generation);
+}
+
+/// Whether fewer pods are ready or available than the status says. Whoever reads it relies on pods that are
+/// not there: this is never put off (S27).
+pub fn has_fallen(before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> bool {
+    let fallen = after.ready < before.ready || after.available < before.available;
+    fallen && !planted!("a pod that is lost is reported with the next rise")
+}
+
+/// Whether somebody waits for this change of the status: a generation that was acted on, a condition, pods
+/// that were lost ([`has_fallen`]), or a ReplicaSet that has reached its size, or has left it. Rises and other
+/// numbers may wait, so that a ReplicaSet of a thousand pods that start within a minute reports some sixty
+/// times and not a thousand.
+///
+/// The pods that the controller itself deletes are a fall as well. It costs no write: they are deleted for a
+/// new generation, which is written at once too, and in the same patch.
 pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i32) -> bool {
     let complete = |status: &ReplicaSetStatus| {
         [status.replicas, status.ready, status.available].iter().all(|number| *number == wanted)
     };
+    let left = complete(before) && !planted!("a pod that is lost is reported with the next rise");
     before.observed_generation != after.observed_generation
         || before.conditions != after.conditions
+        || has_fallen(before, after)
         || (complete(after) && !complete(before))
+        || (left && !complete(after))
 }
 
 fn size(count: usize) -> i32 {
@@ -195,11 +227,27 @@ mod tests {
     fn a_generation_a_condition_and_completion_are_urgent_and_a_step_on_the_way_is_not() {
         let before = status(10, 3);
         assert!(!is_urgent(&before, &status(10, 4), 10));
-        assert!(!is_urgent(&before, &status(9, 3), 10));
+        assert!(!is_urgent(&before, &status(9, 3), 10), "a pod that was not ready is no loss");
         assert!(is_urgent(&before, &status(10, 10), 10));
         assert!(!is_urgent(&status(10, 10), &status(10, 10), 10), "it was complete before");
         assert!(is_urgent(&before, &ReplicaSetStatus { observed_generation: 3, ..status(10, 3) }, 10));
         let failed = Condition::new(REPLICA_FAILURE, "True", "FailedCreate", "m", Timestamp::UNIX_EPOCH);
         assert!(is_urgent(&before, &ReplicaSetStatus { conditions: vec![failed], ..status(10, 3) }, 10));
+    }
+
+    #[test]
+    fn a_fall_of_ready_or_available_and_the_end_of_completeness_are_urgent() {
+        let fewer_available = ReplicaSetStatus { available: 2, ..status(10, 3) };
+        assert!(is_urgent(&status(10, 3), &status(10, 2), 10), "ready");
+        assert!(is_urgent(&status(10, 3), &fewer_available, 10), "available");
+        assert!(!is_urgent(&fewer_available, &status(10, 3), 10), "a rise may wait");
+        assert!(is_urgent(&status(10, 10), &status(10, 9), 10));
+        assert!(is_urgent(&status(10, 10), &status(11, 10), 10), "one too many: complete no longer");
+        assert!(!is_urgent(&status(11, 10), &status(12, 10), 10));
+        let swapped = ReplicaSetStatus { ready: 4, available: 2, ..status(10, 3) };
+        assert!(
+            is_urgent(&status(10, 3), &swapped, 10),
+            "one has become ready, and one that was available is not"
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! and injected delays wait.
 
 mod body;
+mod counts;
 mod create;
 mod delete;
 mod patch;

@@ -36,6 +36,14 @@ impl Server {
             return Fate::Refuse(500, "InternalError", "etcdserver: request timed out".into());
         }
         if call.of_daemon()
+            && state.standing.sizes_fixed
+            && (call.method == Method::PATCH, &*call.resource, &*call.subresource)
+                == (true, "replicasets", "")
+        {
+            let message = format!("replicasets.apps \"{}\" is forbidden: sizes are fixed", call.name);
+            return Fate::Refuse(403, "Forbidden", message);
+        }
+        if call.of_daemon()
             && call.is_act()
             && let Some((how, stumbled)) = &mut state.stumbled
             && stumbled.insert(format!("{call} {}", call.body))

@@ -27,6 +27,8 @@ pub(super) struct Standing {
     pub(super) forbidden: Option<&'static str>,
     /// The rate limit of daemons that start from now on, per second and at once.
     limited: Option<(f64, u32)>,
+    /// Whether no daemon can change a ReplicaSet, but for its status.
+    pub(super) sizes_fixed: bool,
     /// Since when all writes are over, and their outcomes known.
     settled: Option<Duration>,
 }
@@ -185,6 +187,11 @@ impl Server {
     /// The rate limit of daemons that start now.
     pub fn rate(&self) -> (f64, u32) {
         self.state.lock().standing.limited.unwrap_or((1e6, 1_000_000))
+    }
+
+    /// Refuses whatever the daemons change about a ReplicaSet but its status, or nothing of it any more.
+    pub fn fix_sizes(&self, fixed: bool) {
+        self.state.lock().standing.sizes_fixed = fixed;
     }
 
     /// Whether a quota refuses new pods.
