@@ -92,6 +92,8 @@ pub const BUGS: &[&str] = &[
     "the sort is unstable",
     "the owner's UID is ignored",
     "a status that is behind is believed",
+    "owners are matched by UID alone",
+    "owners are matched whatever their kind",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -195,8 +195,7 @@ mod tests {
         Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
     }
 
-    const OURS: &str =
-        r#","ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
+    const OURS: &str = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
 
     fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
         let free_names = free_names(set, &members, &BTreeSet::new(), |_| false);
