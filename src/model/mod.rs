@@ -25,7 +25,7 @@ pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
 pub use owner::Owner;
-pub use pod::{Phase, Pod, Waiting};
+pub use pod::{Phase, Pod, Restarts, Waiting};
 pub use record::{Record, Resource};
 pub use replicaset::{ReplicaSet, ReplicaSetStatus};
 pub use replicationcontroller::ReplicationController;

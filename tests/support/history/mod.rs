@@ -262,7 +262,8 @@ impl World {
                     .flat_map(|s| self.active_pods(s))
                     .collect();
                 let members: Vec<&Arc<Pod>> = pods.iter().collect();
-                let gone = rank::least_worthy(&members, &siblings, surplus, self.now);
+                let siblings = set.meta.controller.is_some().then_some(&siblings[..]);
+                let gone = rank::least_worthy(&members, siblings, surplus, self.now);
                 let stays = |pod: &Arc<Pod>| !gone.iter().any(|g| g.meta.uid == pod.meta.uid);
                 let available = |pod: &Arc<Pod>| pod.is_available(set.min_ready_seconds, self.now);
                 pods.iter().filter(|pod| stays(pod) && available(pod)).count() as i64

@@ -255,7 +255,7 @@ impl World {
             phase: Phase::Pending,
             ready_since: None,
             node: (node < 3).then(|| format!("n{node}").into()),
-            restarts: 0,
+            restarts: Default::default(),
             deletion_cost: 0,
             waiting: None,
             failed_early: false,
