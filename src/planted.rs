@@ -94,6 +94,8 @@ pub const BUGS: &[&str] = &[
     "a status that is behind is believed",
     "owners are matched by UID alone",
     "owners are matched whatever their kind",
+    "restarts of ordinary init containers count",
+    "the crowd on a node counts without an owner",
 ];
 
 #[cfg(feature = "planted-bugs")]
