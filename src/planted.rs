@@ -99,6 +99,10 @@ pub const BUGS: &[&str] = &[
     "terminatingReplicas is left out where it is 0",
     "a pod that is lost is reported with the next rise",
     "a template without a ReplicaSet is no revision",
+    "owners are matched by UID alone",
+    "owners are matched whatever their kind",
+    "restarts of ordinary init containers count",
+    "the crowd on a node counts without an owner",
 ];
 
 #[cfg(feature = "planted-bugs")]

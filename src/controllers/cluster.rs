@@ -163,17 +163,13 @@ impl Cluster {
         }
     }
 
-    /// The Deployment that a set belongs to, by UID.
+    /// The Deployment that a ReplicaSet belongs to.
     pub fn deployment_of(&self, set: &ReplicaSet) -> Option<Arc<Deployment>> {
-        let controller = set.meta.controller.as_ref()?;
-        let key = ObjectKey::new(set.meta.key.namespace.clone(), controller.name.clone());
-        self.deployments.get(&key).filter(|deployment| deployment.meta.uid == controller.uid)
+        self.deployments.controller_of(&set.meta)
     }
 
-    /// The set that a pod belongs to, by UID.
+    /// The ReplicaSet that a pod belongs to.
     pub fn set_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
-        let controller = pod.meta.controller.as_ref()?;
-        let key = ObjectKey::new(pod.meta.key.namespace.clone(), controller.name.clone());
-        self.sets.get(&key).filter(|set| set.meta.uid == controller.uid)
+        self.sets.controller_of(&pod.meta)
     }
 }

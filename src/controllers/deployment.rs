@@ -148,7 +148,7 @@ const RECOUNT: Duration = Duration::from_secs(1);
 
 /// What is decided on, and whether the status of a set says more than its pods do.
 fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -> (Observed<'a>, bool) {
-    let mut owned = cluster.sets.owned_by(&deployment.meta.uid);
+    let mut owned = cluster.sets.owned_by(&deployment.as_owner());
     if planted!("the owner's UID is ignored") {
         owned = cluster.sets.in_namespace(&deployment.meta.key.namespace);
         let name = &deployment.meta.key.name;
@@ -166,7 +166,7 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
         if !recreate && !lacks_pods(set) {
             continue;
         }
-        let mut pods = cluster.pods.owned_by(&set.meta.uid);
+        let mut pods = cluster.pods.owned_by(&set.as_owner());
         if recreate {
             let ended = |pod: &Pod| {
                 pod.is_terminal() && !planted!("failed pods hold Recreate up")
@@ -205,7 +205,7 @@ fn are_overstated(cluster: &Cluster, sets: &mut [Arc<ReplicaSet>], now: Timestam
     }
     let mut overstated = false;
     for set in sets.iter_mut().filter(|set| set.status.available > 0) {
-        let pods = cluster.pods.owned_by(&set.meta.uid);
+        let pods = cluster.pods.owned_by(&set.as_owner());
         if let Some(status) = status_of_pods(set, &pods, now) {
             *set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(set) });
             overstated = true;

@@ -266,9 +266,7 @@ impl Cluster {
                     return Err(error);
                 }
             };
-            if there.meta.is_controlled_by(&deployment.meta.uid)
-                && there.template.asks_for_the_same_as(&deployment.template)
-            {
+            if deployment.controls(&there.meta) && there.template.asks_for_the_same_as(&deployment.template) {
                 let version = there.meta.resource_version;
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
                 return Ok(());

@@ -21,6 +21,9 @@
 //! * [`rollouts`]: when rollouts start, end and get stuck, for the metrics.
 //! * [`coexistence`]: another controller that acts on the same objects is noticed.
 
+#[cfg(test)]
+mod fixture;
+
 pub mod apis;
 pub mod cluster;
 pub mod coexistence;

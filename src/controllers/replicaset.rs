@@ -11,7 +11,7 @@ use super::pace::SPACING;
 use super::patch;
 use super::pod_owner::PodOwner;
 use super::unresolved::LATEST;
-use crate::model::{ObjectKey, Pod, ReplicaSet, Resource};
+use crate::model::{ObjectKey, Pod, Record, ReplicaSet, Resource};
 use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
 use crate::runtime::worker::Next;
 
@@ -133,10 +133,10 @@ fn has_orphans(cluster: &Cluster, set: &ReplicaSet) -> bool {
 }
 
 fn observe<'a>(cluster: &Cluster, set: &'a ReplicaSet, may_adopt: bool) -> Observed<'a> {
-    let owned = cluster.pods.owned_by(&set.meta.uid);
+    let owned = cluster.pods.owned_by(&set.as_owner());
     let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
     let members = Members::of(set, owned, orphans);
-    let is_ours = |pod: &Pod| pod.meta.is_controlled_by(&set.meta.uid);
+    let is_ours = |pod: &Pod| set.controls(&pod.meta);
     let under = |name: &str| cluster.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
     let late = cluster.unresolved.late(&set.meta.uid, Instant::now());
     let reserved =
@@ -176,86 +176,27 @@ fn needs_no_room<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) {
     }
 }
 
-/// Active pods of the other sets of the same Deployment.
+/// Active pods of the other ReplicaSets with the same owner.
 fn siblings(cluster: &Cluster, set: &ReplicaSet) -> Vec<Arc<Pod>> {
-    let Some(controller) = &set.meta.controller else { return Vec::new() };
-    let sets = cluster.sets.owned_by(&controller.uid);
+    let Some(owner) = set.meta.owner() else { return Vec::new() };
+    let sets = cluster.sets.owned_by(&owner);
     sets.iter()
         .filter(|sibling| sibling.meta.uid != set.meta.uid)
-        .flat_map(|sibling| cluster.pods.owned_by(&sibling.meta.uid))
+        .flat_map(|sibling| cluster.pods.owned_by(&sibling.as_owner()))
         .filter(|pod| pod.is_active())
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use http::{Request, Response};
-    use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::json;
 
-    use super::super::apis::Apis;
     use super::*;
-    use crate::clock::Clock;
-    use crate::metrics::Metrics;
-    use crate::model::{Interner, Meta, Record};
-    use crate::runtime::api::Api;
-    use crate::runtime::events::EventRecorder;
-    use crate::runtime::expectations::{Caches, Expectations};
-    use crate::runtime::limit::Limiter;
+    use crate::controllers::fixture::cluster;
+    use crate::model::{Interner, Meta};
+    use crate::runtime::expectations::Caches;
     use crate::runtime::store::{Change, Store};
-    use crate::runtime::waiters::Waiters;
-    use crate::runtime::worker::WorkQueue;
-
-    /// A cluster whose API server calls `before_answer` and then answers with this code.
-    fn cluster(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Cluster {
-        let service = tower::service_fn(move |request: Request<Body>| {
-            before_answer(&request);
-            let body = json!({"metadata": {"resourceVersion": "50"}}).to_string().into_bytes();
-            let answer = Response::builder().status(code).body(Body::from(body)).unwrap();
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        let metrics = Metrics::new();
-        let client = kube::Client::new(service, "default");
-        let api = Api::new(client, "h", Limiter::unlimited(), metrics.clone());
-        let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
-        let (recorder, _) = EventRecorder::new(api.clone(), clock.clone(), 1);
-        let queue = |name| WorkQueue::new(name, &metrics);
-        let (deployment_queue, set_queue, other_queue) = (queue("d"), queue("r"), queue("c"));
-        Cluster {
-            apis: Apis::new(|| api.clone()),
-            clock,
-            deployments: Arc::default(),
-            sets: Arc::default(),
-            replication_controllers: Arc::default(),
-            pods: Arc::default(),
-            deployment_waiters: Waiters::new(deployment_queue.clone()),
-            set_waiters: Waiters::new(set_queue.clone()),
-            replication_controller_waiters: Waiters::new(other_queue.clone()),
-            deployment_queue,
-            set_queue,
-            replication_controller_queue: other_queue,
-            caches: Caches::default(),
-            expectations: Expectations::new(metrics.clone()),
-            unresolved: Default::default(),
-            creations: Default::default(),
-            pace: Default::default(),
-            terminating_field: Default::default(),
-            refused: Default::default(),
-            words: Default::default(),
-            turns: Default::default(),
-            explanations: Default::default(),
-            scope: Default::default(),
-            rollouts: Default::default(),
-            coexistence: Default::default(),
-            recorder,
-            metrics,
-            failed_pod_backoff: true,
-            draining: Default::default(),
-        }
-    }
 
     fn set() -> ReplicaSet {
         set_at(1, 1)
@@ -348,7 +289,8 @@ mod tests {
         let pods = Arc::new(Store::<Pod>::default());
         pods.begin_list(false);
         let pod = r#"{"metadata":{"name":"web-x","namespace":"shop","uid":"p","resourceVersion":"50","labels":
-            {"a":"b"},"ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]}}"#;
+            {"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u",
+            "controller":true}]}}"#;
         pods.put(Pod::decode(pod, &mut Interner::default()).unwrap());
         pods.end_list(60);
         (cluster.caches, cluster.pods) = (Caches::default().with(pods.clone()), pods);

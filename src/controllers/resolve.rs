@@ -69,7 +69,7 @@ impl Cluster {
         let mut result = Ok(());
         while let Some(name) = creates.pop() {
             match self.read::<Pod>(set, &format!("{collection}/{name}")).await {
-                Ok(pod) if pod.meta.is_controlled_by(owner) => {
+                Ok(pod) if set.controls(&pod.meta) => {
                     self.pod_created(set, &name, pod.meta.resource_version);
                 }
                 Ok(_) => {}

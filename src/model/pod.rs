@@ -41,8 +41,8 @@ pub struct Pod {
     pub ready_since: Option<Timestamp>,
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
-    /// The restarts of the container that restarted most.
-    pub restarts: i32,
+    /// How often its containers were restarted.
+    pub restarts: Restarts,
     /// `controller.kubernetes.io/pod-deletion-cost`; what does not parse counts as 0.
     pub deletion_cost: i32,
     /// Why the pod is not running. In a box, because most pods run, and then it costs one word.
@@ -50,6 +50,17 @@ pub struct Pod {
     /// Whether the pod failed within a minute of its start, as one does that its node refuses
     /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fare no better.
     pub failed_early: bool,
+}
+
+/// How often containers were restarted, each time that of the container that restarted most. Compared as
+/// upstream compares it: by the regular containers, then by the restartable init containers (sidecars).
+/// Other init containers do not count (upstream: `compareMaxContainerRestarts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Restarts {
+    /// Of the regular containers.
+    pub regular: i32,
+    /// Of the restartable init containers.
+    pub sidecar: i32,
 }
 
 /// What ran for longer than this had a fair start.
@@ -86,6 +97,17 @@ struct PodWire<'a> {
 struct SpecWire<'a> {
     #[serde(borrow, default)]
     node_name: Text<'a>,
+    #[serde(borrow, default)]
+    init_containers: Option<Vec<InitContainerWire<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitContainerWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    restart_policy: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -125,6 +147,8 @@ struct PodConditionWire<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatusWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(default)]
     restart_count: Option<i32>,
     #[serde(borrow, default)]
@@ -192,7 +216,8 @@ impl Record for Pod {
             .flatten()
             .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
-        let restarts = status.containers().filter_map(|c| c.restart_count).max().unwrap_or(0);
+        let spec = wire.spec.unwrap_or_default();
+        let restarts = status.restarts(&spec);
         let waiting = status.waiting().map(|Said { reason, message, termination_message }| {
             let mut short = |text: &str| {
                 let text = on_one_line(text);
@@ -204,7 +229,7 @@ impl Record for Pod {
                 termination_message: short(termination_message).map(ContainerText::new),
             })
         });
-        let node = wire.spec.unwrap_or_default().node_name;
+        let node = spec.node_name;
         let meta = wire.metadata.into_meta(interner)?;
         Ok(Pod {
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
@@ -232,6 +257,20 @@ impl Record for Pod {
 impl StatusWire<'_> {
     fn containers(&self) -> impl Iterator<Item = &ContainerStatusWire<'_>> {
         self.init_container_statuses.iter().chain(&self.container_statuses).flatten()
+    }
+
+    fn restarts(&self, spec: &SpecWire<'_>) -> Restarts {
+        let is_sidecar = |status: &&ContainerStatusWire<'_>| {
+            spec.init_containers.iter().flatten().any(|container| {
+                container.name == status.name
+                    && (container.restart_policy.as_str() == "Always"
+                        || planted!("restarts of ordinary init containers count"))
+            })
+        };
+        let regular = self.container_statuses.iter().flatten().filter_map(|c| c.restart_count);
+        let init = self.init_container_statuses.iter().flatten();
+        let sidecar = init.filter(is_sidecar).filter_map(|c| c.restart_count);
+        Restarts { regular: regular.max().unwrap_or(0).max(0), sidecar: sidecar.max().unwrap_or(0).max(0) }
     }
 
     /// Whether nothing shows that the pod was alive a minute after it had started: no container that
@@ -402,12 +441,30 @@ mod tests {
             r#"{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}],
                 "containerStatuses":[{"name":"a","restartCount":2},{"name":"b","restartCount":4}]}"#,
         );
-        assert_eq!((pod.phase, pod.restarts, pod.deletion_cost), (Phase::Running, 4, -5));
+        assert_eq!((pod.phase, pod.deletion_cost), (Phase::Running, -5));
+        assert_eq!(pod.restarts, Restarts { regular: 4, sidecar: 0 });
         assert_eq!(pod.node.as_deref(), Some("n1"));
         let ready: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         assert!(!pod.is_available(10, ready));
         assert!(pod.is_available(10, pod.available_at(10).unwrap()));
         assert_eq!(pod.available_at(10).unwrap().as_second() - ready.as_second(), 10);
+    }
+
+    #[test]
+    fn restarts_of_sidecars_are_kept_apart_and_those_of_ordinary_init_containers_do_not_count() {
+        let spec = r#"{"initContainers":[{"name":"once"},{"name":"never","restartPolicy":"Never"},
+            {"name":"proxy","restartPolicy":"Always"},{"name":"logs","restartPolicy":"Always"}]}"#;
+        let status = r#"{"initContainerStatuses":[{"name":"once","restartCount":70},{"name":"never","restartCount":60},
+            {"name":"proxy","restartCount":3},{"name":"logs","restartCount":5},{"name":"unknown","restartCount":80}],
+            "containerStatuses":[{"name":"app","restartCount":2},{"name":"once","restartCount":-9}]}"#;
+        assert_eq!(pod(spec, status).restarts, Restarts { regular: 2, sidecar: 5 });
+        assert_eq!(
+            pod(spec, r#"{"initContainerStatuses":[{"restartCount":1}]}"#).restarts,
+            Restarts::default()
+        );
+        let odd = r#"{"initContainers":null}"#;
+        assert_eq!(pod(odd, r#"{"containerStatuses":[{"restartCount":-1}]}"#).restarts, Restarts::default());
+        assert!(Restarts { regular: 1, sidecar: 0 } > Restarts { regular: 0, sidecar: 9 });
     }
 
     /// Reason and message, `-` for none, and after a `|` what the container said.

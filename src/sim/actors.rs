@@ -3,6 +3,7 @@
 mod afterwards;
 pub mod hostile;
 mod statuses;
+pub mod owners;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -263,6 +264,12 @@ impl Actors {
                 Self::send(&self.user, Method::DELETE, &path, "application/json", &json!({})).await;
             }
             Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
+            Act::Forge { nth, form } => self.forge(*nth, *form).await,
+            Act::Bare { replicas } => self.resize_bare(*replicas).await,
+            Act::Sidecar { name } => self.add_sidecar(name).await,
+            Act::Restart { nth, container, restarts } => {
+                self.restart_container(*nth, *container, *restarts).await;
+            }
             Act::Quota { full } => self.server.set_quota(*full),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::actors::hostile;
+use super::actors::{hostile, owners};
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
 
 impl Scenario {
@@ -43,6 +43,7 @@ impl Scenario {
             scenario.daemons = 3;
         }
         scenario.fill(&mut rng);
+        scenario.add_strangers();
         if rng.u8(..4) == 0 {
             scenario.clocks = (0..scenario.daemons).map(|_| skew(&mut rng)).collect();
             // How long a pod has been ready depends on whose clock is asked.
@@ -98,6 +99,40 @@ impl Scenario {
             if allowed {
                 self.acts.push((at, act));
             }
+        }
+    }
+}
+
+/// Tells the acts that strangers do from everything else that a seed draws.
+const STRANGERS: u64 = 0x6f77_6e65_7273_2124;
+
+impl Scenario {
+    /// In every third seed others make what names owners that are not theirs, and what ranks pods for deletion.
+    /// Drawn apart, so that the other acts of a seed stay what they are.
+    fn add_strangers(&mut self) {
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ STRANGERS);
+        if rng.u8(..3) > 0 {
+            return;
+        }
+        let end = self.acts.last().map_or(Duration::ZERO, |(at, _)| *at);
+        let latest = u64::try_from(end.as_millis()).unwrap_or(0).max(20);
+        for _ in 0..rng.u32(1..12) {
+            let (at, act) = (Duration::from_millis(rng.u64(10..latest)), stranger(&mut rng));
+            self.acts.push((at, act));
+        }
+        self.acts.sort_by_key(|(at, _)| *at);
+    }
+}
+
+fn stranger(rng: &mut fastrand::Rng) -> Act {
+    let nth = rng.u32(..12);
+    match rng.u8(..12) {
+        0..6 => Act::Forge { nth, form: rng.u32(..owners::FORGERIES) },
+        6..9 => Act::Bare { replicas: rng.u32(1..8) },
+        9 => Act::Sidecar { name: NAMES[0] },
+        _ => {
+            let container = rng.u32(..owners::CONTAINERS);
+            Act::Restart { nth, container, restarts: rng.u32(1..4) }
         }
     }
 }

@@ -22,6 +22,7 @@ mod decisions;
 mod fields;
 mod leadership;
 mod losses;
+mod owners;
 mod pods;
 mod presence;
 mod rollout;
@@ -46,6 +47,7 @@ use super::server::Picture;
 use decisions::Decisions;
 use leadership::Leadership;
 use losses::Losses;
+use owners::Owners;
 use sets::History;
 use status::Statuses;
 use stopping::Stopping;
@@ -165,6 +167,7 @@ pub struct Monitors {
     past: bool,
     leadership: Leadership,
     decisions: Decisions,
+    owners_of: Owners,
     history: History,
     statuses: Statuses,
     stopping: Stopping,
@@ -217,6 +220,23 @@ impl Monitors {
         self.decisions.sent(at, call, picture)
     }
 
+    /// A daemon sends a request that changes something in another namespace than the one that is judged by
+    /// everything else. `there` is the object, and `sets` are all ReplicaSets.
+    ///
+    /// # Errors
+    /// When it may not, or not now.
+    pub fn sent_elsewhere(
+        &mut self,
+        at: Duration,
+        call: &Call,
+        there: Option<&Value>,
+        sets: &[Value],
+    ) -> Result<(), Breach> {
+        fields::allowed(call)?;
+        self.leadership.sent(at, call)?;
+        self.owners_of.elsewhere(call, there, sets)
+    }
+
     /// A daemon is shown an object that it has asked for.
     pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
         self.decisions.shown(at, call, object);
@@ -265,6 +285,7 @@ impl Monitors {
     }
 
     fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        self.judge_owners(commit, since)?;
         fields::foreign(commit)?;
         match &*commit.call.resource {
             "deployments" => fields::deployment(commit)?,
@@ -285,6 +306,7 @@ impl Monitors {
 
     fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
+        self.owners_of.remember(commit);
         self.history.remember(commit);
         self.statuses.remember(commit);
         if call.resource == "pods" {
@@ -405,11 +427,23 @@ pub fn unavailable(deployment: &Value) -> i64 {
     Terms::of(deployment).unavailable
 }
 
-/// The UID of the controller of an object, or "".
+/// Stands for the UID of a controller of a kind that controls no objects of that kind here.
+pub const ANOTHER: &str = "another kind of owner";
+
+/// The UID of the controller of an object, "" if it has none, or [`ANOTHER`]. Pods belong to ReplicaSets and
+/// ReplicaSets to Deployments, by API group, kind and UID; a patch may be for either. Namespaces are told
+/// apart by what is in the [`Picture`]: one of them.
 pub fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = owners.iter().find(|owner| owner["controller"] == true);
-    found.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+    let Some(found) = owners.iter().find(|owner| owner["controller"] == true) else { return "" };
+    let kind = found["kind"].as_str();
+    let may_control = match object["kind"].as_str() {
+        Some("Pod") => kind == Some("ReplicaSet"),
+        Some("ReplicaSet") => kind == Some("Deployment"),
+        _ => matches!(kind, Some("ReplicaSet" | "Deployment")),
+    };
+    let is_of_the_group = found["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"));
+    if may_control && is_of_the_group { found["uid"].as_str().unwrap_or_default() } else { ANOTHER }
 }
 
 /// As [`Value::pointer`], which makes two strings for each token: that was a twentieth of a history's time.

@@ -150,6 +150,10 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
                 let path = format!("acts[{n}].act.{kind}.replicas");
                 field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
             }
+            Act::Bare { replicas } => {
+                let path = format!("acts[{n}].act.bare.replicas");
+                field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
+            }
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
+use super::monitors::{ANOTHER, Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
 use super::{batches, prompt, published, timed};
@@ -317,7 +317,7 @@ fn sets_are_full(picture: &Picture) -> Result<(), String> {
             (number(set, "/spec/replicas"), text(set, "/metadata/uid"), text(set, "/metadata/name"));
         let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod)).count();
         // A set without a Deployment may have an image that never starts.
-        let counts = if controller(set).is_empty() { &["replicas"][..] } else { &COUNTS };
+        let counts = if matches!(controller(set), "" | ANOTHER) { &["replicas"][..] } else { &COUNTS };
         let exact = counts.iter().all(|field| number(&set["status"], &format!("/{field}")) == size);
         let observed = set["status"]["observedGeneration"] == set["metadata"]["generation"];
         if i64::try_from(pods) != Ok(size)

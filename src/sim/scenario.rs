@@ -187,6 +187,18 @@ pub enum Act {
         nth: u32,
         value: u32,
     },
+    /// A tenant makes pods or ReplicaSets that name the n-th ReplicaSet as their owner, or its Deployment, from another
+    /// namespace or as another kind; or writes a wrong name into the n-th pod's reference.
+    Forge { nth: u32, form: u32 },
+    /// A user creates a ReplicaSet that nobody owns, or resizes it.
+    Bare { replicas: u32 },
+    /// A user gives the template a container that runs once, and a sidecar.
+    Sidecar {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
+    /// A container of the n-th pod restarts so often: a regular one, a sidecar, or one that ran once.
+    Restart { nth: u32, container: u32, restarts: u32 },
     /// A quota refuses new pods from now on, or does not any more.
     Quota { full: bool },
     /// All watches break.

@@ -40,6 +40,10 @@ use replies::{lost, refused};
 /// The one namespace in which things happen.
 pub const NAMESPACE: &str = "shop";
 
+/// The namespace of somebody who forges owner references. What happens there is judged by S24 alone, and is in no
+/// [`Picture`].
+pub const TENANT: &str = "tenant";
+
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
 const STORM: u64 = 5000;
@@ -178,7 +182,11 @@ impl Server {
         let body = body.to_bytes();
         let mut call = Call::new(agent, &parts, &body);
         // What fills a cache is no decision.
-        let judged = call.of_daemon() && !call.lists() && !matches!(&*call.resource, "leases" | "events");
+        let elsewhere = call.namespace == TENANT;
+        let judged = call.of_daemon()
+            && !elsewhere
+            && !call.lists()
+            && !matches!(&*call.resource, "leases" | "events");
         let _over = judged.then(|| {
             let (server, agent) = (self.clone(), call.agent.clone());
             let (mut state, now) = (server.state.lock(), server.start.elapsed());
@@ -195,7 +203,7 @@ impl Server {
         });
         let fate = self.arrives(&call, &body);
         let reply = self.clone().undergo(fate, &call, parts, body).await;
-        if call.of_daemon() && reply.status().is_success() {
+        if call.of_daemon() && !elsewhere && reply.status().is_success() {
             let (monitors, now) = (&mut self.state.lock().monitors, self.start.elapsed());
             if let Some(Version(version)) = reply.extensions().get() {
                 monitors.told(now, &call, *version);
@@ -272,7 +280,14 @@ impl Server {
             state.acts += 1;
         }
         if call.of_daemon() && call.is_write() {
-            let breach = state.monitors.sent(self.start.elapsed(), self.clock.now(), call, &state.picture);
+            let at = self.start.elapsed();
+            let breach = if call.namespace == TENANT {
+                let there = self.sandbox.object(kind(&call.resource), TENANT, &call.name);
+                let sets = self.sandbox.objects("ReplicaSet");
+                state.monitors.sent_elsewhere(at, call, there.as_deref(), &sets)
+            } else {
+                state.monitors.sent(at, self.clock.now(), call, &state.picture)
+            };
             self.note(state, breach);
         }
         fate
@@ -301,11 +316,11 @@ impl Server {
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
         }
-        if call.of_daemon() && code == http::StatusCode::CONFLICT {
+        if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
             state.monitors.met(call, &state.picture);
             state.standing.cost.refused(call);
         }
-        if call.of_daemon() && !call.is_write() && code.is_success() {
+        if call.of_daemon() && call.namespace != TENANT && !call.is_write() && code.is_success() {
             let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));
             if let Some(there) = there {
                 response.extensions_mut().insert(Shown(there.clone()));

@@ -121,7 +121,7 @@ impl Cluster {
             };
             if error.is_already_exists() {
                 match self.read::<Pod>(owner, &format!("{collection}/{name}")).await {
-                    Ok(there) if there.meta.is_controlled_by(&meta.uid) => {
+                    Ok(there) if owner.controls(&there.meta) => {
                         let version = there.meta.resource_version;
                         if there.is_active() {
                             self.pod_created(owner, name, version);
@@ -190,7 +190,7 @@ impl Cluster {
             let pod = self.pods.get(&key).filter(|pod| {
                 pod.meta.uid == uid
                     && pod.is_active()
-                    && pod.meta.is_controlled_by(owner_uid)
+                    && owner.controls(&pod.meta)
                     && owner.as_set().selector.matches(&pod.meta.labels)
             });
             match pod {

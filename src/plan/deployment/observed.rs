@@ -52,7 +52,7 @@ impl<'a> Observed<'a> {
         let Observed { deployment, owned, .. } = self;
         let members = owned
             .iter()
-            .filter(|set| claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Keep)
+            .filter(|set| claim(*deployment, &deployment.selector, &set.meta) == Claim::Keep)
             .cloned();
         Sets { healthy_pods: self.healthy_pods.clone(), ..Sets::assign(deployment, members) }
     }

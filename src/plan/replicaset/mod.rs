@@ -32,7 +32,7 @@ pub struct Observed<'a> {
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
     /// an orphan be adopted (S15). Asked only where there are orphans; if it did not, nothing is done (S17).
     pub may_adopt: bool,
-    /// Active pods of the other sets of the same Deployment, for the co-location rank.
+    /// Active pods of the other ReplicaSets with the same owner, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
     /// Names for new pods, by [`free_names`]; empty when none are missing.
     pub free_names: Vec<String>,
@@ -168,6 +168,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     } else if have > wanted {
         let all: Vec<&Arc<Pod>> = members.active.iter().chain(orphans).collect();
         let surplus = (have - wanted).min(BURST) + usize::from(planted!("one pod too many is deleted"));
+        let siblings = rank::counts_neighbours(set).then_some(&siblings[..]);
         plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
     plan
@@ -195,8 +196,7 @@ mod tests {
         Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
     }
 
-    const OURS: &str =
-        r#","ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
+    const OURS: &str = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
 
     fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
         let free_names = free_names(set, &members, &BTreeSet::new(), |_| false);

@@ -73,7 +73,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
 
-    let selected = |pod: &&Arc<Pod>| claim(&set.meta, &set.selector, &pod.meta) == Claim::Keep;
+    let selected = |pod: &&Arc<Pod>| claim(*set, &set.selector, &pod.meta) == Claim::Keep;
     let status = ReplicaSetStatus {
         replicas: size(members.active.len()),
         fully_labeled: size(fully_labeled),
