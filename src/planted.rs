@@ -92,6 +92,9 @@ pub const BUGS: &[&str] = &[
     "the sort is unstable",
     "the owner's UID is ignored",
     "a status that is behind is believed",
+    "a failing webhook is taken for a lost reply",
+    "a request to wait is reported as a failure",
+    "a refused adoption is not reported",
 ];
 
 #[cfg(feature = "planted-bugs")]

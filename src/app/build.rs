@@ -9,6 +9,7 @@ use crate::config::{ControllerConfig, Enabled};
 use crate::controllers::Cluster;
 use crate::controllers::coexistence::Coexistence;
 use crate::controllers::explanations::Explanations;
+use crate::controllers::lost_creations::LostCreations;
 use crate::controllers::pace::Pace;
 use crate::controllers::refused::Refused;
 use crate::controllers::rollouts::{Rollouts, show_stuck};
@@ -41,7 +42,9 @@ impl Controllers {
             Some(fence) => api.fenced(fence.clone()),
             None => api,
         };
-        let api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
+        let draining = CancellationToken::new();
+        let api = Api::new(client.clone(), &host, limiter(), metrics.clone()).patient(draining.clone());
+        let api = behind_the_fence(api);
         // Events and watches have a limit of their own each: a storm of events holds up no write that
         // matters, and a watch that reopens does not queue behind a burst of writes.
         let events_api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
@@ -92,6 +95,7 @@ impl Controllers {
             replication_controller_queue,
             expectations,
             unresolved: Unresolved::default(),
+            lost_creations: LostCreations::default(),
             creations: Default::default(),
             pace: Pace::default(),
             turns: Turns::default(),
@@ -104,7 +108,7 @@ impl Controllers {
             recorder,
             metrics,
             failed_pod_backoff: config.failed_pod_backoff,
-            draining: CancellationToken::new(),
+            draining,
         });
 
         wire(&cluster, &mut deployments, Cluster::deployment_changed);

@@ -10,6 +10,7 @@
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`vanished`]: what vanishes as fast as it is made.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+//! * [`lost_creations`]: ReplicaSets that were created although nobody said so.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`pace`]: how often a status is written.
 //! * [`refused`]: sets whose pods were refused, and who tries next.
@@ -25,6 +26,7 @@ pub mod deployment;
 pub mod error;
 pub mod execute;
 pub mod explanations;
+pub mod lost_creations;
 pub mod pace;
 pub mod patch;
 pub mod pod_owner;
