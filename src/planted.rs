@@ -103,6 +103,9 @@ pub const BUGS: &[&str] = &[
     "owners are matched whatever their kind",
     "restarts of ordinary init containers count",
     "the crowd on a node counts without an owner",
+    "a failing webhook is taken for a lost reply",
+    "a request to wait is reported as a failure",
+    "a refused adoption is not reported",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -8,6 +8,7 @@ use super::{Candidacy, Controllers, Parts};
 use crate::config::{ControllerConfig, Enabled};
 use crate::controllers::coexistence::Coexistence;
 use crate::controllers::explanations::Explanations;
+use crate::controllers::lost_creations::LostCreations;
 use crate::controllers::pace::Pace;
 use crate::controllers::refused::Refused;
 use crate::controllers::rollouts::{Rollouts, show_stuck};
@@ -42,9 +43,12 @@ impl Controllers {
             Some(fence) => api.fenced(fence.clone()),
             None => api,
         };
+        let draining = CancellationToken::new();
         // Each controller has a limit of its own: a large scale-up delays no write of another controller.
-        let apis =
-            Apis::new(|| behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone())));
+        let apis = Apis::new(|| {
+            let api = Api::new(client.clone(), &host, limiter(), metrics.clone());
+            behind_the_fence(api.patient(draining.clone()))
+        });
         // Events and watches have a limit of their own each: a storm of events holds up no write that
         // matters, and a watch that reopens does not queue behind a burst of writes.
         let events_api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
@@ -95,6 +99,7 @@ impl Controllers {
             replication_controller_queue,
             expectations,
             unresolved: Unresolved::default(),
+            lost_creations: LostCreations::default(),
             creations: Default::default(),
             pace: Pace::default(),
             terminating_field: Default::default(),
@@ -108,7 +113,7 @@ impl Controllers {
             recorder,
             metrics,
             failed_pod_backoff: config.failed_pod_backoff,
-            draining: CancellationToken::new(),
+            draining,
         });
 
         wire(&cluster, &mut deployments, Cluster::deployment_changed);

@@ -9,6 +9,7 @@ use super::apis::Apis;
 use super::coexistence::Coexistence;
 use super::explanations::Explanations;
 use super::gated_field::GatedField;
+use super::lost_creations::LostCreations;
 use super::pace::Pace;
 use super::refused::Refused;
 use super::rollouts::Rollouts;
@@ -61,6 +62,8 @@ pub struct Cluster {
     pub replication_controller_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// ReplicaSets that may have been created although nobody said so.
+    pub lost_creations: LostCreations,
     /// What was created a moment ago.
     pub creations: Creations,
     /// When each status was last written.
@@ -147,6 +150,7 @@ impl Cluster {
     pub fn forget(&self, owner: &Uid) {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
+        self.lost_creations.forget(owner);
         self.creations.forget(owner);
         self.pace.forget(owner);
         self.turns.forget(owner);

@@ -7,14 +7,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
 use super::explanations::Explanation;
 use super::patch;
 use super::rollouts::NewSet;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::deployment::observed::{healthy, lacks_pods};
-use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
+use crate::plan::deployment::{
+    self as planner, Course, Observed, Plan, Write, progress, revision, status, why,
+};
 use crate::plan::replicaset::status::status_of_pods;
 use crate::runtime::worker::Next;
 
@@ -65,7 +67,9 @@ async fn carry_out(
     mut plan: Plan,
 ) -> Result<Next, SyncError> {
     let deployment = observed.deployment;
-    let executed = cluster.execute_deployment(deployment, &plan).await;
+    report_lost_creations(cluster, observed);
+    let mut executed = cluster.execute_deployment(deployment, &plan).await;
+    executed.outcome.created_before = cluster.lost_creations.unreported(&deployment.meta.uid);
     let mut settled = progress::settle(observed, &plan, &executed.outcome);
 
     let before = &deployment.status.conditions;
@@ -99,6 +103,9 @@ async fn carry_out(
     // Nothing wakes the key when the status was right, and it is the cache of pods that catches up.
     let recount = overstated.then_some(RECOUNT);
     settled.look_again = [settled.look_again, later, recount].into_iter().flatten().min();
+    if written.is_ok() && later.is_none() && !stale && plan.course == Course::Rollout {
+        cluster.lost_creations.condition_written(&deployment.meta.uid);
+    }
     if written.is_ok() && later.is_none() && !stale {
         let new = || observed.sets().new.as_deref().map(NewSet::from);
         let metrics = &cluster.metrics.workloads;
@@ -117,6 +124,18 @@ async fn carry_out(
         cluster.deployment_queue.add_after(deployment.meta.key.clone(), wait);
     }
     result.map(|look_again| look_again.map_or(Next::Settled, Next::After))
+}
+
+/// Makes up for the events of ReplicaSets that were created although the answers were lost.
+fn report_lost_creations(cluster: &Cluster, observed: &Observed<'_>) {
+    let deployment = observed.deployment;
+    let exists = |name: &str| observed.owned.iter().any(|owned| &*owned.meta.key.name == name);
+    for new in cluster.lost_creations.seen(&deployment.meta.uid, exists) {
+        if let Some(note) = Write::Create(new).note() {
+            tracing::info!(deployment = %deployment.meta.key, "{}, as it turns out", note.message);
+            cluster.tell(Speaker::Deployment, deployment, note);
+        }
+    }
 }
 
 fn keep_explanation(

@@ -21,6 +21,7 @@ use crate::plan::deployment::{self as set_plan, body::set_body};
 use crate::plan::replicaset::body::OwnerReference;
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
+use crate::runtime::store::Store;
 
 /// Who writes, for `managedFields`.
 pub const FIELD_MANAGER: (&str, &str) = ("fieldManager", "windlass");
@@ -87,6 +88,13 @@ impl Cluster {
         Ok(written.resource_version().unwrap_or(0))
     }
 
+    /// Whether the cache still shows an owner as it was when it was decided about, and the daemon is not to end.
+    fn is_unchanged<T: Record>(&self, owners: &Store<T>, owner: &Meta) -> bool {
+        let Meta { key, uid, generation, .. } = owner;
+        let now = owners.get(key).filter(|_| !self.draining.is_cancelled());
+        now.is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
+    }
+
     /// Patches a set, unless another write of ours to it comes first; see [`super::turns`].
     async fn in_turn(
         &self,
@@ -129,17 +137,18 @@ impl Cluster {
 
     /// Deletes exactly the object that was seen. One that is gone already counts as deleted; one that
     /// has given its name to another is a conflict.
-    async fn delete<T: Record>(
+    async fn delete_while<T: Record>(
         &self,
         owner: &impl Record,
         object: &T,
         preconditions: Value,
+        still_wanted: impl Fn() -> bool,
     ) -> Result<(), ApiError> {
         let preconditions = if planted!("deletions carry no UID") { Value::Null } else { preconditions };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         let request =
             request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
-        let version = match self.api_for(owner).call::<Written>(request).await {
+        let version = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
             Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
@@ -166,18 +175,26 @@ impl Cluster {
             match self.write_set(deployment, write, &mut executed.outcome).await {
                 Ok(()) => {
                     executed.outcome.done += 1;
+                    if let set_plan::Write::Create(new) = write {
+                        self.lost_creations.reported(&deployment.meta.uid, &new.name);
+                    }
                     if let Some(note) = write.note() {
                         tracing::info!(deployment = %deployment.meta.key, "{}", note.message);
                         self.tell(Speaker::Deployment, deployment, note);
                     }
                 }
                 Err(error) => {
-                    if let (SyncError::OutcomeUnknown { .. }, Some(name)) = (&error, set_name(write)) {
+                    let claims = matches!(write, set_plan::Write::Adopt(_) | set_plan::Write::Release(_));
+                    if let Some(name) = set_name(write).filter(|_| error.may_have_happened()) {
                         self.unresolved.created(&deployment.meta.uid, name);
+                        if let set_plan::Write::Create(new) = write {
+                            self.lost_creations.asked(&deployment.meta.uid, new.clone());
+                        }
                     }
-                    if error.is_refusal() {
+                    if error.is_refusal() && !(claims && planted!("a refused adoption is not reported")) {
                         executed.outcome.failed = Failed::of(write, error.to_string());
                     }
+                    executed.outcome.is_unanswered = !error.is_refusal();
                     if planted!("a failed step is swallowed") {
                         break;
                     }
@@ -227,7 +244,7 @@ impl Cluster {
                     "uid": set.meta.uid,
                     "resourceVersion": set.meta.resource_version.to_string(),
                 });
-                self.delete(deployment, &**set, exactly)
+                self.delete_while(deployment, &**set, exactly, || true)
                     .await
                     .map_err(|error| SyncError::api(format!("deleting ReplicaSet {}", set.meta.key), error))
             }
@@ -249,7 +266,8 @@ impl Cluster {
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
         let request = request::post(&collection, &[FIELD_MANAGER], &body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let error = match self.api_for(deployment).call::<Written>(request).await {
+        let still_wanted = || self.is_unchanged(&self.deployments, &deployment.meta);
+        let error = match self.api_for(deployment).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
@@ -263,6 +281,7 @@ impl Cluster {
                 Ok(there) => there,
                 Err(error) => {
                     self.unresolved.created(&deployment.meta.uid, new.name.clone());
+                    self.lost_creations.asked(&deployment.meta.uid, new.clone());
                     return Err(error);
                 }
             };
@@ -285,7 +304,7 @@ impl Cluster {
             outcome.collided = true;
             return Err(SyncError::NameTaken { name: new.name.clone() });
         }
-        let error = SyncError::api(what(), error);
+        let error = SyncError::creation(what(), error);
         if error.is_refusal() {
             let text = error.reason();
             let message = format!("Failed to create new replica set {:?}: {text}", new.name);

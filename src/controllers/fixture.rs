@@ -20,8 +20,16 @@ use crate::runtime::worker::WorkQueue;
 
 /// A cluster whose API server calls `before_answer` and then answers with this code.
 pub(super) fn cluster(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Cluster {
+    answering(move |request| {
+        before_answer(request);
+        code
+    })
+}
+
+/// A cluster whose API server answers each request with the code that `code` chooses.
+pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 'static) -> Cluster {
     let service = tower::service_fn(move |request: Request<Body>| {
-        before_answer(&request);
+        let code = code(&request);
         let body = json!({"metadata": {"resourceVersion": "50"}}).to_string().into_bytes();
         let answer = Response::builder().status(code).body(Body::from(body)).unwrap();
         async move { Ok::<_, Infallible>(answer) }
@@ -49,6 +57,7 @@ pub(super) fn cluster(code: u16, before_answer: impl Fn(&Request<Body>) + Clone 
         caches: Caches::default(),
         expectations: Expectations::new(metrics.clone()),
         unresolved: Default::default(),
+        lost_creations: Default::default(),
         creations: Default::default(),
         pace: Default::default(),
         terminating_field: Default::default(),

@@ -11,6 +11,7 @@
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`vanished`]: what vanishes as fast as it is made.
 //! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+//! * [`lost_creations`]: ReplicaSets that were created although nobody said so.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
 //! * [`pace`]: how often a status is written.
 //! * [`gated_field`]: a field of statuses that older API servers drop.
@@ -32,6 +33,7 @@ pub mod error;
 pub mod execute;
 pub mod explanations;
 pub mod gated_field;
+pub mod lost_creations;
 pub mod pace;
 pub mod patch;
 pub mod pod_owner;

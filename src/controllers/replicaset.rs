@@ -193,7 +193,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::controllers::fixture::cluster;
+    use crate::controllers::fixture::{answering, cluster};
     use crate::model::{Interner, Meta};
     use crate::runtime::expectations::Caches;
     use crate::runtime::store::{Change, Store};
@@ -250,6 +250,33 @@ mod tests {
         requests.lock().clear();
         let _second = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
         requests.lock().clone()
+    }
+
+    /// How many creations one sync asks for, of a set of 20 whose first three are answered with a success and the
+    /// others with this code.
+    async fn creations_before_giving_up(code: u16) -> usize {
+        let creations = Arc::new(Mutex::new(0));
+        let count = creations.clone();
+        let cluster = answering(move |request| {
+            let mut count = count.lock();
+            *count += usize::from(request.method() == http::Method::POST);
+            if *count > 3 { code } else { 201 }
+        });
+        cluster.sets.put(set_at(1, 20));
+        let _fails = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        *creations.lock()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_batch_in_which_a_pod_is_refused_is_sent_to_its_end_and_no_other() {
+        for code in [403, 422, 500] {
+            assert_eq!(creations_before_giving_up(code).await, 1 + 2 + 4, "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_more_of_a_batch_is_sent_where_there_is_no_answer() {
+        assert!(creations_before_giving_up(502).await < 1 + 2 + 4);
     }
 
     #[tokio::test(start_paused = true)]

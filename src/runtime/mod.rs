@@ -8,7 +8,7 @@
 //! of events are told the time and never wait; [`worker`], [`limit`], [`informer`] and the writer of
 //! events wait and decide little. In reading order:
 //!
-//! * [`request`], [`limit`], [`api`], [`client`]: how the API server is called.
+//! * [`request`], [`limit`], [`api`], [`patience`], [`client`]: how the API server is called.
 //! * [`store`], `frame`, `intake`, `reflect`, [`informer`], [`catch_up`]: a cache of one kind, kept current.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
@@ -29,6 +29,7 @@ pub mod informer;
 mod intake;
 pub mod lease;
 pub mod limit;
+pub mod patience;
 pub mod queue;
 mod reflect;
 pub mod request;

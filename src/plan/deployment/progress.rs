@@ -41,6 +41,10 @@ pub struct Outcome {
     pub collided: bool,
     /// Another step that the API server refused.
     pub failed: Option<Failed>,
+    /// A step ended without an answer that says no: nothing is known of a refusal of before.
+    pub is_unanswered: bool,
+    /// The name of a ReplicaSet that was created before, as it turns out now: the answer to the request was lost.
+    pub created_before: Option<String>,
 }
 
 /// A refused step: upstream logs it and says nothing to the user.
@@ -53,6 +57,10 @@ pub struct Failed {
 }
 
 impl Failed {
+    /// All reasons that [`Failed::of`] gives.
+    pub(super) const REASONS: [&'static str; 4] =
+        ["FailedScale", "FailedUpdate", "FailedDelete", "FailedAdopt"];
+
     /// A refusal of `write`; `None` for the creation of a set, which has a condition of its own.
     pub fn of(write: &Write, message: String) -> Option<Self> {
         let reason = match write {
@@ -87,7 +95,11 @@ impl Settled {
 pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let Observed { deployment, now, .. } = observed;
     let is_judged = match plan.course {
-        Course::Handover => return Settled::unchanged(deployment.status.clone()),
+        Course::Handover => {
+            let mut status = deployment.status.clone();
+            status::add_refused_step(outcome, &mut status, *now);
+            return Settled::unchanged(status);
+        }
         Course::Refused => {
             let mut status = deployment.status.clone();
             status.observed_generation = status::observed_generation(deployment);
@@ -139,7 +151,8 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         let error = error.or(plan.blocked.as_ref().map(|blocked| blocked.message.clone()));
         // Judged by what was there before this plan: it may have brought the old sets to nothing.
         let rolls = observed.sets().old.iter().any(|set| set.replicas > 0 || set.status.replicas > 0);
-        let begins = if created.is_some() {
+        let is_new = |name: &str| sets.new.as_ref().is_some_and(|new| &*new.meta.key.name == name);
+        let begins = if created.is_some() || outcome.created_before.as_deref().is_some_and(is_new) {
             Some(Begin::Created)
         } else if rolls {
             Some(Begin::Found)
@@ -149,7 +162,7 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         judge(deployment, &sets, &mut status, name, begins, error, *now);
     }
     if plan.course != Course::CountsOnly {
-        status::set_replica_failure(&sets, outcome.failed.as_ref(), &mut status, *now);
+        status::set_replica_failure(&sets, outcome, &mut status, *now);
     }
     // A set that comes back keeps its old number until it is given the next one. Published in between,
     // the Deployment's revision would fall (S7).

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::Sets;
-use super::progress::Failed;
+use super::progress::{Failed, Outcome};
 use crate::model::count::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 
@@ -98,17 +98,23 @@ pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now
     }
 }
 
-/// Shows a step that was refused, or else copies the failure of a set: the new set's before any
-/// other's. Gone when there is none.
-pub fn set_replica_failure(
-    sets: &Sets,
-    failed: Option<&Failed>,
-    status: &mut DeploymentStatus,
-    now: Timestamp,
-) {
-    let step = failed.map(|Failed { reason, message }| {
-        Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now)
-    });
+/// The condition of a step that was refused.
+fn refused_step(outcome: &Outcome, now: Timestamp) -> Option<Condition> {
+    let Failed { reason, message } = outcome.failed.as_ref()?;
+    Some(Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now))
+}
+
+/// Shows a step that was refused, and changes nothing where there is none.
+pub fn add_refused_step(outcome: &Outcome, status: &mut DeploymentStatus, now: Timestamp) {
+    if let Some(refused) = refused_step(outcome, now) {
+        condition::set(&mut status.conditions, refused);
+    }
+}
+
+/// Shows a step that was refused, or else copies the failure of a ReplicaSet: the new one's before any other's.
+/// Gone when there is none, but for the refusal of a step that was tried again without an answer: that is no
+/// success, after which alone it goes.
+pub fn set_replica_failure(sets: &Sets, outcome: &Outcome, status: &mut DeploymentStatus, now: Timestamp) {
     let of_a_set = || {
         let mut sets = sets.new.iter().chain(sets.old.iter().rev());
         let failures = |set: &ReplicaSet| condition::find(&set.status.conditions, REPLICA_FAILURE).cloned();
@@ -116,7 +122,11 @@ pub fn set_replica_failure(
         copy.last_update = copy.last_update.or(copy.last_transition);
         Some(copy)
     };
-    match step.or_else(of_a_set) {
+    let of_before = || {
+        let before = condition::find(&status.conditions, REPLICA_FAILURE)?;
+        (outcome.is_unanswered && Failed::REASONS.contains(&&*before.reason)).then(|| before.clone())
+    };
+    match refused_step(outcome, now).or_else(of_a_set).or_else(of_before) {
         Some(failure) => condition::set(&mut status.conditions, failure),
         None => condition::remove(&mut status.conditions, REPLICA_FAILURE),
     }

@@ -87,6 +87,13 @@ pub enum Write {
     Delete(Vec<Arc<Pod>>),
 }
 
+impl Write {
+    /// Whether it gives a pod an owner, or takes it away.
+    pub fn is_claim(&self) -> bool {
+        matches!(self, Write::Adopt(_) | Write::Release(_))
+    }
+}
+
 fn wanted(set: &ReplicaSet) -> usize {
     usize::try_from(set.replicas).unwrap_or(0)
 }

@@ -15,21 +15,21 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// What became of the writes that concern the status: which kind failed, and the API server's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// `FailedCreate` or `FailedDelete`.
+    /// `FailedCreate` or `FailedDelete`, as upstream, or `FailedAdopt`, of which upstream says nothing.
     pub reason: &'static str,
     /// The error's text.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of `write`; `None` for those that upstream does not report in the status.
-    pub fn of(write: &Write, message: String) -> Option<Self> {
+    /// A refusal of `write`.
+    pub fn of(write: &Write, message: String) -> Self {
         let reason = match write {
             Write::Create { .. } => "FailedCreate",
             Write::Delete(_) => "FailedDelete",
-            Write::Adopt(_) | Write::Release(_) => return None,
+            Write::Adopt(_) | Write::Release(_) => "FailedAdopt",
         };
-        Some(Failure { reason, message })
+        Failure { reason, message }
     }
 }
 
