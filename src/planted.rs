@@ -92,6 +92,8 @@ pub const BUGS: &[&str] = &[
     "the sort is unstable",
     "the owner's UID is ignored",
     "a status that is behind is believed",
+    "pod names come back",
+    "a restart forgets the names",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -92,6 +92,7 @@ impl Controllers {
             replication_controller_queue,
             expectations,
             unresolved: Unresolved::default(),
+            pod_names: Default::default(),
             creations: Default::default(),
             pace: Pace::default(),
             turns: Turns::default(),

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::coexistence::Coexistence;
 use super::explanations::Explanations;
 use super::pace::Pace;
+use super::pod_names::PodNames;
 use super::refused::Refused;
 use super::rollouts::Rollouts;
 use super::scope::Scope;
@@ -60,6 +61,8 @@ pub struct Cluster {
     pub replication_controller_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// The names that pods have had.
+    pub pod_names: PodNames,
     /// What was created a moment ago.
     pub creations: Creations,
     /// When each status was last written.
@@ -144,6 +147,7 @@ impl Cluster {
     pub fn forget(&self, owner: &Uid) {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
+        self.pod_names.forget(owner);
         self.creations.forget(owner);
         self.pace.forget(owner);
         self.turns.forget(owner);

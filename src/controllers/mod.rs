@@ -6,6 +6,7 @@
 //! * [`wake`]: a change in a store becomes the keys that it concerns.
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
 //! * [`pod_owner`]: the kinds that keep a number of pods.
+//! * [`pod_names`]: the names that pods have had.
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`vanished`]: what vanishes as fast as it is made.
@@ -27,6 +28,7 @@ pub mod execute;
 pub mod explanations;
 pub mod pace;
 pub mod patch;
+pub mod pod_names;
 pub mod pod_owner;
 pub mod refused;
 pub mod replicaset;

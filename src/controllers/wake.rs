@@ -56,6 +56,7 @@ impl Cluster {
     /// concerns every set that selects it.
     pub fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
+        self.pod_name_seen(change);
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
             && !planted!("who loses a pod is not woken")

@@ -109,6 +109,7 @@ impl Cluster {
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[FIELD_MANAGER], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
+            self.name_asked(meta, name);
             let error = match self.api.call::<Written>(request).await {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);
@@ -126,6 +127,7 @@ impl Cluster {
                             return Ok(());
                         }
                         // Made by somebody else and ended since; the cache has yet to show both.
+                        self.name_had(meta, name);
                         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
@@ -160,6 +162,7 @@ impl Cluster {
 
     pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
+        self.name_had(meta, name);
         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
         self.creations.created(meta, Instant::now());
         self.metrics.workloads.pods_created.inc();
