@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::pod_owner::PodOwner;
 use super::unresolved::LATEST;
-use crate::model::{Meta, Pod, Record, ReplicaSet, ReplicationController, Uid};
+use crate::model::{Meta, ObjectKey, Pod, Record, Uid};
 use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::used_names::{Between, UsedNames};
 use crate::runtime::store::Change;
@@ -91,7 +91,7 @@ impl Cluster {
                 }
             }
             "ReplicationController" => {
-                let key = crate::model::ObjectKey::new(pod.meta.key.namespace.clone(), controller.name.clone());
+                let key = ObjectKey::new(pod.meta.key.namespace.clone(), controller.name.clone());
                 let owner = self.replication_controllers.get(&key);
                 if let Some(owner) = owner.filter(|owner| owner.meta().uid == controller.uid) {
                     self.name_seen(&*owner, change);
