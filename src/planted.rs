@@ -106,6 +106,8 @@ pub const BUGS: &[&str] = &[
     "a failing webhook is taken for a lost reply",
     "a request to wait is reported as a failure",
     "a refused adoption is not reported",
+    "pod names come back",
+    "a restart forgets the names",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -100,6 +100,7 @@ impl Controllers {
             expectations,
             unresolved: Unresolved::default(),
             lost_creations: LostCreations::default(),
+            pod_names: Default::default(),
             creations: Default::default(),
             pace: Pace::default(),
             terminating_field: Default::default(),

@@ -11,6 +11,7 @@ use super::explanations::Explanations;
 use super::gated_field::GatedField;
 use super::lost_creations::LostCreations;
 use super::pace::Pace;
+use super::pod_names::PodNames;
 use super::refused::Refused;
 use super::rollouts::Rollouts;
 use super::scope::Scope;
@@ -64,6 +65,8 @@ pub struct Cluster {
     pub unresolved: Unresolved,
     /// ReplicaSets that may have been created although nobody said so.
     pub lost_creations: LostCreations,
+    /// The names that pods have had.
+    pub pod_names: PodNames,
     /// What was created a moment ago.
     pub creations: Creations,
     /// When each status was last written.
@@ -151,6 +154,7 @@ impl Cluster {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
         self.lost_creations.forget(owner);
+        self.pod_names.forget(owner);
         self.creations.forget(owner);
         self.pace.forget(owner);
         self.turns.forget(owner);

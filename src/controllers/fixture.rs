@@ -58,6 +58,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         expectations: Expectations::new(metrics.clone()),
         unresolved: Default::default(),
         lost_creations: Default::default(),
+        pod_names: Default::default(),
         creations: Default::default(),
         pace: Default::default(),
         terminating_field: Default::default(),

@@ -7,6 +7,7 @@
 //! * [`deployment`], [`replicaset`]: observe, plan, execute and settle one key.
 //! * [`pod_owner`]: the kinds that keep a number of pods.
 //! * [`apis`]: the API server with a rate limit for each controller.
+//! * [`pod_names`]: the names that pods have had.
 //! * [`execute`]: every write to workloads that Windlass makes.
 //! * [`resolve`]: what only the API server itself knows.
 //! * [`vanished`]: what vanishes as fast as it is made.
@@ -36,6 +37,7 @@ pub mod gated_field;
 pub mod lost_creations;
 pub mod pace;
 pub mod patch;
+pub mod pod_names;
 pub mod pod_owner;
 pub mod refused;
 pub mod replicaset;

@@ -10,8 +10,8 @@ use super::error::SyncError;
 use super::pace::SPACING;
 use super::patch;
 use super::pod_owner::PodOwner;
-use super::unresolved::LATEST;
 use crate::model::{ObjectKey, Pod, Record, ReplicaSet, Resource};
+use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
 use crate::runtime::worker::Next;
 
@@ -108,7 +108,7 @@ async fn carry_out<O: PodOwner>(
             written = cluster.write_set_status(owner, &change).await;
         }
     }
-    let reserved = (observed.reserved > 0).then_some(LATEST);
+    let reserved = (observed.reserved > 0).then(|| cluster.reserved_for(owner));
     // The other error may be tried again as late as in a minute.
     let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error.is_some();
     let overtaken = overtaken.then_some(SPACING);
@@ -139,11 +139,18 @@ fn observe<'a>(cluster: &Cluster, set: &'a ReplicaSet, may_adopt: bool) -> Obser
     let is_ours = |pod: &Pod| set.controls(&pod.meta);
     let under = |name: &str| cluster.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
     let late = cluster.unresolved.late(&set.meta.uid, Instant::now());
-    let reserved =
-        late.iter().filter_map(|name| under(name)).filter(|pod| !(pod.is_active() && is_ours(pod)));
-    let reserved = reserved.count();
+    let used = cluster.used_names(set);
+    let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
+    let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
+    // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
+    let is_kept = |name: &&String| match under(name) {
+        Some(pod) => !(pod.is_active() && is_ours(&pod)),
+        None => was_had(name),
+    };
+    let reserved = late.iter().filter(is_kept).count() + used.in_doubt();
+    let late = late.into_iter().filter(|name| !was_had(name)).collect();
     let is_foreign = |name: &str| under(name).is_some_and(|pod| !is_ours(&pod));
-    let free_names = planner::free_names(set, &members, &late, is_foreign);
+    let free_names = planner::free_names(set, &members, &late, &used, is_foreign);
     let siblings = if planner::is_too_large(set, &members) { siblings(cluster, set) } else { Vec::new() };
     Observed {
         set,

@@ -60,6 +60,7 @@ impl Cluster {
     /// more, or with other labels, concerns everybody who selects it.
     pub fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
+        self.pod_name_seen(change);
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
             && !planted!("who loses a pod is not woken")

@@ -2,8 +2,8 @@
 
 mod afterwards;
 pub mod hostile;
-mod statuses;
 pub mod owners;
+mod statuses;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
 //! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
 //! tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, for the reason that no cache is newer than the
-//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21 and S23 look
-//! from that instant on, too: at what their author cannot know nobody is judged.
+//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21, S23 and S25
+//! look from that instant on, too: at what their author cannot know nobody is judged.
 //!
 //! Declared breaches, all because of writes that are overdue: they arrive after their author has ended, or half a minute
 //! late, when it has given them up. The next sync makes up for each.
@@ -14,14 +14,16 @@
 //!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
 //!   set to which nobody has written meanwhile is still the right one.
 //! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
-//! - Nor for pods that a successor of its author has made, as many as names fell free meanwhile: the author took the
-//!   next name, and whoever begins anew takes the first (H3). The successor's is not judged for the overdue one either.
+//! - Nor for pods that a successor of its author has made, as many as pods went meanwhile: the author took the
+//!   name behind theirs, and whoever begins anew and has seen none of them takes theirs (H3). The successor's is not judged
+//!   for the overdue one either.
 
 mod acted_on;
 mod decisions;
 mod fields;
 mod leadership;
 mod losses;
+mod names;
 mod owners;
 mod pods;
 mod presence;
@@ -47,6 +49,7 @@ use super::server::Picture;
 use decisions::Decisions;
 use leadership::Leadership;
 use losses::Losses;
+use names::Names;
 use owners::Owners;
 use sets::History;
 use status::Statuses;
@@ -166,6 +169,7 @@ pub struct Monitors {
     /// Whether a daemon may begin with lists that are old.
     past: bool,
     leadership: Leadership,
+    names: Names,
     decisions: Decisions,
     owners_of: Owners,
     history: History,
@@ -212,6 +216,7 @@ impl Monitors {
     ) -> Result<(), Breach> {
         fields::allowed(call)?;
         self.leadership.sent(at, call)?;
+        self.names.sent(call)?;
         let now = Some(now).filter(|_| self.doubt == 0);
         self.victims.condemned(at, now, call, picture)?;
         if call.method == http::Method::DELETE {
@@ -239,6 +244,7 @@ impl Monitors {
 
     /// A daemon is shown an object that it has asked for.
     pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.names.shown(call, object);
         self.decisions.shown(at, call, object);
     }
 
@@ -250,6 +256,7 @@ impl Monitors {
 
     /// A daemon is told that its write has succeeded, and which version it made.
     pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
+        self.names.told(call);
         self.decisions.told(at, call, version);
     }
 
@@ -312,6 +319,7 @@ impl Monitors {
         if call.resource == "pods" {
             self.victims.remember(commit);
             self.losses.remember(commit);
+            self.names.remember(commit);
             match (before, after) {
                 (None, Some(pod)) => {
                     let made = self.made.entry(controller(pod).to_owned()).or_default();

@@ -124,6 +124,7 @@ impl Cluster {
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[FIELD_MANAGER], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
+            self.name_asked(owner, name);
             let still_wanted = || self.still_needs(owner, true);
             let error = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
                 Ok(written) => {
@@ -144,6 +145,7 @@ impl Cluster {
                             return Ok(());
                         }
                         // Made by somebody else and ended since; the cache has yet to show both.
+                        self.name_had(owner, name);
                         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
@@ -175,6 +177,7 @@ impl Cluster {
 
     pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
+        self.name_had(owner, name);
         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
         self.creations.created(meta, Instant::now());
         self.metrics.workloads.pods_created.inc();
