@@ -405,6 +405,13 @@ async fn a_broken_image_is_explained_with_the_pods_name_and_the_kubelets_reason(
     assert!(said.contains(&"stuck: no progress for 600 s; it goes on as soon as its pods let it".into()));
 }
 
+/// The gauge of the memory that explanations take.
+fn explanations_bytes(daemon: &Daemon) -> usize {
+    let text = daemon.metrics.render();
+    let value = text.lines().find_map(|line| line.strip_prefix("windlass_explanations_bytes "));
+    value.unwrap().parse().unwrap()
+}
+
 /// Where the log of a test goes.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
@@ -427,6 +434,10 @@ async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_ne
     let writer = log.clone();
     let filter = Some("windlass=trace,windlass::sandbox=off".into());
     let options = windlass::logging::LogOptions { filter, ..Default::default() };
+    // While there is a single subscriber, tracing asks that of whichever thread comes to a call site first, and
+    // the other tests have none.
+    let second = windlass::logging::subscriber(&options, std::io::sink, false).unwrap();
+    let _second = tracing::Dispatch::new(second);
     let subscriber = windlass::logging::subscriber(&options, move || writer.clone(), false).unwrap();
     let _logs = tracing::subscriber::set_default(subscriber);
 
@@ -499,12 +510,16 @@ async fn the_endpoint_answers_indented_json_and_404_with_a_reason() {
     let (code, text) = ask(&daemon, "web").await;
     assert_eq!(code, 200);
     assert!(text.starts_with("{\n  \"deployment\": \"shop/web\",\n  \"current\": {\n"), "{text}");
-    let said = texts(&explained(&daemon, "web").await["current"]);
+    let explanations = explained(&daemon, "web").await;
+    let said = texts(&explanations["current"]);
     assert_eq!(said, ["complete: 1 of 1 pods new and available, and no other left"]);
+    assert_eq!(explanations["earlier"], json!([]), "a settled Deployment keeps one explanation");
+    assert!((200..2000).contains(&explanations_bytes(&daemon)), "{}", explanations_bytes(&daemon));
 
     assert_eq!(ask(&daemon, "nobody").await, (404, "no Deployment shop/nobody is in the cache\n".into()));
     cluster.call(http::Method::DELETE, "/apis/apps/v1/namespaces/shop/deployments/web", &Value::Null).await;
     cluster.eventually(60, "the Deployment is gone", |c| c.deployment("web").is_null()).await;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!(ask(&daemon, "web").await.0, 404);
+    assert_eq!(explanations_bytes(&daemon), 0);
 }

@@ -195,6 +195,8 @@ impl Server {
             let counts = |owner: &Owner| call.is_write() || state.knowledge.is_at_work(&agent, owner, now);
             let owner = on_behalf_of(&call, &state.picture).filter(counts);
             call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
+            // A sync may wait for the rate limit between its decision and its calls.
+            call.known = call.known.saturating_sub(state.standing.longest_queue());
             let breach = state.monitors.begins(now, &call);
             self.note(&mut state, breach);
             drop(state);

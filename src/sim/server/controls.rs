@@ -33,6 +33,16 @@ pub(super) struct Standing {
     settled: Option<Duration>,
 }
 
+/// How long a sync may wait for a rate limit that anybody could notice.
+const QUEUE: Duration = Duration::from_secs(30);
+
+impl Standing {
+    /// How long ago the author of a call may have decided on it although it works without a pause.
+    pub(super) fn longest_queue(&self) -> Duration {
+        self.limited.map_or(Duration::ZERO, |_| QUEUE)
+    }
+}
+
 impl State {
     /// A daemon's watch of a resource shows nothing until then, or for longer if that is so already.
     pub(super) fn lags_at_least(&mut self, daemon: usize, resource: &str, until: Instant) {
