@@ -127,6 +127,18 @@ fn an_observed_generation_that_is_too_high_is_put_right() {
 }
 
 #[test]
+fn a_status_of_a_generation_that_there_is_not_is_not_counted_on() {
+    let start = || deployment("web").replicas(3).surge(1).unavailable(0).image("v2");
+    let sizes = |observed| {
+        let sets = [set("v1", 3).sized(3, 4), set("v2", 1).sized(3, 4).observing_generation(observed)];
+        Situation::new(start(), &sets).sizes_after()
+    };
+    assert_eq!(sizes(1), [2, 2], "the new pod is available");
+    assert_eq!(sizes(0), [3, 1], "of an earlier generation");
+    assert_eq!(sizes(999), [3, 1], "somebody has written that, and the counts may be of any time");
+}
+
+#[test]
 fn a_replica_set_observes_a_generation_with_its_refusal_and_not_after_silence() {
     let told = replica_set(2).observing_generation(0);
     let failure = Failure { reason: "FailedCreate", message: "quota".into() };

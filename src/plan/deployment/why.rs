@@ -463,7 +463,7 @@ fn waits(observed: &Observed<'_>, sets: &Sets) -> Vec<Why> {
     let mut why = Vec::new();
     for set in sets.new.iter().chain(&sets.old) {
         let (observed_generation, generation) = (set.status.observed_generation, set.meta.generation);
-        if observed_generation < generation {
+        if observed_generation != generation {
             let set = set.meta.key.name.clone();
             why.push(Why::StatusBehind { set, observed: observed_generation, generation });
         } else if lacks_pods(set) {

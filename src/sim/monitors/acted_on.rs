@@ -1,5 +1,7 @@
 //! S20: a generation of a Deployment is published when it was acted on. What that takes is read off its ReplicaSets:
-//! those that want pods are sized for its `spec.replicas`, and one has its template.
+//! those that want pods are sized for its `spec.replicas`, and one has its template. Where both have changed, the
+//! sizes come first and are published, as kube-controller-manager does: with no updated pod in the status nobody takes
+//! that for the end.
 
 use std::time::Duration;
 
@@ -22,7 +24,8 @@ impl Monitors {
             return commit.breach("S20", "published a generation while a ReplicaSet has the size of another");
         }
         // Who recreates waits for the old pods, and who is paused for the user.
-        if after["spec"]["paused"] == true || after["spec"]["strategy"]["type"] == "Recreate" {
+        let resized = lately().any(|sets| !sets.iter().all(is_sized));
+        if resized || after["spec"]["paused"] == true || after["spec"]["strategy"]["type"] == "Recreate" {
             return Ok(());
         }
         let template = fingerprint(&after["spec"]["template"]);
