@@ -63,9 +63,7 @@ fn controller(pod: &Value) -> &str {
 fn order_of(cluster: &Cluster, uid: &str) -> usize {
     let log = cluster.log.lock().unwrap();
     log.iter()
-        .position(|request| {
-            request.kind == "Event" && String::from_utf8_lossy(&request.body).contains(uid)
-        })
+        .position(|request| request.kind == "Event" && String::from_utf8_lossy(&request.body).contains(uid))
         .unwrap_or(usize::MAX)
 }
 
@@ -78,7 +76,7 @@ async fn has(cluster: &Cluster, pods: usize, seconds: u64) {
 }
 
 fn is_pod_creation(request: &RequestInfo) -> bool {
-    (request.verb, request.kind) == ("create", "Pod")
+    (request.verb, request.kind, request.subresource) == ("create", "Pod", "")
 }
 
 /// The names of all pods that were asked for, in the order of the requests.
@@ -265,7 +263,9 @@ async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica
     let sequence = Sequence::of("web", &Uid::new(&uid));
     let reference = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid,
                            "controller": true});
-    for (seed, at) in [LENGTH - 1, LENGTH / 2 - 1, LENGTH / 2 + 9, 3, 4_000_000, 0, LENGTH - 2].iter().enumerate() {
+    for (seed, at) in
+        [LENGTH - 1, LENGTH / 2 - 1, LENGTH / 2 + 9, 3, 4_000_000, 0, LENGTH - 2].iter().enumerate()
+    {
         let forged = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": sequence.name(*at), "labels": {"app": "web"}, "ownerReferences": [reference]},
@@ -277,7 +277,7 @@ async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica
         for pod in live(&cluster) {
             delete_by_force(&cluster, &pod).await;
         }
-        has(&cluster, 3, 10).await;
+        has(&cluster, 3, 130).await;
         if seed % 2 == 0 {
             daemon.stop().await;
             daemon = cluster.start_controllers(seed as u64 + 2);

@@ -127,7 +127,8 @@ impl Cluster {
     fn with_names<R>(&self, owner: &Meta, look: impl FnOnce(&Sequence, &mut Known) -> R) -> R {
         let sequence = Sequence::of(&owner.key.name, &owner.uid);
         let mut all = self.pod_names.0.lock();
-        let known = all.entry(owner.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
+        let known =
+            all.entry(owner.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
         if Instant::now() >= known.doubts_end {
             known.used.end_doubts();
         }
@@ -136,7 +137,8 @@ impl Cluster {
 
     /// What is known without a memory, from the pods in the cache.
     fn names_of_known_pods(&self, owner: &Meta, sequence: &Sequence) -> Known {
-        let (now, latest) = (self.clock.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
+        let (now, latest) =
+            (self.clock.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
         let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
         let pods = self.pods.owned_by(&owner.uid);
         let youngest = pods.iter().map(|pod| age(pod)).min().unwrap_or(latest).min(latest);

@@ -258,7 +258,13 @@ impl World {
         let members = pod_planner::Members::of(&set, owned, Vec::new());
         let observed = pod_planner::Observed {
             set: &set,
-            free_names: pod_planner::free_names(&set, &members, &BTreeSet::new(), &Default::default(), |_| false),
+            free_names: pod_planner::free_names(
+                &set,
+                &members,
+                &BTreeSet::new(),
+                &Default::default(),
+                |_| false,
+            ),
             reserved: 0,
             members,
             may_adopt: false,

@@ -140,7 +140,9 @@ mod tests {
     #[test]
     fn a_name_that_is_not_in_the_sequence_has_no_position() {
         let sequence = Sequence::of("web", &Uid::new("u"));
-        for name in ["", "web", "web-", "web-bcdf", "web-bcdfgh", "api-bcdfg", "web-bcdfa", "web-bcdé", "web-BCDFG"] {
+        for name in
+            ["", "web", "web-", "web-bcdf", "web-bcdfgh", "api-bcdfg", "web-bcdfa", "web-bcdé", "web-BCDFG"]
+        {
             assert_eq!(sequence.position(name), None, "{name}");
         }
         assert!(sequence.position("web-bcdfg").is_some());
