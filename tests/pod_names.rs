@@ -76,7 +76,7 @@ async fn has(cluster: &Cluster, pods: usize, seconds: u64) {
 }
 
 fn is_pod_creation(request: &RequestInfo) -> bool {
-    (request.verb, request.kind) == ("create", "Pod")
+    (request.verb, request.kind, request.subresource) == ("create", "Pod", "")
 }
 
 /// The names of all pods that were asked for, in the order of the requests.
@@ -277,7 +277,7 @@ async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica
         for pod in live(&cluster) {
             delete_by_force(&cluster, &pod).await;
         }
-        has(&cluster, 3, 10).await;
+        has(&cluster, 3, 130).await;
         if seed % 2 == 0 {
             daemon.stop().await;
             daemon = cluster.start_controllers(seed as u64 + 2);

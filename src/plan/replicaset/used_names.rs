@@ -17,14 +17,16 @@
 //! waits or grows for it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::names::LENGTH;
 
 /// The most positions that are remembered beside the mark. A batch has no more than 500 creations.
 const MOST: u64 = 1024;
 
-/// The most places that are left empty for creations of another process: so many are under way at once.
-const MOST_IN_DOUBT: usize = 32;
+/// The most places that are left empty for creations of another process: so many are under way at once. Where more
+/// names are missing in a row, their pods have gone, or somebody chose a name far off.
+const MOST_IN_DOUBT: u64 = 32;
 
 /// Who vouches for the names between the mark and one that is found used beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +72,20 @@ impl UsedNames {
         let mut following = last;
         let from_the_last = pods.iter().rev().skip_while(|(at, _)| *at > last);
         for (at, young) in from_the_last {
-            let between = (at + 1..following).rev();
             if later_is_young {
-                let left = MOST_IN_DOUBT.saturating_sub(used.in_doubt.len());
-                used.in_doubt.extend(between.take(left));
+                used.doubt(at + 1..following);
             }
             later_is_young |= young;
             following = *at;
         }
+        used.trim();
         used
+    }
+
+    fn doubt(&mut self, positions: Range<u64>) {
+        if positions.end.saturating_sub(positions.start) <= MOST_IN_DOUBT {
+            self.in_doubt.extend(positions);
+        }
     }
 
     /// A pod is about to be created under the name at this position.
@@ -97,11 +104,10 @@ impl UsedNames {
             self.in_doubt.remove(&at);
             return;
         }
-        if at - self.next <= MOST {
-            match between {
-                Between::Free => self.free.extend(self.next..at),
-                Between::InDoubt => self.in_doubt.extend((self.next..at).rev().take(MOST_IN_DOUBT)),
-            }
+        match between {
+            Between::Free if at - self.next <= MOST => self.free.extend(self.next..at),
+            Between::Free => {}
+            Between::InDoubt => self.doubt(self.next..at),
         }
         self.next = at.saturating_add(1);
         self.trim();
@@ -121,7 +127,6 @@ impl UsedNames {
     pub fn is_used(&self, position: u64) -> bool {
         let before = self.place(position).filter(|at| *at < self.next);
         before.is_some_and(|at| !self.free.contains(&at) && !self.in_doubt.contains(&at))
-            && !planted!("pod names come back")
     }
 
     /// The positions for new pods, in the order in which they are to be asked for. In the end the sequence begins
@@ -144,7 +149,7 @@ impl UsedNames {
         while self.free.len() as u64 > MOST || self.free.first().is_some_and(|first| *first < oldest) {
             self.free.pop_first();
         }
-        while self.in_doubt.len() > MOST_IN_DOUBT {
+        while self.in_doubt.len() as u64 > MOST_IN_DOUBT {
             self.in_doubt.pop_first();
         }
     }
@@ -233,7 +238,13 @@ mod tests {
         assert_eq!(used.in_doubt(), 1, "before 5 and 7 nothing is on its way any more");
         let used = UsedNames::of([(10, true), (14, true), (12, true)]);
         assert_eq!((used.in_doubt(), unused(&used, 1)), (2, vec![15]));
-        assert_eq!(UsedNames::of([(0, true), (5000, true)]).in_doubt(), MOST_IN_DOUBT);
+        assert_eq!(
+            UsedNames::of([(0, true), (5000, true)]).in_doubt(),
+            0,
+            "far more than are under way at once"
+        );
+        let far_apart = UsedNames::of([(0, true), (30, true), (60, true)]);
+        assert_eq!(far_apart.in_doubt() as u64, MOST_IN_DOUBT);
     }
 
     #[test]
@@ -291,7 +302,7 @@ mod tests {
                         had.clear();
                     }
                 }
-                prop_assert!(used.free.len() as u64 <= MOST && used.in_doubt.len() <= MOST_IN_DOUBT);
+                prop_assert!(used.free.len() as u64 <= MOST && used.in_doubt.len() as u64 <= MOST_IN_DOUBT);
             }
         }
     }
