@@ -67,6 +67,8 @@ impl Controllers {
         let options = |salt: u64| InformerOptions {
             namespace: namespace.clone(),
             seed: seed ^ salt,
+            // Whoever is elected has its caches catch up first; without an election the first list is acted on.
+            may_lag: election.is_some(),
             ..InformerOptions::default()
         };
         let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));

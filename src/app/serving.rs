@@ -129,18 +129,18 @@ fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
     })
 }
 
-/// One readiness check for each cache, which a standby passes as well; upstream's check of a leader; and
-/// one of life for the workers of each queue.
+/// One readiness check for each cache and for the lease, which a standby passes as well for as long as the API server
+/// answers; upstream's check of a leader; and one of life for the workers of each queue.
 fn checks(controllers: &Controllers) -> Checks {
     let mut checks = Checks::default();
-    if let Some((_, watchdog)) = &controllers.election {
+    if let Some((election, watchdog)) = &controllers.election {
         let watchdog = watchdog.clone();
+        let contact = election.contact();
         checks = checks.live("leaderElection", move || watchdog.check());
+        checks = checks.ready("lease", move || contact.check());
     }
     for (name, ready) in controllers.caches() {
-        checks = checks.ready(format!("informer-{name}"), move || {
-            if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
-        });
+        checks = checks.ready(format!("informer-{name}"), move || ready.check());
     }
     let (config, cluster) = (&controllers.config, &controllers.cluster);
     let workers = config.deployment_workers + config.set_workers + config.rc_workers;

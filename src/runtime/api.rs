@@ -15,6 +15,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use hyper_util::client::legacy;
 use kube::client::{AuthError, Body};
 use kube::core::Status;
 use kube::core::response::{StatusDetails, reason};
@@ -328,10 +329,15 @@ impl Api {
         request: Request<Vec<u8>>,
         still_wanted: impl Fn() -> bool,
     ) -> Result<Bytes, ApiError> {
-        let labels = [request.method().clone().to_string(), self.host.to_string()];
+        let method = request.method().clone();
         let body = self.send(request, still_wanted).await?;
-        self.metrics.rest_response_size.with_label_values(&labels).observe(body.len() as f64);
+        self.received(method.as_str(), body.len());
         Ok(body)
+    }
+
+    /// Counts an answer that was read to its end.
+    pub(crate) fn received(&self, method: &str, bytes: usize) {
+        self.metrics.rest_response_size.with_label_values(&[method, &*self.host]).observe(bytes as f64);
     }
 
     /// Calls and returns the answer as it comes, for a watch: the limit on time holds only until the
@@ -407,6 +413,9 @@ fn never_sent(error: &kube::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error.is::<AuthError>() {
+            return true;
+        }
+        if error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect) {
             return true;
         }
         if let Some(error) = error.downcast_ref::<io::Error>() {
