@@ -1,0 +1,145 @@
+//! Replaces what chance or the clock chose by what it stands for, so that two plays can be compared: names and
+//! hashes of ReplicaSets, names of pods, UIDs, times.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::recording::{Change, What};
+
+/// The characters of suffixes and hashes; names that people choose have others, too.
+const SAFE: &str = "bcdfghjklmnpqrstvwxz2456789";
+
+/// What concrete texts of one play stand for.
+#[derive(Default)]
+pub struct Canonical {
+    /// Longest first.
+    texts: Vec<(String, String)>,
+    /// Names of ReplicaSets and ReplicationControllers as they are called after `texts`.
+    replica_sets: BTreeSet<String>,
+    deployments: BTreeSet<String>,
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+impl Canonical {
+    /// Learns from all changes of a namespace, in their order. The script has chosen some names itself.
+    pub fn new(changes: &[Change], own_names: &BTreeSet<(String, String)>) -> Self {
+        let mut canonical = Canonical::default();
+        let mut texts: BTreeMap<String, String> = BTreeMap::new();
+        let mut sets_of: BTreeMap<String, usize> = BTreeMap::new();
+        let mut hashes = 0;
+        let mut seen = BTreeSet::new();
+        for change in changes.iter().filter(|change| change.what == What::Added && change.kind != "Event") {
+            let metadata = &change.object["metadata"];
+            let (name, uid) = (text(&metadata["name"]).to_owned(), text(&metadata["uid"]).to_owned());
+            if !seen.insert(uid.clone()) {
+                continue;
+            }
+            let is_own = own_names.contains(&(change.kind.to_owned(), name.clone()));
+            let owner = || {
+                let owners = metadata["ownerReferences"].as_array()?;
+                Some(text(&owners.iter().find(|owner| owner["controller"] == true)?["name"]).to_owned())
+            };
+            let called = match change.kind {
+                _ if is_own => name.clone(),
+                "ReplicaSet" => {
+                    let owner = owner().unwrap_or_else(|| "nobody".into());
+                    let number = sets_of.entry(owner.clone()).or_default();
+                    *number += 1;
+                    format!("{owner}#{number}")
+                }
+                "Pod" => {
+                    let owner = owner().unwrap_or_else(|| "nobody".into());
+                    format!("{}-POD", texts.get(&owner).unwrap_or(&owner))
+                }
+                _ => name.clone(),
+            };
+            let hash = text(&metadata["labels"]["pod-template-hash"]);
+            if !is_own && !hash.is_empty() && !texts.contains_key(hash) {
+                hashes += 1;
+                texts.insert(hash.to_owned(), format!("HASH{hashes}"));
+            }
+            match change.kind {
+                "ReplicaSet" | "ReplicationController" => {
+                    canonical.replica_sets.insert(called.clone());
+                }
+                "Deployment" => {
+                    canonical.deployments.insert(called.clone());
+                }
+                _ => {}
+            }
+            texts.insert(uid, format!("UID-of-{}/{called}", change.kind));
+            if called != name {
+                texts.insert(name, called);
+            }
+        }
+        canonical.texts = texts.into_iter().collect();
+        canonical.texts.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+        canonical
+    }
+
+    /// What this text stands for.
+    pub fn text(&self, concrete: &str) -> String {
+        if is_time(concrete) {
+            return "TIME".into();
+        }
+        let mut text = concrete.to_owned();
+        for (from, to) in &self.texts {
+            if text.contains(from.as_str()) {
+                text = text.replace(from.as_str(), to);
+            }
+        }
+        // Pods and ReplicaSets that never came to be: their creation was refused.
+        for name in &self.replica_sets {
+            text = replace_suffixed(&text, name, 5..=5, &format!("{name}-POD"));
+        }
+        for name in &self.deployments {
+            text = replace_suffixed(&text, name, 6..=10, &format!("{name}#?"));
+        }
+        text
+    }
+
+    /// The same for all texts of a value, keys included.
+    pub fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(key, value)| (self.text(key), self.value(value)));
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() >= 20 && bytes[4] == b'-' && bytes[10] == b'T' && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// Replaces each `name` with a dash and a random suffix of such a length behind it.
+fn replace_suffixed(text: &str, name: &str, lengths: std::ops::RangeInclusive<usize>, by: &str) -> String {
+    let begin = format!("{name}-");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '#';
+    let (mut done, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(&begin) {
+        let (before, found) = rest.split_at(at);
+        let after = &found[begin.len()..];
+        let length = after.chars().take_while(|c| SAFE.contains(*c)).count();
+        let ends = !after[length..].starts_with(is_name);
+        let begins = !before.ends_with(is_name);
+        done += before;
+        if lengths.contains(&length) && ends && begins {
+            done += by;
+            rest = &after[length..];
+        } else {
+            done += &begin;
+            rest = after;
+        }
+    }
+    done + rest
+}

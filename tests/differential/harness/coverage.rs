@@ -1,0 +1,1 @@
+//! Where each of upstream's own integration tests has its counterpart.

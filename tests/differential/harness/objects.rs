@@ -1,0 +1,132 @@
+//! The objects that scripts create, described in sentences.
+
+use serde_json::{Value, json};
+
+/// A pod template with the label `app`.
+fn template(app: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "app", "image": "app:v1"}], "terminationGracePeriodSeconds": 30},
+    })
+}
+
+/// An object being described.
+#[derive(Clone, Debug)]
+pub struct Object(pub Value);
+
+/// A Deployment of one replica, with the server's defaults for what is not said.
+pub fn deployment(name: &str) -> Object {
+    Object(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template(name)},
+    }))
+}
+
+/// A ReplicaSet without a Deployment.
+pub fn replica_set(name: &str) -> Object {
+    let mut object = deployment(name);
+    object.0["kind"] = "ReplicaSet".into();
+    object
+}
+
+/// A ReplicationController.
+pub fn replication_controller(name: &str) -> Object {
+    Object(json!({
+        "apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": name},
+        "spec": {"replicas": 1, "selector": {"app": name}, "template": template(name)},
+    }))
+}
+
+/// A pod by itself, with the label `app`.
+pub fn pod(name: &str, app: &str) -> Object {
+    let mut pod = template(app);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    Object(pod)
+}
+
+/// At most so many pods in the namespace.
+pub fn pod_quota(pods: i64) -> Object {
+    Object(json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"},
+        "spec": {"hard": {"pods": pods.to_string()}},
+    }))
+}
+
+impl Object {
+    /// Sets a field of the spec.
+    #[must_use]
+    pub fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"][field] = value.into();
+        self
+    }
+
+    #[must_use]
+    pub fn replicas(self, replicas: i64) -> Self {
+        self.spec("replicas", replicas)
+    }
+
+    #[must_use]
+    pub fn rolling(self, surge: impl Into<Value>, unavailable: impl Into<Value>) -> Self {
+        let rolling = json!({"maxSurge": surge.into(), "maxUnavailable": unavailable.into()});
+        self.spec("strategy", json!({"type": "RollingUpdate", "rollingUpdate": rolling}))
+    }
+
+    #[must_use]
+    pub fn recreate(self) -> Self {
+        self.spec("strategy", json!({"type": "Recreate"}))
+    }
+
+    #[must_use]
+    pub fn image(mut self, tag: &str) -> Self {
+        let template = if self.0["kind"] == "Pod" { &mut self.0 } else { &mut self.0["spec"]["template"] };
+        template["spec"]["containers"][0]["image"] = format!("app:{tag}").into();
+        self
+    }
+
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = value.into();
+        self
+    }
+
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["labels"][key] = value.into();
+        self
+    }
+
+    /// Sets a label of the template.
+    #[must_use]
+    pub fn template_label(mut self, key: &str, value: &str) -> Self {
+        self.0["spec"]["template"]["metadata"]["labels"][key] = value.into();
+        self
+    }
+
+    /// Matches these labels and no others.
+    #[must_use]
+    pub fn selecting(self, labels: Value) -> Self {
+        let is_controller = self.0["kind"] == "ReplicationController";
+        let selector = if is_controller { labels } else { json!({"matchLabels": labels}) };
+        self.spec("selector", selector)
+    }
+
+    /// Owned by this object, which controls it or does not.
+    #[must_use]
+    pub fn owned_by(mut self, owner: &Value, controls: bool) -> Self {
+        self.0["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"], "controller": controls, "blockOwnerDeletion": controls,
+        }]);
+        self
+    }
+
+    pub fn kind(&self) -> &str {
+        self.0["kind"].as_str().unwrap_or_default()
+    }
+
+    pub fn name(&self) -> &str {
+        self.0["metadata"]["name"].as_str().unwrap_or_default()
+    }
+}

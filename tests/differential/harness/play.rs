@@ -1,0 +1,153 @@
+//! Starts an API server and one of the two controllers, and plays workloads, many at a time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::facts::{Facts, facts};
+use super::objects::deployment;
+use super::recording::{History, Recorder};
+use super::stage::{Stage, Step};
+use super::workloads::Workload;
+use crate::support::apiserver::{self, ApiServer, TOKEN, said};
+use crate::support::process::{Process, WINDLASS};
+
+/// How many workloads are played at the same time.
+const TOGETHER: usize = 14;
+
+/// The program that plays upstream's part.
+const UPSTREAM: &str = "kube-controller-manager";
+
+/// What no play has a difference in: the other controllers that a cluster needs.
+const REST: &str = "garbage-collector-controller,namespace-controller,resourcequota-controller";
+
+/// Upstream's controllers of the same workloads.
+const COMPARED: &str = "deployment-controller,replicaset-controller,replicationcontroller-controller";
+
+/// Who plays the controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Upstream,
+    Windlass,
+}
+
+/// One workload, played.
+pub struct Played {
+    pub facts: Facts,
+    pub steps: Vec<Step>,
+    /// What the script panicked with.
+    pub panic: Option<String>,
+}
+
+/// The folder with all three programs, if the user named one.
+pub fn assets() -> Option<PathBuf> {
+    apiserver::assets().filter(|folder| folder.join(UPSTREAM).is_file())
+}
+
+/// Plays all workloads on a new API server. Histories are kept in `keep`, for whoever looks into a difference.
+pub async fn play(
+    assets: &Path,
+    side: Side,
+    workloads: &[&'static Workload],
+    keep: Option<&Path>,
+) -> BTreeMap<&'static str, Played> {
+    let server = ApiServer::start(assets).await;
+    let client = server.client().await;
+    let recorder = Recorder::start(&client).await;
+    let controllers = start_controllers(assets, side, &server, keep);
+    wait_for_the_controllers(&client, &recorder).await;
+
+    let turns = Arc::new(Semaphore::new(TOGETHER));
+    let mut running = JoinSet::new();
+    for &workload in workloads {
+        let (client, recorder, turns) = (client.clone(), recorder.clone(), turns.clone());
+        running.spawn(async move {
+            let _turn = turns.acquire_owned().await.unwrap();
+            let namespace = workload.name.replace('_', "-");
+            let history = recorder.history(&namespace);
+            let stage = Arc::new(Stage::new(client, history.clone(), &namespace).await);
+            let (on, play) = (stage.clone(), workload.play);
+            let panic = tokio::spawn(async move { play(&on).await }).await.err().map(said);
+            stage.rest().await;
+            let changes = history.lock().unwrap().in_order();
+            let script = std::mem::take(&mut *stage.script.lock().unwrap());
+            let facts = facts(&changes, &script);
+            (workload.name, Played { facts, steps: script.steps, panic })
+        });
+    }
+    let mut played = BTreeMap::new();
+    while let Some(ended) = running.join_next().await {
+        let (name, one) = ended.unwrap();
+        if let Some(keep) = keep {
+            keep_history(keep, side, name, &recorder.history(&name.replace('_', "-")).lock().unwrap());
+        }
+        played.insert(name, one);
+    }
+    for controller in &controllers {
+        controller.terminate();
+    }
+    played
+}
+
+/// The controllers of this side, and upstream's other ones on both.
+fn start_controllers(assets: &Path, side: Side, server: &ApiServer, keep: Option<&Path>) -> Vec<Process> {
+    let log =
+        |name: &str| keep.map_or_else(|| server.file(name), |keep| keep.join(format!("{side:?}-{name}")));
+    let config = server.kubeconfig(TOKEN);
+    let config = format!("--kubeconfig={}", config.display());
+    // Waiting for a rate limiter would be the difference.
+    let common =
+        [&config, "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=2000", "--secure-port=0"];
+    let names = match side {
+        Side::Upstream => format!("--controllers={COMPARED},{REST}"),
+        Side::Windlass => format!("--controllers={REST}"),
+    };
+    let mut flags = common.to_vec();
+    flags.push(&names);
+    let upstream = assets.join(UPSTREAM);
+    let mut processes =
+        vec![Process::start(&upstream.to_string_lossy(), &flags, &log("kube-controller-manager.log"))];
+    if side == Side::Windlass {
+        let windlass = std::env::var("DIFFERENTIAL_WINDLASS").unwrap_or_else(|_| WINDLASS.into());
+        processes.push(Process::start(&windlass, &common, &log("windlass.log")));
+    }
+    processes
+}
+
+/// All controllers work when a Deployment is rolled out, and its ReplicaSet and pods go with it.
+async fn wait_for_the_controllers(client: &kube::Client, recorder: &Recorder) {
+    let history = recorder.history("probe");
+    let stage = Stage::new(client.clone(), history, "probe").await;
+    stage.create(deployment("probe")).await;
+    wait(&stage, "a pod", |stage| !stage.pods().is_empty()).await;
+    stage.delete("Deployment", "probe", "Background").await;
+    wait(&stage, "no pod", |stage| stage.pods().is_empty() && stage.all("ReplicaSet").is_empty()).await;
+}
+
+async fn wait(stage: &Stage, what: &str, holds: impl Fn(&Stage) -> bool) {
+    let end = Instant::now() + Duration::from_secs(90);
+    while !holds(stage) {
+        assert!(Instant::now() < end, "the controllers do not work: no {what} after 90 s");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn keep_history(keep: &Path, side: Side, name: &str, history: &History) {
+    let lines: Vec<String> = history
+        .in_order()
+        .iter()
+        .map(|change| {
+            let mut object: Value = change.object.clone();
+            object["metadata"].as_object_mut().unwrap().remove("managedFields");
+            json!({"version": change.version, "what": format!("{:?}", change.what), "kind": change.kind, "object": object})
+                .to_string()
+        })
+        .collect();
+    std::fs::write(keep.join(format!("{side:?}-{name}.jsonl")), lines.join("\n")).unwrap();
+}

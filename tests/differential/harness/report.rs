@@ -1,0 +1,125 @@
+//! What a run found, in words.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::compare::{Difference, compare};
+use super::declared::{Declared, GENERAL, NOISE};
+use super::play::Played;
+use super::stage::Step;
+use super::workloads::Workload;
+
+/// The outcome of a run.
+#[derive(Default)]
+pub struct Report {
+    pub text: String,
+    pub undeclared: usize,
+    pub broken: usize,
+    /// Declarations that nothing in this run corresponds to.
+    pub unused: usize,
+    pub declared: usize,
+}
+
+/// Compares two plays of the same workloads. Whether every declaration occurs can only be said when all were played.
+pub fn report(
+    workloads: &[&'static Workload],
+    upstream: &BTreeMap<&str, Played>,
+    windlass: &BTreeMap<&str, Played>,
+    all_were_played: bool,
+    ignored: Option<&str>,
+) -> Report {
+    let mut report = Report::default();
+    let mut used = vec![false; GENERAL.len()];
+    for workload in workloads {
+        let (theirs, ours) = (&upstream[workload.name], &windlass[workload.name]);
+        report.broken_scripts(workload, theirs, ours);
+        let mut own_used = vec![false; workload.declared.len()];
+        let mut undeclared = Vec::new();
+        for difference in compare(&theirs.facts, &ours.facts) {
+            if ignored.is_some_and(|text| difference.path.contains(text)) {
+                continue;
+            }
+            if NOISE.iter().any(|noise| noise.covers(&difference)) {
+                continue;
+            }
+            let general = mark(GENERAL, &difference, &mut used);
+            let own = mark(workload.declared, &difference, &mut own_used);
+            if general || own {
+                report.declared += 1;
+            } else {
+                undeclared.push(difference);
+            }
+        }
+        report.undeclared += undeclared.len();
+        if !undeclared.is_empty() {
+            let _ =
+                writeln!(report.text, "\n=== {}: {} undeclared differences", workload.name, undeclared.len());
+            for difference in &undeclared {
+                report.difference(difference, &theirs.steps);
+            }
+        }
+        report.unused_ones(workload.name, workload.declared, &own_used);
+    }
+    if all_were_played {
+        report.unused_ones("all workloads", GENERAL, &used);
+    }
+    report
+}
+
+/// Marks all declarations that cover this difference; whether there is any.
+fn mark(declared: &[Declared], difference: &Difference, used: &mut [bool]) -> bool {
+    let mut any = false;
+    for (declared, used) in declared.iter().zip(used) {
+        if declared.covers(difference) {
+            (*used, any) = (true, true);
+        }
+    }
+    any
+}
+
+impl Report {
+    fn broken_scripts(&mut self, workload: &Workload, theirs: &Played, ours: &Played) {
+        for (side, played) in [("kube-controller-manager", theirs), ("Windlass", ours)] {
+            if let Some(panic) = &played.panic {
+                self.broken += 1;
+                let _ =
+                    writeln!(self.text, "\n=== {}: the script failed with {side}: {panic}", workload.name);
+            }
+        }
+        // With upstream a script gets what it waits for, or it waits for the wrong thing.
+        for (number, step) in theirs.steps.iter().enumerate() {
+            if !step.complaints.is_empty() {
+                self.broken += 1;
+                let what = step.complaints.join("; ");
+                let _ = writeln!(
+                    self.text,
+                    "\n=== {}: step {number} with kube-controller-manager: {what}",
+                    workload.name
+                );
+            }
+        }
+    }
+
+    fn difference(&mut self, difference: &Difference, steps: &[Step]) {
+        let Difference { section, object, path, upstream, windlass, steps: at } = difference;
+        let labels: Vec<String> = at
+            .iter()
+            .take(3)
+            .map(|&number| {
+                format!("{number} ({})", steps.get(number).map_or("no such step", |step| &step.label))
+            })
+            .collect();
+        let more = if at.len() > 3 { format!(" and {} more", at.len() - 3) } else { String::new() };
+        let _ = writeln!(self.text, "{section}: {object} {path}\n  in step {}{more}", labels.join(", "));
+        let _ = writeln!(self.text, "  upstream: {upstream}\n  windlass: {windlass}");
+    }
+
+    fn unused_ones(&mut self, whose: &str, declared: &[Declared], used: &[bool]) {
+        for (declared, _) in declared.iter().zip(used).filter(|(_, used)| !**used) {
+            self.unused += 1;
+            let Declared { section, object, path, upstream, windlass, .. } = declared;
+            let what = format!("{section}: {object} {path}, upstream {upstream}, windlass {windlass}");
+            let _ = writeln!(self.text, "\n=== {whose}: declared, and no longer there: {what}");
+        }
+    }
+}

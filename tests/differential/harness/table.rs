@@ -1,0 +1,1 @@
+//! The table "otherwise than upstream", generated from what is declared.

@@ -1,0 +1,67 @@
+//! The workloads. Each is a script that is played with both controllers.
+
+mod adoption;
+mod controllers;
+mod deadlines;
+mod history;
+mod order;
+mod ownership;
+mod pausing;
+mod pods;
+mod refusals;
+mod rollback;
+mod rollouts;
+mod scaling;
+
+use futures::future::BoxFuture;
+
+use super::declared::Declared;
+use super::stage::Stage;
+
+/// A script, and the differences that are meant in it.
+pub struct Workload {
+    pub name: &'static str,
+    pub play: fn(&Stage) -> BoxFuture<'_, ()>,
+    pub declared: &'static [Declared],
+}
+
+/// Names the workloads of a module, each with the differences that are declared for it.
+macro_rules! workloads {
+    ($($name:ident $(: $declared:expr)?),* $(,)?) => {
+        pub static WORKLOADS: &[super::Workload] = &[$(super::Workload {
+            name: stringify!($name),
+            play: |stage| Box::pin($name(stage)),
+            declared: super::declared_or_none!($($declared)?),
+        }),*];
+    };
+}
+
+macro_rules! declared_or_none {
+    () => {
+        &[]
+    };
+    ($declared:expr) => {
+        $declared
+    };
+}
+
+use {declared_or_none, workloads};
+
+/// All of them.
+pub fn all() -> Vec<&'static Workload> {
+    let modules = [
+        rollouts::WORKLOADS,
+        scaling::WORKLOADS,
+        pausing::WORKLOADS,
+        rollback::WORKLOADS,
+        history::WORKLOADS,
+        deadlines::WORKLOADS,
+        order::WORKLOADS,
+        pods::WORKLOADS,
+        refusals::WORKLOADS,
+        adoption::WORKLOADS,
+        ownership::WORKLOADS,
+        controllers::WORKLOADS,
+    ];
+    modules.into_iter().flatten().collect()
+}

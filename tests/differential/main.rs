@@ -1,0 +1,100 @@
+//! Plays the same workloads with kube-controller-manager and with Windlass, on real API servers, and compares what
+//! users can see.
+//!
+//! `KUBEBUILDER_ASSETS` names a folder with `etcd`, `kube-apiserver` and `kube-controller-manager`. Without it one
+//! line says that nothing was compared.
+//!
+//! ```console
+//! $ KUBEBUILDER_ASSETS=/path/to/assets cargo test --test differential
+//! $ ... cargo test --test differential -- rollback       # only the workloads with this in their name
+//! $ ... cargo test --test differential -- --noise        # upstream with itself: what timing makes different
+//! $ ... cargo test --test differential -- --ignore TEXT  # say nothing of paths with this in them
+//! $ ... cargo test --test differential -- --keep DIR     # logs and histories stay in this folder
+//! ```
+
+mod harness;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use harness::play::{self, Side};
+use harness::report::report;
+use harness::workloads::{self, Workload};
+
+/// What the command line asks for. Flags of cargo's own test programs are accepted and say nothing here.
+#[derive(Default)]
+struct Asked {
+    names: Vec<String>,
+    noise: bool,
+    list: bool,
+    keep: Option<PathBuf>,
+    ignored: Option<String>,
+}
+
+fn asked() -> Asked {
+    let mut asked = Asked::default();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--noise" => asked.noise = true,
+            "--list" => asked.list = true,
+            "--keep" => asked.keep = args.next().map(PathBuf::from),
+            "--ignore" => asked.ignored = args.next(),
+            flag if flag.starts_with('-') => {}
+            name => asked.names.push(name.to_owned()),
+        }
+    }
+    asked
+}
+
+fn main() -> ExitCode {
+    let asked = asked();
+    let all = workloads::all();
+    let is_asked_for = |it: &&&'static Workload| {
+        asked.names.is_empty() || asked.names.iter().any(|name| it.name.contains(name.as_str()))
+    };
+    let chosen: Vec<&'static Workload> = all.iter().filter(is_asked_for).copied().collect();
+    let mut out = std::io::stderr();
+    if asked.list {
+        for workload in chosen {
+            writeln!(std::io::stdout(), "{}: test", workload.name).unwrap();
+        }
+        return ExitCode::SUCCESS;
+    }
+    let Some(assets) = play::assets() else {
+        let what = "KUBEBUILDER_ASSETS names no folder with etcd, kube-apiserver and kube-controller-manager";
+        writeln!(out, "differential: skipped, {what}").unwrap();
+        return ExitCode::SUCCESS;
+    };
+    if chosen.is_empty() {
+        writeln!(out, "differential: no workload is named so").unwrap();
+        return ExitCode::SUCCESS;
+    }
+    if let Some(keep) = &asked.keep {
+        std::fs::create_dir_all(keep).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let other = if asked.noise { Side::Upstream } else { Side::Windlass };
+    // One API server after the other: two would slow each other down.
+    let (upstream, windlass) = runtime.block_on(async {
+        let upstream = play::play(&assets, Side::Upstream, &chosen, asked.keep.as_deref()).await;
+        let keep = asked.keep.as_deref().filter(|_| !asked.noise);
+        (upstream, play::play(&assets, other, &chosen, keep).await)
+    });
+    let report = report(&chosen, &upstream, &windlass, chosen.len() == all.len(), asked.ignored.as_deref());
+    writeln!(out, "{}", report.text).unwrap();
+    writeln!(
+        out,
+        "differential: {} workloads, {} undeclared differences, {} declared, {} declarations without one, {} broken scripts",
+        chosen.len(),
+        report.undeclared,
+        report.declared,
+        report.unused,
+        report.broken,
+    )
+    .unwrap();
+    if report.undeclared + report.unused + report.broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
