@@ -263,6 +263,7 @@ impl Actors {
             }
             Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
             Act::Quota { full } => self.server.set_quota(*full),
+            Act::Webhook { seconds } => self.server.fail_webhook(Duration::from_secs((*seconds).into())),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),
             Act::Lag { daemon, resource, seconds } => {

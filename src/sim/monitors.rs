@@ -17,6 +17,7 @@
 //! - Nor for pods that a successor of its author has made, as many as names fell free meanwhile: the author took the
 //!   next name, and whoever begins anew takes the first (H3). The successor's is not judged for the overdue one either.
 
+mod answers;
 mod decisions;
 mod fields;
 mod leadership;
@@ -38,9 +39,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::call::Call;
+use super::fate::Answer;
 use super::oracle;
 use super::scenario::Scenario;
 use super::server::Picture;
+use answers::Answers;
 use decisions::Decisions;
 use leadership::Leadership;
 use losses::Losses;
@@ -162,6 +165,7 @@ pub struct Monitors {
     /// Whether a daemon may begin with lists that are old.
     past: bool,
     leadership: Leadership,
+    answers: Answers,
     decisions: Decisions,
     history: History,
     statuses: Statuses,
@@ -176,6 +180,7 @@ impl Monitors {
         Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
+            answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
         }
@@ -212,7 +217,16 @@ impl Monitors {
         if call.method == http::Method::DELETE {
             self.history.condemned(text(&call.body, "/preconditions/uid"));
         }
+        self.answers.sent(at, call, picture)?;
         self.decisions.sent(at, call, picture)
+    }
+
+    /// A daemon gets an answer.
+    pub fn answered(&mut self, at: Duration, call: &Call, answer: Answer, picture: &Picture) {
+        if let Answer::Wait(_) = answer {
+            self.decisions.waits(call);
+        }
+        self.answers.answered(at, call, &answer, picture);
     }
 
     /// A daemon is shown an object that it has asked for.
@@ -231,13 +245,20 @@ impl Monitors {
         self.decisions.told(at, call, version);
     }
 
-    /// A call is over, in whatever way.
+    /// A call is over, in whatever way; it `goes_on` if it is to be sent again until then.
     ///
     /// # Errors
     /// When it should have been over before.
-    pub fn ended(&mut self, at: Duration, agent: &str, id: u64) -> Result<(), Breach> {
+    pub fn ended(
+        &mut self,
+        at: Duration,
+        agent: &str,
+        id: u64,
+        goes_on: Option<Duration>,
+    ) -> Result<(), Breach> {
         self.stopping.ends(at, agent);
-        let agent = self.decisions.ended(at, id);
+        self.answers.ended(at, id);
+        let agent = self.decisions.ended(at, id, goes_on);
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 
