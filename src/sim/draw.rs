@@ -94,8 +94,9 @@ impl Scenario {
             Fault::Throttled(rng.u8(1..15)),
             Fault::Unavailable(rng.u8(1..10)),
         ];
-        let likely = rng.u8(..4);
-        self.faults.extend(all.into_iter().filter(|_| rng.u8(..4) < likely));
+        // Seldom: each of them slows a history down.
+        let likely = rng.u8(..3);
+        self.faults.extend(all.into_iter().filter(|_| rng.u8(..6) < likely));
         if rng.u8(..4) == 0 {
             let last = self.acts.last().map_or(1, |(at, _)| at.as_millis().max(2) as u64);
             let at = Duration::from_millis(rng.u64(1..last));

@@ -130,7 +130,8 @@ impl Server {
                 }
                 Fault::Webhook(part) if dice < part && is_admitted(call) => return webhook_fails(),
                 Fault::Throttled(part) if dice < part => {
-                    return Fate::AskToWait { code: 429, seconds: rng.u32(1..6), carried_out: false };
+                    let seconds = if call.is_act() { rng.u32(1..6) } else { 1 };
+                    return Fate::AskToWait { code: 429, seconds, carried_out: false };
                 }
                 Fault::Unavailable(part) if dice < part => {
                     let (seconds, carried_out) = (rng.u32(1..6), rng.bool() && call.is_write());
