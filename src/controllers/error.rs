@@ -90,7 +90,7 @@ impl SyncError {
             SyncError::Gone { what, error }
         } else if error.is_namespace_terminating() {
             SyncError::NamespaceTerminating { what, error }
-        } else if error.is_refusal() {
+        } else if error.is_refusal() && !error.may_be_our_doing() {
             SyncError::Refused { what, error }
         } else if error.outcome_unknown() {
             SyncError::OutcomeUnknown { what, error }
@@ -143,6 +143,11 @@ impl SyncError {
     /// Whether somebody should be told: the API server said no to something that ought to be possible.
     pub fn is_refusal(&self) -> bool {
         matches!(self, SyncError::Refused { .. } | SyncError::Json { .. })
+    }
+
+    /// The same for a step that gives an object an owner or takes it away, if it `claims`.
+    pub fn is_reported(&self, claims: bool) -> bool {
+        self.is_refusal() && !(claims && planted!("a refused adoption is not reported"))
     }
 }
 
@@ -212,6 +217,14 @@ mod tests {
         assert_eq!(classes(|| answered(504, "Timeout")), (false, true));
         let unsent = SyncError::api("creating", ApiError::NotSent("this process does not lead"));
         assert!(matches!(unsent, SyncError::Unsent { .. }) && unsent.is_ordinary());
+    }
+
+    #[test]
+    fn a_repeated_change_that_is_invalid_now_may_have_happened_by_the_first_attempt() {
+        let invalid = |code| Status { code, ..Status::failure("no", "Invalid") }.boxed();
+        let repeated = SyncError::api("rolling back", ApiError::Repeated(invalid(422)));
+        assert!(matches!(repeated, SyncError::OutcomeUnknown { .. }));
+        assert!(SyncError::api("rolling back", ApiError::Status(invalid(422))).is_refusal());
     }
 
     #[test]

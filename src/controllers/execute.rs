@@ -191,7 +191,7 @@ impl Cluster {
                             self.lost_creations.asked(&deployment.meta.uid, new.clone());
                         }
                     }
-                    if error.is_refusal() && !(claims && planted!("a refused adoption is not reported")) {
+                    if error.is_reported(claims) {
                         executed.outcome.failed = Failed::of(write, error.to_string());
                     }
                     executed.outcome.is_unanswered = !error.is_refusal();

@@ -120,8 +120,7 @@ impl Cluster {
         let meta = owner.meta();
         let sequence = Sequence::of(&meta.key.name, &meta.uid);
         let mut all = self.pod_names.0.lock();
-        let known =
-            all.entry(meta.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
+        let known = all.entry(meta.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
         if Instant::now() >= known.doubts_end {
             known.used.end_doubts();
         }

@@ -35,6 +35,12 @@ impl ApiError {
         }
     }
 
+    /// Whether the server says no to a repetition perhaps only because an earlier attempt was carried out: what was to
+    /// be removed is not there any more, for example.
+    pub fn may_be_our_doing(&self) -> bool {
+        matches!(self, ApiError::Repeated(status) if status.code == 422)
+    }
+
     /// The same error behind an attempt that may have been carried out.
     fn after_doubt(self) -> Self {
         match self {
@@ -120,9 +126,9 @@ mod tests {
 
     /// A patient API whose server answers the n-th request with the n-th code and `Retry-After`, and any further
     /// one with the last.
-    fn server(answers: &'static [(u16, &'static str)], limiter: Limiter) -> (Api, Log, CancellationToken) {
+    fn server(answers: &[(u16, &'static str)], limiter: Limiter) -> (Api, Log, CancellationToken) {
         let (log, ending) = (Log::default(), CancellationToken::new());
-        let seen = log.clone();
+        let (seen, answers) = (log.clone(), answers.to_vec());
         let service = tower::service_fn(move |_: Request<Body>| {
             let mut log = seen.lock();
             let (code, seconds) = answers[log.len().min(answers.len() - 1)];
@@ -141,7 +147,7 @@ mod tests {
         (api, log, ending)
     }
 
-    fn patient(answers: &'static [(u16, &'static str)]) -> (Api, Log, CancellationToken) {
+    fn patient(answers: &[(u16, &'static str)]) -> (Api, Log, CancellationToken) {
         server(answers, Limiter::unlimited())
     }
 

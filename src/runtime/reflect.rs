@@ -119,6 +119,8 @@ pub(crate) struct Reflector<T: Record> {
     attempt: u32,
     /// Whether something has come in since the last break.
     progress: bool,
+    /// How long the server asked to wait with the next watch, at least.
+    asked_to_wait: Duration,
 }
 
 impl<T: Record> Reflector<T> {
@@ -151,6 +153,7 @@ impl<T: Record> Reflector<T> {
             contact,
             attempt: 0,
             progress: false,
+            asked_to_wait: Duration::ZERO,
         }
     }
 
@@ -228,7 +231,8 @@ impl<T: Record> Reflector<T> {
             }
             End::Broken(reason) | End::NoWatch(reason) => {
                 self.count(reason);
-                self.next_delay()
+                let asked = std::mem::take(&mut self.asked_to_wait);
+                self.next_delay().max(asked)
             }
         }
     }
@@ -372,6 +376,7 @@ impl<T: Record> Reflector<T> {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
         tracing::warn!(resource, %error, "could not watch");
+        self.asked_to_wait = error.asks_to_wait().unwrap_or_default();
         match code {
             429 => End::Broken(error.label()),
             400..500 if !list => End::NoWatch(error.label()),

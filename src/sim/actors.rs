@@ -271,6 +271,7 @@ impl Actors {
                 self.restart_container(*nth, *container, *restarts).await;
             }
             Act::Quota { full } => self.server.set_quota(*full),
+            Act::Webhook { seconds } => self.server.fail_webhook(Duration::from_secs((*seconds).into())),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),
             Act::Lag { daemon, resource, seconds } => {

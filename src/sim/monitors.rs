@@ -19,6 +19,7 @@
 //!   for the overdue one either.
 
 mod acted_on;
+mod answers;
 mod decisions;
 mod fields;
 mod leadership;
@@ -43,9 +44,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::call::Call;
+use super::fate::Answer;
 use super::oracle;
 use super::scenario::Scenario;
 use super::server::Picture;
+use answers::Answers;
 use decisions::Decisions;
 use leadership::Leadership;
 use losses::Losses;
@@ -170,6 +173,7 @@ pub struct Monitors {
     past: bool,
     leadership: Leadership,
     names: Names,
+    answers: Answers,
     decisions: Decisions,
     owners_of: Owners,
     history: History,
@@ -185,6 +189,7 @@ impl Monitors {
         Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
+            answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
         }
@@ -222,6 +227,7 @@ impl Monitors {
         if call.method == http::Method::DELETE {
             self.history.condemned(text(&call.body, "/preconditions/uid"));
         }
+        self.answers.sent(at, call, picture)?;
         self.decisions.sent(at, call, picture)
     }
 
@@ -242,6 +248,14 @@ impl Monitors {
         self.owners_of.elsewhere(call, there, sets)
     }
 
+    /// A daemon gets an answer.
+    pub fn answered(&mut self, at: Duration, call: &Call, answer: Answer, picture: &Picture) {
+        if let Answer::Wait(_) = answer {
+            self.decisions.waits(call);
+        }
+        self.answers.answered(at, call, &answer, picture);
+    }
+
     /// A daemon is shown an object that it has asked for.
     pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
         self.names.shown(call, object);
@@ -260,13 +274,20 @@ impl Monitors {
         self.decisions.told(at, call, version);
     }
 
-    /// A call is over, in whatever way.
+    /// A call is over, in whatever way; it `goes_on` if it is to be sent again until then.
     ///
     /// # Errors
     /// When it should have been over before.
-    pub fn ended(&mut self, at: Duration, agent: &str, id: u64) -> Result<(), Breach> {
+    pub fn ended(
+        &mut self,
+        at: Duration,
+        agent: &str,
+        id: u64,
+        goes_on: Option<Duration>,
+    ) -> Result<(), Breach> {
         self.stopping.ends(at, agent);
-        let agent = self.decisions.ended(at, id);
+        self.answers.ended(at, id);
+        let agent = self.decisions.ended(at, id, goes_on);
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 

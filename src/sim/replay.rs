@@ -120,6 +120,9 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         | Fault::LateRequests(part)
         | Fault::LateReplies(part)
         | Fault::Refusals(part)
+        | Fault::Webhook(part)
+        | Fault::Throttled(part)
+        | Fault::Unavailable(part)
         | Fault::Conflicts(part)
         | Fault::Behind(part)) = fault;
         field(format!("faults[{n}]"), *part <= 100, "must be at most 100 percent")?;
@@ -142,6 +145,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
             Act::SlowLease { seconds, .. } => {
                 field(format!("acts[{n}].act.slow_lease.seconds"), fine(seconds), hour)?;
             }
+            Act::Webhook { seconds } => field(format!("acts[{n}].act.webhook.seconds"), fine(seconds), hour)?,
             Act::MinReady { seconds, .. } => {
                 field(format!("acts[{n}].act.min_ready.seconds"), fine(seconds), hour)?;
             }

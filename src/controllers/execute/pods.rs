@@ -39,9 +39,8 @@ impl Cluster {
                 Write::Delete(pods) => self.delete_pods(owner, pods).await,
             };
             if let Err(error) = done {
-                let says_nothing = planted!("a refused adoption is not reported") && write.is_claim();
-                let outcome = (error.is_refusal() && !says_nothing).then(|| match write.is_claim() {
-                    // The text of a claim names the pod; those of the others are upstream's.
+                // The text of a claim names the pod; those of the others are upstream's.
+                let outcome = error.is_reported(write.is_claim()).then(|| match write.is_claim() {
                     true => Failure::of(write, error.to_string()),
                     false => Failure::of(write, error.reason()),
                 });

@@ -29,6 +29,8 @@ pub(super) struct Standing {
     limited: Option<(f64, u32)>,
     /// Whether no daemon can change a ReplicaSet, but for its status.
     pub(super) sizes_fixed: bool,
+    /// Until when an admission webhook cannot be called.
+    pub(super) webhook_fails_until: Option<Instant>,
     /// Since when all writes are over, and their outcomes known.
     settled: Option<Duration>,
 }
@@ -209,6 +211,11 @@ impl Server {
         self.state.lock().quota = full;
     }
 
+    /// An admission webhook cannot be called for so long.
+    pub fn fail_webhook(&self, time: Duration) {
+        self.state.lock().standing.webhook_fails_until = Some(Instant::now() + time);
+    }
+
     /// Whether there are faults.
     pub fn set_faulty(&self, faulty: bool) {
         let mut state = self.state.lock();
@@ -218,6 +225,7 @@ impl Server {
             state.stalls.clear();
             state.fuses.clear();
             state.ordered = None;
+            state.standing.webhook_fails_until = None;
         }
     }
 

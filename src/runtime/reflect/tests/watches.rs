@@ -172,6 +172,15 @@ async fn an_unreachable_server_is_tried_again_with_growing_jittered_delays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_is_opened_no_sooner_than_the_server_asks_for() {
+    let mut busy = status(429, "TooManyRequests");
+    busy["details"] = json!({"retryAfterSeconds": 20});
+    let world = start(vec![Answer::Status(429, busy), Answer::Stream(vec![complete(10)])]);
+    tokio::time::sleep(60 * S).await;
+    assert_eq!(world.times(), [0, 20_000]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_may_list_and_not_watch_lists_again_and_again() {
     let no = Answer::Status(403, status(403, "Forbidden"));
     let world =
