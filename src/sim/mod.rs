@@ -17,7 +17,7 @@
 //! * [`oracle`]: what faults must not change.
 //! * [`cost`]: how many calls a wish may cost without faults.
 //! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once;
-//!   [`published`]: what statuses say of it.
+//!   [`published`]: what statuses say of it; [`rollbacks`]: where a rollback leads.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -49,6 +49,7 @@ pub mod published;
 pub mod replay;
 pub mod report;
 pub mod rest;
+pub mod rollbacks;
 pub mod run;
 pub mod scenario;
 pub mod search;
