@@ -17,7 +17,8 @@
 //! * [`oracle`]: what faults must not change.
 //! * [`cost`]: how many calls a wish may cost without faults.
 //! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once;
-//!   [`batches`]: what of it beside another's batch; [`published`]: what statuses say of it.
+//!   [`batches`]: what of it beside another's batch; [`published`]: what statuses say of it;
+//!   [`rollbacks`]: where a rollback leads.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -50,6 +51,7 @@ pub mod published;
 pub mod replay;
 pub mod report;
 pub mod rest;
+pub mod rollbacks;
 pub mod run;
 pub mod scenario;
 pub mod search;

@@ -9,7 +9,7 @@ use super::actors::Actors;
 use super::monitors::{ANOTHER, Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
-use super::{batches, prompt, published, timed};
+use super::{batches, prompt, published, rollbacks, timed};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -81,6 +81,10 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         }
         published::statuses_are_true(scenario, server, actors).await?;
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        if seed % 4 == 1 {
+            rollbacks::lead_back(server, actors).await?;
+            until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        }
     }
     actors.stop_and_scale().await;
     until(server, actors, is_in_proportion, SHORT_PATIENCE).await?;

@@ -7,6 +7,7 @@ use super::Sets;
 use super::progress::{Failed, Outcome};
 use crate::model::count::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
+use crate::plan::replicaset::{self, status::are_fewer};
 
 /// The condition that tells whether enough pods are available.
 pub const AVAILABLE: &str = "Available";
@@ -41,11 +42,9 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
     }
 }
 
-/// The generation to report where it was acted on: the one that there is. One that is higher is another's
-/// mistake, such as a backup that was restored, and is put right.
+/// The generation to report where it was acted on.
 pub(super) fn observed_generation(deployment: &Deployment) -> i64 {
-    let (generation, before) = (deployment.meta.generation, deployment.status.observed_generation);
-    if planted!("an observedGeneration that is too high stays") { generation.max(before) } else { generation }
+    replicaset::status::observed_generation(&deployment.meta, deployment.status.observed_generation)
 }
 
 /// Whether every wanted pod is new and available, and no other is left (upstream:
@@ -71,14 +70,11 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
             let old = condition::find(&before.conditions, &new.kind);
             old.is_none_or(|old| (&old.status, &old.reason) != (&new.status, &new.reason))
         });
-    let fallen = after.ready < before.ready || after.available < before.available;
-    let (complete, was_complete) = (is_complete(deployment, after), is_complete(deployment, before));
-    let lost = fallen || (was_complete && !complete);
     turned
         || before.observed_generation != after.observed_generation
         || before.collision_count != after.collision_count
-        || (lost && !planted!("a pod that is lost is reported with the next rise"))
-        || (complete && !was_complete)
+        || are_fewer([before.ready, before.available], [after.ready, after.available])
+        || is_complete(deployment, after) != is_complete(deployment, before)
 }
 
 /// Sets the `Available` condition: enough pods within the budget of what may be missing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Write};
-use crate::model::{Condition, Pod, ReplicaSet, ReplicaSetStatus, condition};
+use crate::model::{Condition, Meta, Pod, ReplicaSet, ReplicaSetStatus, condition};
 use crate::plan::claim::{Claim, claim};
 
 /// The one condition type of a ReplicaSet.
@@ -82,11 +82,8 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         terminating: Some(size(members.terminating.iter().filter(selected).count())),
         observed_generation: if planted!("a set does not say what generation it has seen") {
             set.status.observed_generation
-        } else if planted!("an observedGeneration that is too high stays") {
-            set.meta.generation.max(set.status.observed_generation)
         } else {
-            // Never more than there is: one that is higher is another's mistake, and put right.
-            set.meta.generation
+            observed_generation(&set.meta, set.status.observed_generation)
         },
         conditions,
     };
@@ -134,8 +131,20 @@ pub fn hold_generation(set: &ReplicaSet, after: &mut ReplicaSetStatus) {
 /// Whether fewer pods are ready or available than the status says. Whoever reads it relies on pods that are
 /// not there: this is never put off (S27).
 pub fn has_fallen(before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> bool {
-    let fallen = after.ready < before.ready || after.available < before.available;
+    are_fewer([before.ready, before.available], [after.ready, after.available])
+}
+
+/// Whether fewer pods are ready, or fewer available, than before.
+pub(crate) fn are_fewer(before: [i32; 2], after: [i32; 2]) -> bool {
+    let fallen = before.iter().zip(&after).any(|(before, after)| after < before);
     fallen && !planted!("a pod that is lost is reported with the next rise")
+}
+
+/// The generation to report once it was acted on: the one that there is. One that is higher was written by
+/// somebody else, such as a backup that was restored, and is put right.
+pub(crate) fn observed_generation(object: &Meta, before: i64) -> i64 {
+    let stays = planted!("an observedGeneration that is too high stays");
+    if stays { object.generation.max(before) } else { object.generation }
 }
 
 /// Whether somebody waits for this change of the status: a generation that was acted on, a condition, pods
@@ -149,12 +158,10 @@ pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i3
     let complete = |status: &ReplicaSetStatus| {
         [status.replicas, status.ready, status.available].iter().all(|number| *number == wanted)
     };
-    let left = complete(before) && !planted!("a pod that is lost is reported with the next rise");
     before.observed_generation != after.observed_generation
         || before.conditions != after.conditions
         || has_fallen(before, after)
-        || (complete(after) && !complete(before))
-        || (left && !complete(after))
+        || complete(after) != complete(before)
 }
 
 fn size(count: usize) -> i32 {

@@ -1,9 +1,9 @@
-//! What users and monkeys do to see whether statuses are true.
-
-use serde_json::{Value, json};
+//! What users and monkeys do to see whether statuses are true and rollbacks lead back.
 
 use http::Method;
+use serde_json::{Value, json};
 
+use super::hostile::ROLLBACK_TO;
 use super::{Actors, DEPLOYMENTS, MERGE, SETS};
 use crate::sim::monitors::number;
 
@@ -26,6 +26,14 @@ impl Actors {
             let replicas = number(deployment, "/spec/replicas");
             let replicas = if replicas > 1 { replicas - 1 } else { replicas + 1 };
             self.change(name, json!({"spec": {"replicas": replicas}})).await;
+        }
+    }
+
+    /// Asks for the last revision of every Deployment, by the annotation.
+    pub async fn roll_back_all(&self) {
+        let asked = json!({"metadata": {"annotations": {ROLLBACK_TO: "0"}}});
+        for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
+            self.change(name, asked.clone()).await;
         }
     }
 
