@@ -347,13 +347,9 @@ fn a_reason_is_data_with_a_kind_and_numbers() {
 
 /// Asks the daemon as an operator would.
 async fn ask(daemon: &Daemon, name: &str) -> (u16, String) {
-    ask_at(&daemon.http, name).await
-}
-
-async fn ask_at(router: &axum::Router, name: &str) -> (u16, String) {
     let path = format!("/debug/deployments/shop/{name}");
     let request = http::Request::get(path).body(Body::empty()).unwrap();
-    let response = router.clone().oneshot(request).await.unwrap();
+    let response = daemon.http.clone().oneshot(request).await.unwrap();
     let code = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (code, String::from_utf8(body.to_vec()).unwrap())
@@ -410,69 +406,6 @@ fn explanations_bytes(daemon: &Daemon) -> usize {
     let text = daemon.metrics.render();
     let value = text.lines().find_map(|line| line.strip_prefix("windlass_explanations_bytes "));
     value.unwrap().parse().unwrap()
-}
-
-/// Where the log of a test goes.
-#[derive(Clone, Default)]
-struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_never_logged() {
-    const SECRET: &str = "postgres://admin:hunter2@db";
-    let log = Log::default();
-    let writer = log.clone();
-    let filter = Some("windlass=trace,windlass::sandbox=off".into());
-    let options = windlass::logging::LogOptions { filter, ..Default::default() };
-    // While there is a single subscriber, tracing asks that of whichever thread comes to a call site first, and
-    // the other tests have none.
-    let second = windlass::logging::subscriber(&options, std::io::sink, false).unwrap();
-    let _second = tracing::Dispatch::new(second);
-    let subscriber = windlass::logging::subscriber(&options, move || writer.clone(), false).unwrap();
-    let _logs = tracing::subscriber::set_default(subscriber);
-
-    let cluster = Cluster::new().await;
-    let daemon = cluster.start_controllers(1);
-    cluster.create(deployment("web").replicas(1)).await;
-    cluster.rolled_out("web").await;
-    let pod = cluster.objects("Pod").remove(0);
-    let name = pod["metadata"]["name"].as_str().unwrap();
-    let terminated = json!({"exitCode": 3, "reason": "Error", "message": format!("cannot reach {SECRET}")});
-    let waiting =
-        json!({"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"});
-    let container = json!({"name": "app", "state": {"waiting": waiting, "running": null},
-                           "lastState": {"terminated": terminated}});
-    let status = json!({"status": {
-        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": NOW}],
-        "containerStatuses": [container],
-    }});
-    let path = format!("/api/v1/namespaces/shop/pods/{name}/status");
-    let stored = cluster.call(http::Method::PATCH, &path, &status).await;
-    assert!(stored.to_string().contains(SECRET), "{stored:#}");
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-
-    let (code, open) = ask_at(&daemon.http, "web").await;
-    assert!(code == 200 && open.contains(&format!("{name}: CrashLoopBackOff (exit code 3)")), "{open}");
-    assert!(!open.contains("hunter2"), "{open}");
-    let (_, closed) = ask_at(&daemon.https, "web").await;
-    let closed: Value = serde_json::from_str(&closed).unwrap();
-    assert_eq!(closed["current"]["terminationMessages"][name], format!("cannot reach {SECRET}"));
-    let events = cluster.objects("Event").iter().map(ToString::to_string).collect::<String>();
-    let deployment = cluster.deployment("web").to_string();
-    assert!(!events.contains("hunter2") && !deployment.contains("hunter2"));
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(logged.contains("CrashLoopBackOff"), "the plan is logged: {logged}");
-    assert!(!logged.contains("hunter2"), "{logged}");
 }
 
 #[tokio::test(start_paused = true)]
