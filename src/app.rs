@@ -32,7 +32,7 @@ use crate::runtime::events::EventWriter;
 use crate::runtime::fence::Fence;
 use crate::runtime::informer::{Informer, Ready};
 use crate::runtime::lease::{Election, Watchdog};
-pub use serving::http_router;
+pub use serving::{Reader, http_router};
 use serving::{Servers, Serving};
 use tasks::{Running, by_itself, named, spawn};
 

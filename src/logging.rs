@@ -1,4 +1,6 @@
-//! Logs: structured, on the standard error stream, as text or as JSON.
+//! Logs: structured, on the standard error stream, as text or as JSON. One record is one line.
+
+mod one_line;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -111,7 +113,7 @@ where
     let builder = builder.log_internal_errors(false);
     Ok(match options.format {
         Format::Text => {
-            let builder = builder.with_filter_reloading();
+            let builder = builder.fmt_fields(one_line::OneLine).with_filter_reloading();
             let handle = builder.reload_handle();
             let reload = move |filter| handle.reload(filter).map_err(|error| error.to_string());
             (Box::new(builder.finish()), Verbosity { reload: Arc::new(reload) })
@@ -175,6 +177,59 @@ mod tests {
         assert_eq!(text.lines().count(), 1);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((line["key"].as_str(), line["message"].as_str()), (Some("a\nb\"c"), Some("hello")));
+    }
+
+    /// Text that tries to look like a second record, in each place where text from outside comes in.
+    const HOSTILE: &str =
+        "web\n2026-01-01T00:00:00Z ERROR forged\r\u{1b}[2J\u{85}x\u{2028}y\u{2029}\u{202e}z";
+
+    fn log_hostile_texts() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{HOSTILE}")]
+        struct Outer(#[source] std::io::Error);
+        let error = Outer(std::io::Error::other(HOSTILE));
+        let span = tracing::info_span!("sync", key = %HOSTILE, kind = HOSTILE);
+        let _entered = span.enter();
+        span.record("kind", HOSTILE);
+        tracing::info!("a message of {HOSTILE}");
+        tracing::info!("{}", HOSTILE);
+        tracing::warn!(name = HOSTILE, key = %HOSTILE, list = ?[HOSTILE], "fields");
+        tracing::error!(error = &error as &(dyn std::error::Error + 'static), "an error");
+        tracing::error!(%error, "an error");
+    }
+
+    #[test]
+    fn a_record_is_one_line_wherever_hostile_text_comes_in() {
+        for format in [Format::Text, Format::Json] {
+            let text = logged(&LogOptions { format, ..LogOptions::default() }, log_hostile_texts);
+            assert_eq!(text.matches('\n').count(), 5, "{text}");
+            assert!(text.ends_with('\n') && !text.contains(['\r', '\u{1b}']), "{text:?}");
+        }
+        let text = logged(&LogOptions::default(), log_hostile_texts);
+        let raw = ['\u{85}', '\u{2028}', '\u{2029}', '\u{202e}'];
+        assert!(!text.contains(raw), "{text:?}");
+        assert!(text.contains(r"web\n2026-01-01T00:00:00Z ERROR forged\r\u{1b}[2J"), "{text}");
+        assert_eq!(text.matches("forged").count(), 5 * 3 + 8, "nothing is left out: {text}");
+    }
+
+    #[test]
+    fn colours_are_ours_and_not_those_of_the_text() {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let subscriber = subscriber(&LogOptions::default(), move || writer.clone(), true).unwrap();
+        tracing::subscriber::with_default(subscriber, || tracing::info!(key = %"\u{1b}[31mred", "hello"));
+        let text = String::from_utf8(memory.0.lock().clone()).unwrap();
+        assert!(text.contains("\u{1b}[3mkey\u{1b}[0m\u{1b}[2m=\u{1b}[0m\\u{1b}[31mred"), "{text:?}");
+    }
+
+    #[test]
+    fn a_line_of_text_looks_as_it_always_did() {
+        let text = logged(&LogOptions::default(), || {
+            tracing::info!(deployment = %"shop/web", list = ?["a"], name = "b c", count = 3, "rolled out");
+        });
+        let line = text.split_once(" INFO ").unwrap().1;
+        let fields = r#"rolled out deployment=shop/web list=["a"] name="b c" count=3"#;
+        assert_eq!(line, format!("windlass::logging::tests: {fields}\n"));
     }
 
     #[test]

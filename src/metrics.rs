@@ -60,6 +60,8 @@ pub struct Metrics {
 
     /// Answers of the API server, `{code, method, host}`; `<error>` where there was none.
     pub rest_requests: IntCounterVec,
+    /// Those of them that were answers to repetitions, `{code, verb, host}`.
+    pub rest_retries: IntCounterVec,
     /// Seconds that requests took, `{verb, host}`, without the wait in the rate limiter.
     pub rest_duration: HistogramVec,
     /// Seconds that requests waited in the rate limiter, `{verb, host}`.
@@ -172,6 +174,11 @@ impl Metrics {
                 "rest_client_requests_total",
                 "Requests to the API server by status code, method and host.",
                 &["code", "method", "host"],
+            ),
+            rest_retries: counter(
+                "rest_client_request_retries_total",
+                "Requests that were repeated because the API server asked to wait, by status code, verb and host.",
+                &["code", "verb", "host"],
             ),
             rest_duration: histogram(
                 "rest_client_request_duration_seconds",

@@ -92,6 +92,22 @@ pub const BUGS: &[&str] = &[
     "the sort is unstable",
     "the owner's UID is ignored",
     "a status that is behind is believed",
+    "one limiter serves all controllers",
+    "a limiter serves in the order of arrival",
+    "a refused step counts as acted on",
+    "an observedGeneration that is too high stays",
+    "terminatingReplicas is left out where it is 0",
+    "a pod that is lost is reported with the next rise",
+    "a template without a ReplicaSet is no revision",
+    "owners are matched by UID alone",
+    "owners are matched whatever their kind",
+    "restarts of ordinary init containers count",
+    "the crowd on a node counts without an owner",
+    "a failing webhook is taken for a lost reply",
+    "a request to wait is reported as a failure",
+    "a refused adoption is not reported",
+    "pod names come back",
+    "a restart forgets the names",
 ];
 
 #[cfg(feature = "planted-bugs")]

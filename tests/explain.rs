@@ -120,6 +120,10 @@ impl Seen {
     }
 }
 
+fn waiting(reason: &str, message: Option<&str>) -> Waiting {
+    Waiting { reason: reason.into(), message: message.map(Into::into), termination_message: None }
+}
+
 fn no_deadline(start: DeploymentBuilder) -> DeploymentBuilder {
     start.deadline(i32::MAX)
 }
@@ -192,8 +196,7 @@ fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_
 fn the_message_beside_a_reason_is_told_once() {
     let loops = |name: &str, message: &str| {
         let mut pod = pod(name, "CrashLoopBackOff");
-        pod.waiting =
-            Some(Box::new(Waiting { reason: "CrashLoopBackOff".into(), message: Some(message.into()) }));
+        pod.waiting = Some(Box::new(waiting("CrashLoopBackOff", Some(message))));
         pod
     };
     let sets = vec![set("v1", 4, [4, 1, 1])];
@@ -225,7 +228,7 @@ fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
     let start = no_deadline(deployment("web").replicas(4).surge(0).unavailable(1).image("v2"));
     let mut evicted = pod("web-v1-x", "");
     evicted.phase = windlass::model::Phase::Failed;
-    evicted.waiting = Some(Box::new(Waiting { reason: "Evicted".into(), message: None }));
+    evicted.waiting = Some(Box::new(waiting("Evicted", None)));
     let sets = vec![set("v1", 4, [4, 2, 2]), set("v2", 0, [0, 0, 0])];
     let seen = seen(start, sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
     seen.says_among_others(
@@ -398,6 +401,13 @@ async fn a_broken_image_is_explained_with_the_pods_name_and_the_kubelets_reason(
     assert!(said.contains(&"stuck: no progress for 600 s; it goes on as soon as its pods let it".into()));
 }
 
+/// The gauge of the memory that explanations take.
+fn explanations_bytes(daemon: &Daemon) -> usize {
+    let text = daemon.metrics.render();
+    let value = text.lines().find_map(|line| line.strip_prefix("windlass_explanations_bytes "));
+    value.unwrap().parse().unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_quota_and_a_write_that_fails_are_explained() {
     let refuse: Hook = Arc::new(|request: &RequestInfo| match (request.verb, request.kind) {
@@ -433,12 +443,16 @@ async fn the_endpoint_answers_indented_json_and_404_with_a_reason() {
     let (code, text) = ask(&daemon, "web").await;
     assert_eq!(code, 200);
     assert!(text.starts_with("{\n  \"deployment\": \"shop/web\",\n  \"current\": {\n"), "{text}");
-    let said = texts(&explained(&daemon, "web").await["current"]);
+    let explanations = explained(&daemon, "web").await;
+    let said = texts(&explanations["current"]);
     assert_eq!(said, ["complete: 1 of 1 pods new and available, and no other left"]);
+    assert_eq!(explanations["earlier"], json!([]), "a settled Deployment keeps one explanation");
+    assert!((200..2000).contains(&explanations_bytes(&daemon)), "{}", explanations_bytes(&daemon));
 
     assert_eq!(ask(&daemon, "nobody").await, (404, "no Deployment shop/nobody is in the cache\n".into()));
     cluster.call(http::Method::DELETE, "/apis/apps/v1/namespaces/shop/deployments/web", &Value::Null).await;
     cluster.eventually(60, "the Deployment is gone", |c| c.deployment("web").is_null()).await;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!(ask(&daemon, "web").await.0, 404);
+    assert_eq!(explanations_bytes(&daemon), 0);
 }

@@ -1,6 +1,8 @@
 //! The real app against an API server and a network that misbehave: whatever is lost, late, refused or
 //! repeated, the end is the right one and no pod is made twice.
 
+#[path = "faults/refusals.rs"]
+mod refusals;
 mod support;
 #[path = "faults/unseen.rs"]
 mod unseen;
@@ -39,6 +41,10 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
 
 fn server_error() -> Verdict {
     Verdict::Refuse { code: 500, message: "etcdserver: timed out".into(), reason: "InternalError".into() }
+}
+
+fn forbidden(message: &str) -> Verdict {
+    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
 }
 
 fn conflict() -> Verdict {
@@ -85,6 +91,8 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
         Verdict::DelayReply(40 * S),
         server_error(),
         conflict(),
+        Verdict::AskToWait { code: 429, seconds: 1, carried_out: false },
+        Verdict::AskToWait { code: 503, seconds: 1, carried_out: true },
     ];
     for (verb, kind, subresource) in writes {
         for fault in &faults {

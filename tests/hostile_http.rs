@@ -295,6 +295,60 @@ async fn the_configmap_is_read_while_the_reviews_are_used_up() {
     assert!(reads >= 5, "{reads}");
 }
 
+/// What plain HTTP at this address answers to a request with this head.
+async fn answer_to(address: std::net::SocketAddr, head: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    (answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default(), answer)
+}
+
+/// Plain HTTP that listens there, and where it can be reached from here.
+async fn plain(bind: &str) -> (std::net::SocketAddr, tokio_util::sync::DropGuard) {
+    let listener = TcpListener::bind(bind).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let metrics = Metrics::new();
+    let app = router(metrics.clone(), Checks::default());
+    let stop = CancellationToken::new();
+    let limits = Limits { unauthenticated_burst: 1000, ..Limits::default() };
+    tokio::spawn(serve(listener, app, limits, ServingMetrics::new(&metrics), stop.clone()));
+    (([127, 0, 0, 1], port).into(), stop.drop_guard())
+}
+
+#[tokio::test]
+async fn a_page_that_rebinds_its_name_to_loopback_reads_nothing() {
+    let (address, _server) = plain("127.0.0.1:0").await;
+    let port = address.port();
+    let asks = async |path: &str, host: &str| {
+        answer_to(address, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n")).await
+    };
+    for host in [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        assert_eq!(asks("/metrics", &host).await.0, 200, "{host}");
+    }
+    for host in ["attacker.example", "attacker.example:10252", "10.0.0.1", "localhost.attacker.example"] {
+        for path in ["/metrics", "/healthz", "/configz", "/debug/deployments/shop/web", "/nothing"] {
+            let (code, text) = asks(path, host).await;
+            assert_eq!(code, 421, "{host} {path}: {text}");
+            assert!(text.contains("127.0.0.1") && !text.contains("attacker"), "{text}");
+        }
+    }
+    let twice = format!("GET /metrics HTTP/1.1\r\nHost: localhost:{port}\r\nHost: attacker.example\r\n");
+    assert_eq!(answer_to(address, &twice).await.0, 400);
+    let proxied = format!("GET http://attacker.example/metrics HTTP/1.1\r\nHost: localhost:{port}\r\n");
+    assert_eq!(answer_to(address, &proxied).await.0, 421);
+}
+
+#[tokio::test]
+async fn beyond_loopback_a_probe_by_the_pods_address_is_answered_and_a_page_is_not() {
+    let (address, _server) = plain("0.0.0.0:0").await;
+    for (host, code) in [("10.244.1.7:10252", 200), ("[fd00::7]:10252", 200), ("attacker.example:10252", 421)]
+    {
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n");
+        assert_eq!(answer_to(address, &head).await.0, code, "{host}");
+    }
+}
+
 /// The memory of this process, in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

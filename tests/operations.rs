@@ -87,6 +87,33 @@ fn scraped(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hundreds_of_pods_for_one_deployment_delay_no_rollout_of_another() {
+    let cluster = Cluster::new().await;
+    // With the rate limit of an installation: 20 requests per second, 30 at once.
+    let _daemon = cluster.start_with(1, ControllerConfig::default(), |router| router);
+    for name in ["large", "small"] {
+        cluster.create(deployment(name).replicas(1)).await;
+        cluster.rolled_out(name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    cluster.patch("large", json!({"spec": {"replicas": 300}})).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    cluster.set_image("small", "v2").await;
+    let with_image = |cluster: &Cluster, kind: &str, spec: &str| {
+        let image = format!("{spec}/containers/0/image");
+        cluster.objects(kind).iter().filter(|object| object.pointer(&image) == Some(&json!("app:v2"))).count()
+    };
+    let has_set = |cluster: &Cluster| with_image(cluster, "ReplicaSet", "/spec/template/spec") > 0;
+    cluster.eventually(1, "the other Deployment has its new ReplicaSet", has_set).await;
+    let has_pod = |cluster: &Cluster| with_image(cluster, "Pod", "/spec") > 0;
+    cluster.eventually(1, "the new ReplicaSet has its pod", has_pod).await;
+    let pods = cluster.objects("Pod").len();
+    assert!(pods < 200, "the batch must be under way all the time: there are {pods} pods");
+    cluster.eventually(10, "the other Deployment is complete", |cluster| cluster.is_complete("small")).await;
+    cluster.eventually(30, "the first Deployment is complete", |cluster| cluster.is_complete("large")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scrape_shows_what_the_list_promises_and_counts_what_happened() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);

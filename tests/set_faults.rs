@@ -101,15 +101,26 @@ fn is_live(pod: &Value) -> bool {
     !ended && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-fn controller(object: &Value) -> Option<&str> {
+/// The reference to the controller.
+fn controller(object: &Value) -> Option<&Value> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
+    owners.iter().find(|owner| owner["controller"] == true)
+}
+
+/// Whether the ReplicaSet owns a pod of this namespace: by API group, kind and UID.
+fn owns(set: &Value, pod: &Value, namespace: &Value) -> bool {
+    set["metadata"]["namespace"] == *namespace
+        && controller(pod).is_some_and(|owner| {
+            owner["kind"] == "ReplicaSet"
+                && owner["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"))
+                && owner["uid"] == set["metadata"]["uid"]
+        })
 }
 
 fn live_of<'a>(pods: &'a [Value], set: &Value) -> Vec<&'a Value> {
     let app = &set["spec"]["selector"]["matchLabels"]["app"];
     let ours = |pod: &&Value| {
-        controller(pod) == set["metadata"]["uid"].as_str() && pod["metadata"]["labels"]["app"] == *app
+        owns(set, pod, &pod["metadata"]["namespace"]) && pod["metadata"]["labels"]["app"] == *app
     };
     pods.iter().filter(|pod| is_live(pod)).filter(ours).collect()
 }
@@ -135,12 +146,13 @@ impl Judge {
             return;
         }
         let pods = sandbox.objects("Pod");
-        let there = pods.iter().find(|pod| pod["metadata"]["name"] == *request.name);
-        let sets = sandbox.objects("ReplicaSet");
-        let set_of = |object: &Value| {
-            let uid = controller(object)?.to_string();
-            sets.iter().find(|set| set["metadata"]["uid"] == *uid)
+        let namespace = Value::from(&*request.namespace);
+        let is_it = |pod: &&Value| {
+            pod["metadata"]["name"] == *request.name && pod["metadata"]["namespace"] == namespace
         };
+        let there = pods.iter().find(is_it);
+        let sets = sandbox.objects("ReplicaSet");
+        let set_of = |pod: &Value| sets.iter().find(|set| owns(set, pod, &namespace));
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         match request.verb {
             "create" => {
@@ -259,7 +271,25 @@ impl Stage {
                              "spec": {"containers": [{"name": "app", "image": "app:v1"}]}},
             },
         });
-        self.cluster.call(Method::POST, SETS, &set).await;
+        let set = self.cluster.call(Method::POST, SETS, &set).await;
+        self.forge_pods(&set).await;
+    }
+
+    /// Somebody in another namespace makes pods that name the ReplicaSet as their owner: as what it is, of
+    /// which the garbage collector knows that it is not there, and as a kind of which it knows nothing.
+    async fn forge_pods(&self, set: &Value) {
+        let name = set["metadata"]["name"].as_str().unwrap();
+        for (n, api_version) in ["apps/v1", "example.com/v1", "example.com/v1"].into_iter().enumerate() {
+            let owner = json!({"apiVersion": api_version, "kind": "ReplicaSet", "name": name,
+                               "uid": set["metadata"]["uid"], "controller": true});
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("forged-{name}-{n}"), "finalizers": ["example.com/stays"],
+                             "labels": {"app": name}, "ownerReferences": [owner]},
+                "spec": {"containers": [{"name": "app", "image": "app:v1"}]},
+            });
+            self.cluster.call(Method::POST, "/api/v1/namespaces/tenant/pods", &pod).await;
+        }
     }
 
     fn sets(&self) -> Vec<Value> {
@@ -383,6 +413,8 @@ impl Stage {
 async fn play(cast: Cast, seed: u64) {
     let mut stage = Stage::new(cast, seed).await;
     stage.start();
+    let tenant = json!({"metadata": {"name": "tenant"}});
+    stage.cluster.call(Method::POST, "/api/v1/namespaces", &tenant).await;
     for n in 0..stage.rng.u32(1..4) {
         stage.create_set(&format!("web-{n}")).await;
     }

@@ -179,6 +179,14 @@ fn only_three_files_write_to_the_api() {
 }
 
 #[test]
+fn what_containers_said_is_shown_in_one_place() {
+    check("only answers to authorized requests show what a container said", &[], |s| {
+        let may = s.path == "controllers/explanations.rs";
+        (!may && s.shipped().contains(".reveal()")).then(|| "says .reveal()".into())
+    });
+}
+
+#[test]
 fn every_bug_on_the_list_is_planted_once_and_no_other_is() {
     let mut planted: Vec<String> = Vec::new();
     for source in sources().iter().filter(|source| source.path != "planted.rs") {

@@ -6,15 +6,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Candidacy, Controllers, Parts};
 use crate::config::{ControllerConfig, Enabled};
-use crate::controllers::Cluster;
 use crate::controllers::coexistence::Coexistence;
 use crate::controllers::explanations::Explanations;
+use crate::controllers::lost_creations::LostCreations;
 use crate::controllers::pace::Pace;
 use crate::controllers::refused::Refused;
 use crate::controllers::rollouts::{Rollouts, show_stuck};
 use crate::controllers::turns::Turns;
 use crate::controllers::unresolved::Unresolved;
 use crate::controllers::words::Words;
+use crate::controllers::{Apis, Cluster};
+use crate::metrics::set_gauge;
 use crate::model::{Deployment, Phase, Pod, Record, ReplicaSet, ReplicationController};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
@@ -41,7 +43,12 @@ impl Controllers {
             Some(fence) => api.fenced(fence.clone()),
             None => api,
         };
-        let api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
+        let draining = CancellationToken::new();
+        // Each controller has a limit of its own: a large scale-up delays no write of another controller.
+        let apis = Apis::new(|| {
+            let api = Api::new(client.clone(), &host, limiter(), metrics.clone());
+            behind_the_fence(api.patient(draining.clone()))
+        });
         // Events and watches have a limit of their own each: a storm of events holds up no write that
         // matters, and a watch that reopens does not queue behind a burst of writes.
         let events_api = behind_the_fence(Api::new(client.clone(), &host, limiter(), metrics.clone()));
@@ -60,6 +67,8 @@ impl Controllers {
         let options = |salt: u64| InformerOptions {
             namespace: namespace.clone(),
             seed: seed ^ salt,
+            // Whoever is elected has its caches catch up first; without an election the first list is acted on.
+            may_lag: election.is_some(),
             ..InformerOptions::default()
         };
         let mut deployments = Informer::<Deployment>::new(watch_api.clone(), options(1));
@@ -73,7 +82,7 @@ impl Controllers {
         let replication_controller_queue = WorkQueue::new("replicationmanager", &metrics);
         let expectations = Expectations::new(metrics.clone());
         let cluster = Arc::new(Cluster {
-            api,
+            apis,
             clock,
             caches: Caches::default()
                 .with(deployments.store())
@@ -92,8 +101,11 @@ impl Controllers {
             replication_controller_queue,
             expectations,
             unresolved: Unresolved::default(),
+            lost_creations: LostCreations::default(),
+            pod_names: Default::default(),
             creations: Default::default(),
             pace: Pace::default(),
+            terminating_field: Default::default(),
             turns: Turns::default(),
             refused: Refused::default(),
             words: Words::default(),
@@ -104,7 +116,7 @@ impl Controllers {
             recorder,
             metrics,
             failed_pod_backoff: config.failed_pod_backoff,
-            draining: CancellationToken::new(),
+            draining,
         });
 
         wire(&cluster, &mut deployments, Cluster::deployment_changed);
@@ -180,6 +192,7 @@ fn observe(
     cluster.metrics.before_render(move || {
         let Some(cluster) = weak.upgrade() else { return false };
         show_stuck(&cluster.deployments, &cluster.metrics.workloads);
+        set_gauge(&cluster.metrics.workloads.explanations_bytes, cluster.explanations.bytes());
         true
     });
 }

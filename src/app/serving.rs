@@ -43,11 +43,11 @@ impl Serving {
     ) -> anyhow::Result<Servers> {
         let Serving { secure, insecure_address, settings, verbosity } = self;
         let counters = ServingMetrics::new(&metrics);
-        let router = http_router(metrics.clone(), controllers)
+        let router = http::router(metrics.clone(), checks(controllers))
             .merge(http::configz("windlass.config", move || settings.clone()));
         let mut servers = Servers::new();
         if let Some(ServingConfig { options, authentication_kubeconfig, authorization_kubeconfig }) = secure {
-            let mut router = router.clone();
+            let mut router = router.clone().merge(explanations(controllers, Reader::Known));
             if options.serving.profiling {
                 // Over HTTPS only: who may change what is logged must be known.
                 router = router.merge(http::profiling()).merge(http::verbosity(move |level| {
@@ -74,6 +74,7 @@ impl Serving {
             });
         }
         if let Some(address) = insecure_address {
+            let router = router.merge(explanations(controllers, Reader::Anybody));
             let listener = TcpListener::bind(address)
                 .await
                 .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
@@ -90,14 +91,29 @@ async fn connect(kubeconfig: &Path, flag: &str) -> anyhow::Result<Connection> {
     connected.with_context(|| format!("--{flag}-kubeconfig"))
 }
 
-/// All that the daemon serves to everybody who may read: metrics, health, and why its Deployments are
-/// where they are.
-pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers) -> axum::Router {
+/// Who reads what is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Whoever can reach the port.
+    Anybody,
+    /// Somebody who has shown who they are, and may read it: they are told what containers said, too.
+    Known,
+}
+
+/// All that the daemon serves to a reader: metrics, health, and why its Deployments are where they are.
+pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers, reader: Reader) -> axum::Router {
+    http::router(metrics, checks(controllers)).merge(explanations(controllers, reader))
+}
+
+fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
     let cluster = controllers.cluster.clone();
-    http::router(metrics, checks(controllers))
-        .merge(http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
-            explain(&cluster, &ObjectKey::new(namespace, name))
-        }))
+    http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
+        let explained = explain(&cluster, &ObjectKey::new(namespace, name))?;
+        Ok(match reader {
+            Reader::Anybody => explained,
+            Reader::Known => explained.with_termination_messages(),
+        })
+    })
 }
 
 /// The current explanation of a Deployment, and the earlier ones; an error says why there is none.
@@ -105,21 +121,26 @@ fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
     let deployment =
         cluster.deployments.get(key).ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
     let explained = cluster.explanations.of(&deployment.meta);
-    explained.ok_or_else(|| format!("Deployment {key} has not been planned for yet"))
+    explained.ok_or_else(|| {
+        format!(
+            "Deployment {key} has not been planned for yet, or its explanations have made room for newer ones; \
+             its next sync explains it again"
+        )
+    })
 }
 
-/// One readiness check for each cache, which a standby passes as well; upstream's check of a leader; and
-/// one of life for the workers of each queue.
+/// One readiness check for each cache and for the lease, which a standby passes as well for as long as the API server
+/// answers; upstream's check of a leader; and one of life for the workers of each queue.
 fn checks(controllers: &Controllers) -> Checks {
     let mut checks = Checks::default();
-    if let Some((_, watchdog)) = &controllers.election {
+    if let Some((election, watchdog)) = &controllers.election {
         let watchdog = watchdog.clone();
+        let contact = election.contact();
         checks = checks.live("leaderElection", move || watchdog.check());
+        checks = checks.ready("lease", move || contact.check());
     }
     for (name, ready) in controllers.caches() {
-        checks = checks.ready(format!("informer-{name}"), move || {
-            if ready.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
-        });
+        checks = checks.ready(format!("informer-{name}"), move || ready.check());
     }
     let (config, cluster) = (&controllers.config, &controllers.cluster);
     let workers = config.deployment_workers + config.set_workers + config.rc_workers;

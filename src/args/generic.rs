@@ -40,11 +40,11 @@ pub struct GenericArgs {
     /// changed; 0s = never.
     #[arg(long, value_name = "DURATION", default_value = "12h", env = "WINDLASS_MIN_RESYNC_PERIOD")]
     pub min_resync_period: String,
-    /// Requests per second to the API server, on average. Raise it, and the burst, where many workloads
-    /// roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting.
+    /// Requests per second of each controller to the API server, on average. Raise it, and the burst, where
+    /// many workloads roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting.
     #[arg(long, value_name = "N", default_value_t = 20.0, env = "WINDLASS_KUBE_API_QPS")]
     pub kube_api_qps: f64,
-    /// Requests that may be sent at once after a quiet time.
+    /// Requests that each controller may send at once after a quiet time.
     #[arg(long, value_name = "N", default_value_t = 30, env = "WINDLASS_KUBE_API_BURST")]
     pub kube_api_burst: u32,
 }

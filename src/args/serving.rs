@@ -60,7 +60,8 @@ pub struct InsecureArgs {
     /// Port for plain-HTTP metrics, health and explanations; 0 = off.
     #[arg(long, value_name = "PORT", default_value_t = 0, env = "WINDLASS_INSECURE_PORT")]
     pub insecure_port: u16,
-    /// Address that --insecure-port listens on.
+    /// Address that --insecure-port listens on. There, a request must name a loopback host in its Host header;
+    /// on an address beyond loopback it may name any IP address, and the host name of the machine.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", env = "WINDLASS_INSECURE_BIND_ADDRESS")]
     pub insecure_bind_address: IpAddr,
 }

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::apis::Apis;
 use super::coexistence::Coexistence;
 use super::explanations::Explanations;
+use super::gated_field::GatedField;
+use super::lost_creations::LostCreations;
 use super::pace::Pace;
+use super::pod_names::PodNames;
 use super::refused::Refused;
 use super::rollouts::Rollouts;
 use super::scope::Scope;
@@ -19,7 +23,6 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Deployment, Meta, ObjectKey, Pod, Record, ReplicaSet, ReplicationController, Uid};
 use crate::plan::Note;
-use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::expectations::{Caches, Expectations, Freshness};
 use crate::runtime::store::Store;
@@ -30,8 +33,8 @@ use crate::runtime::worker::{Next, WorkQueue};
 /// worker behind an `Arc`.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The API server.
-    pub api: Api,
+    /// The API server, once for each controller.
+    pub apis: Apis,
     /// The time.
     pub clock: Clock,
     /// All Deployments.
@@ -60,10 +63,16 @@ pub struct Cluster {
     pub replication_controller_waiters: Waiters<ObjectKey>,
     /// Writes of which nobody knows yet whether they happened.
     pub unresolved: Unresolved,
+    /// ReplicaSets that may have been created although nobody said so.
+    pub lost_creations: LostCreations,
+    /// The names that pods have had.
+    pub pod_names: PodNames,
     /// What was created a moment ago.
     pub creations: Creations,
     /// When each status was last written.
     pub pace: Pace,
+    /// Whether the API server keeps the counts of terminating pods.
+    pub terminating_field: GatedField,
     /// Who writes a set.
     pub turns: Turns,
     /// Sets whose pods were refused.
@@ -144,6 +153,8 @@ impl Cluster {
     pub fn forget(&self, owner: &Uid) {
         self.expectations.forget(owner);
         self.unresolved.forget(owner);
+        self.lost_creations.forget(owner);
+        self.pod_names.forget(owner);
         self.creations.forget(owner);
         self.pace.forget(owner);
         self.turns.forget(owner);
@@ -160,17 +171,13 @@ impl Cluster {
         }
     }
 
-    /// The Deployment that a set belongs to, by UID.
+    /// The Deployment that a ReplicaSet belongs to.
     pub fn deployment_of(&self, set: &ReplicaSet) -> Option<Arc<Deployment>> {
-        let controller = set.meta.controller.as_ref()?;
-        let key = ObjectKey::new(set.meta.key.namespace.clone(), controller.name.clone());
-        self.deployments.get(&key).filter(|deployment| deployment.meta.uid == controller.uid)
+        self.deployments.controller_of(&set.meta)
     }
 
-    /// The set that a pod belongs to, by UID.
+    /// The ReplicaSet that a pod belongs to.
     pub fn set_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
-        let controller = pod.meta.controller.as_ref()?;
-        let key = ObjectKey::new(pod.meta.key.namespace.clone(), controller.name.clone());
-        self.sets.get(&key).filter(|set| set.meta.uid == controller.uid)
+        self.sets.controller_of(&pod.meta)
     }
 }

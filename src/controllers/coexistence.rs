@@ -275,8 +275,12 @@ impl Cluster {
     async fn managers(&self, target: &EventTarget) -> Result<Vec<Manager>, SyncError> {
         let what = || format!("reading {} {}", target.resource.kind, target.key);
         let path = format!("{}/{}", target.resource.path(Some(&target.key.namespace)), target.key.name);
-        let managed: Managed =
-            self.api.call(request::get(&path, &[])).await.map_err(|error| SyncError::api(what(), error))?;
+        let managed: Managed = self
+            .apis
+            .of(target.resource)
+            .call(request::get(&path, &[]))
+            .await
+            .map_err(|error| SyncError::api(what(), error))?;
         Ok(managed.metadata.managed_fields)
     }
 }

@@ -7,14 +7,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Speaker};
 use super::error::SyncError;
 use super::explanations::Explanation;
 use super::patch;
 use super::rollouts::NewSet;
 use crate::model::{Deployment, ObjectKey, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::deployment::observed::{healthy, lacks_pods};
-use crate::plan::deployment::{self as planner, Observed, Plan, progress, revision, status, why};
+use crate::plan::deployment::{
+    self as planner, Course, Observed, Plan, Write, progress, revision, status, why,
+};
 use crate::plan::replicaset::status::status_of_pods;
 use crate::runtime::worker::Next;
 
@@ -65,7 +67,9 @@ async fn carry_out(
     mut plan: Plan,
 ) -> Result<Next, SyncError> {
     let deployment = observed.deployment;
-    let executed = cluster.execute_deployment(deployment, &plan).await;
+    report_lost_creations(cluster, observed);
+    let mut executed = cluster.execute_deployment(deployment, &plan).await;
+    executed.outcome.created_before = cluster.lost_creations.unreported(&deployment.meta.uid);
     let mut settled = progress::settle(observed, &plan, &executed.outcome);
 
     let before = &deployment.status.conditions;
@@ -78,8 +82,15 @@ async fn carry_out(
         annotations.insert(revision::REVISION, revision.as_str());
     }
     let stale = executed.error.as_ref().is_some_and(SyncError::is_stale);
-    let change =
-        patch::deployment_status(&deployment.meta, &deployment.status, &settled.status, &annotations);
+    cluster.terminating_field.observed(deployment.status.terminating);
+    let is_kept = cluster.terminating_field.is_kept();
+    let change = patch::deployment_status(
+        &deployment.meta,
+        &deployment.status,
+        &settled.status,
+        &annotations,
+        is_kept,
+    );
     let mut written = Ok(());
     let mut later = None;
     if let Some(change) = change.filter(|_| !stale) {
@@ -92,6 +103,9 @@ async fn carry_out(
     // Nothing wakes the key when the status was right, and it is the cache of pods that catches up.
     let recount = overstated.then_some(RECOUNT);
     settled.look_again = [settled.look_again, later, recount].into_iter().flatten().min();
+    if written.is_ok() && later.is_none() && !stale && plan.course == Course::Rollout {
+        cluster.lost_creations.condition_written(&deployment.meta.uid);
+    }
     if written.is_ok() && later.is_none() && !stale {
         let new = || observed.sets().new.as_deref().map(NewSet::from);
         let metrics = &cluster.metrics.workloads;
@@ -110,6 +124,18 @@ async fn carry_out(
         cluster.deployment_queue.add_after(deployment.meta.key.clone(), wait);
     }
     result.map(|look_again| look_again.map_or(Next::Settled, Next::After))
+}
+
+/// Makes up for the events of ReplicaSets that were created although the answers were lost.
+fn report_lost_creations(cluster: &Cluster, observed: &Observed<'_>) {
+    let deployment = observed.deployment;
+    let exists = |name: &str| observed.owned.iter().any(|owned| &*owned.meta.key.name == name);
+    for new in cluster.lost_creations.seen(&deployment.meta.uid, exists) {
+        if let Some(note) = Write::Create(new).note() {
+            tracing::info!(deployment = %deployment.meta.key, "{}, as it turns out", note.message);
+            cluster.tell(Speaker::Deployment, deployment, note);
+        }
+    }
 }
 
 fn keep_explanation(
@@ -141,7 +167,7 @@ const RECOUNT: Duration = Duration::from_secs(1);
 
 /// What is decided on, and whether the status of a set says more than its pods do.
 fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -> (Observed<'a>, bool) {
-    let mut owned = cluster.sets.owned_by(&deployment.meta.uid);
+    let mut owned = cluster.sets.owned_by(&deployment.as_owner());
     if planted!("the owner's UID is ignored") {
         owned = cluster.sets.in_namespace(&deployment.meta.key.namespace);
         let name = &deployment.meta.key.name;
@@ -159,7 +185,7 @@ fn observe<'a>(cluster: &Cluster, deployment: &'a Deployment, may_adopt: bool) -
         if !recreate && !lacks_pods(set) {
             continue;
         }
-        let mut pods = cluster.pods.owned_by(&set.meta.uid);
+        let mut pods = cluster.pods.owned_by(&set.as_owner());
         if recreate {
             let ended = |pod: &Pod| {
                 pod.is_terminal() && !planted!("failed pods hold Recreate up")
@@ -198,7 +224,7 @@ fn are_overstated(cluster: &Cluster, sets: &mut [Arc<ReplicaSet>], now: Timestam
     }
     let mut overstated = false;
     for set in sets.iter_mut().filter(|set| set.status.available > 0) {
-        let pods = cluster.pods.owned_by(&set.meta.uid);
+        let pods = cluster.pods.owned_by(&set.as_owner());
         if let Some(status) = status_of_pods(set, &pods, now) {
             *set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(set) });
             overstated = true;

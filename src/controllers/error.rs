@@ -32,7 +32,8 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
-    /// Nobody knows whether the write happened. It is looked up before anything else is decided.
+    /// There was no answer that says what became of the write. It is looked up before anything else is
+    /// decided.
     #[error("{what}: {error}; whether it happened is not known yet")]
     OutcomeUnknown {
         /// What was being done.
@@ -40,7 +41,16 @@ pub enum SyncError {
         /// What went wrong.
         error: ApiError,
     },
-    /// The API server refused: a quota, a webhook, a missing right.
+    /// There was no answer, and the request certainly was not carried out.
+    #[error("{what}: {error}")]
+    Unsent {
+        /// What was being done.
+        what: String,
+        /// What went wrong.
+        error: ApiError,
+    },
+    /// The API server refused: a quota, a webhook that says no or cannot be called, a missing right. Behind
+    /// some refusals the write may have happened all the same: see [`SyncError::may_have_happened`].
     #[error("{what}: {error}")]
     Refused {
         /// What was being done.
@@ -80,23 +90,48 @@ impl SyncError {
             SyncError::Gone { what, error }
         } else if error.is_namespace_terminating() {
             SyncError::NamespaceTerminating { what, error }
+        } else if error.is_refusal() && !error.may_be_our_doing() {
+            SyncError::Refused { what, error }
         } else if error.outcome_unknown() {
             SyncError::OutcomeUnknown { what, error }
         } else {
-            SyncError::Refused { what, error }
+            SyncError::Unsent { what, error }
         }
     }
 
-    /// What the API server said, without our own words.
-    pub fn reason(&self) -> String {
+    /// The same for a creation. It is computed from no version and names no object, so that a conflict and a
+    /// missing object are refusals too: of a quota that could not be counted, for example.
+    pub fn creation(what: impl Into<String>, error: ApiError) -> Self {
+        if error.is_conflict() || error.is_not_found() {
+            return SyncError::Refused { what: what.into(), error };
+        }
+        SyncError::api(what, error)
+    }
+
+    /// What went wrong with the call, if there was one.
+    fn call(&self) -> Option<&ApiError> {
         match self {
             SyncError::Conflict { error, .. }
             | SyncError::Gone { error, .. }
             | SyncError::NamespaceTerminating { error, .. }
             | SyncError::OutcomeUnknown { error, .. }
-            | SyncError::Refused { error, .. } => error.to_string(),
-            SyncError::NameTaken { .. } | SyncError::Overtaken { .. } => self.to_string(),
+            | SyncError::Unsent { error, .. }
+            | SyncError::Refused { error, .. } => Some(error),
+            SyncError::NameTaken { .. } | SyncError::Overtaken { .. } | SyncError::Json { .. } => None,
+        }
+    }
+
+    /// Whether the write may have been carried out, whatever the answer says: then its object is looked up
+    /// before anything else is decided.
+    pub fn may_have_happened(&self) -> bool {
+        self.call().is_some_and(ApiError::outcome_unknown)
+    }
+
+    /// What the API server said, without our own words.
+    pub fn reason(&self) -> String {
+        match self {
             SyncError::Json { error, .. } => error.to_string(),
+            _ => self.call().map_or_else(|| self.to_string(), ToString::to_string),
         }
     }
 
@@ -109,6 +144,11 @@ impl SyncError {
     pub fn is_refusal(&self) -> bool {
         matches!(self, SyncError::Refused { .. } | SyncError::Json { .. })
     }
+
+    /// The same for a step that gives an object an owner or takes it away, if it `claims`.
+    pub fn is_reported(&self, claims: bool) -> bool {
+        self.is_refusal() && !(claims && planted!("a refused adoption is not reported"))
+    }
 }
 
 impl SyncFailure for SyncError {
@@ -118,7 +158,7 @@ impl SyncFailure for SyncError {
             SyncError::Gone { .. } => "gone",
             SyncError::NamespaceTerminating { .. } => "namespace_terminating",
             SyncError::OutcomeUnknown { .. } => "outcome_unknown",
-            SyncError::Refused { error, .. } => error.label(),
+            SyncError::Refused { error, .. } | SyncError::Unsent { error, .. } => error.label(),
             SyncError::NameTaken { .. } => "name_taken",
             SyncError::Overtaken { .. } => "overtaken",
             SyncError::Json { .. } => "json",
@@ -140,6 +180,57 @@ impl SyncFailure for SyncError {
                 | SyncError::NamespaceTerminating { .. }
                 | SyncError::NameTaken { .. }
                 | SyncError::Overtaken { .. }
+                | SyncError::Unsent { error: ApiError::NotSent(_), .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn answered(code: u16, reason: &str) -> ApiError {
+        ApiError::Status(Status { code, ..Status::failure("no", reason) }.boxed())
+    }
+
+    fn classes(error: impl Fn() -> ApiError) -> (bool, bool) {
+        let sorted = SyncError::api("creating", error());
+        (sorted.is_refusal(), sorted.may_have_happened())
+    }
+
+    #[test]
+    fn an_answer_that_says_no_is_shown_even_if_the_write_may_have_happened() {
+        let cases =
+            [(400, false), (403, false), (405, false), (413, false), (422, false), (500, true), (503, true)];
+        for (code, may_have_happened) in cases {
+            assert_eq!(classes(|| answered(code, "Whatever")), (true, may_have_happened), "{code}");
+        }
+    }
+
+    #[test]
+    fn no_answer_is_no_refusal() {
+        assert_eq!(classes(|| ApiError::Timeout(Duration::from_secs(30))), (false, true));
+        assert_eq!(classes(|| ApiError::CutOff("the lease ended")), (false, true));
+        assert_eq!(classes(|| ApiError::NotSent("this process does not lead")), (false, false));
+        assert_eq!(classes(|| answered(504, "Timeout")), (false, true));
+        let unsent = SyncError::api("creating", ApiError::NotSent("this process does not lead"));
+        assert!(matches!(unsent, SyncError::Unsent { .. }) && unsent.is_ordinary());
+    }
+
+    #[test]
+    fn a_repeated_change_that_is_invalid_now_may_have_happened_by_the_first_attempt() {
+        let invalid = |code| Status { code, ..Status::failure("no", "Invalid") }.boxed();
+        let repeated = SyncError::api("rolling back", ApiError::Repeated(invalid(422)));
+        assert!(matches!(repeated, SyncError::OutcomeUnknown { .. }));
+        assert!(SyncError::api("rolling back", ApiError::Status(invalid(422))).is_refusal());
+    }
+
+    #[test]
+    fn a_creation_that_meets_a_conflict_is_refused_and_a_change_is_out_of_date() {
+        let conflict = || answered(409, "Conflict");
+        assert!(SyncError::creation("creating", conflict()).is_refusal());
+        assert!(SyncError::api("changing", conflict()).is_stale());
     }
 }

@@ -21,6 +21,7 @@ use crate::plan::deployment::{self as set_plan, body::set_body};
 use crate::plan::replicaset::body::OwnerReference;
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
+use crate::runtime::store::Store;
 
 /// Who writes, for `managedFields`.
 pub const FIELD_MANAGER: (&str, &str) = ("fieldManager", "windlass");
@@ -71,9 +72,10 @@ fn owner_of<'a, T: Record>(owner: &'a T, api_version: &'a str) -> OwnerReference
 }
 
 impl Cluster {
-    /// Sends a patch; the answer's resourceVersion is what the cache must reach.
+    /// Sends a patch in a sync of this owner; the answer's resourceVersion is what the cache must reach.
     async fn patch(
         &self,
+        owner: &impl Record,
         what: impl Fn() -> String,
         path: &str,
         kind: PatchType,
@@ -81,13 +83,22 @@ impl Cluster {
     ) -> Result<u64, SyncError> {
         let request = request::patch(path, &[FIELD_MANAGER], kind, body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let written: Written = self.api.call(request).await.map_err(|error| SyncError::api(what(), error))?;
+        let written: Written =
+            self.api_for(owner).call(request).await.map_err(|error| SyncError::api(what(), error))?;
         Ok(written.resource_version().unwrap_or(0))
+    }
+
+    /// Whether the cache still shows an owner as it was when it was decided about, and the daemon is not to end.
+    fn is_unchanged<T: Record>(&self, owners: &Store<T>, owner: &Meta) -> bool {
+        let Meta { key, uid, generation, .. } = owner;
+        let now = owners.get(key).filter(|_| !self.draining.is_cancelled());
+        now.is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
     }
 
     /// Patches a set, unless another write of ours to it comes first; see [`super::turns`].
     async fn in_turn(
         &self,
+        owner: &impl Record,
         set: &Meta,
         what: impl Fn() -> String,
         path: &str,
@@ -97,7 +108,7 @@ impl Cluster {
         let Some(turn) = self.turns.take(set, Instant::now()) else {
             return Err(SyncError::Overtaken { what: what() });
         };
-        let version = self.patch(what, path, kind, body).await?;
+        let version = self.patch(owner, what, path, kind, body).await?;
         turn.wrote(version, Instant::now());
         Ok(version)
     }
@@ -107,7 +118,7 @@ impl Cluster {
         let body = patch::adopt(object.meta(), &owner_of(owner, &api_version));
         let what = || format!("adopting {} {}", T::RESOURCE.kind, object.meta().key);
         let version =
-            self.patch(what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
+            self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
         self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version);
         Ok(())
     }
@@ -115,7 +126,7 @@ impl Cluster {
     async fn release<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
         let body = patch::release(object.meta(), &owner.meta().uid);
         let what = || format!("releasing {} {}", T::RESOURCE.kind, object.meta().key);
-        match self.patch(what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
+        match self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
             Ok(version) => self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version),
             // What is gone needs no releasing.
             Err(SyncError::Gone { .. }) => {}
@@ -126,17 +137,18 @@ impl Cluster {
 
     /// Deletes exactly the object that was seen. One that is gone already counts as deleted; one that
     /// has given its name to another is a conflict.
-    async fn delete<T: Record>(
+    async fn delete_while<T: Record>(
         &self,
         owner: &impl Record,
         object: &T,
         preconditions: Value,
+        still_wanted: impl Fn() -> bool,
     ) -> Result<(), ApiError> {
         let preconditions = if planted!("deletions carry no UID") { Value::Null } else { preconditions };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         let request =
             request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
-        let version = match self.api.call::<Written>(request).await {
+        let version = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
             Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
@@ -163,18 +175,26 @@ impl Cluster {
             match self.write_set(deployment, write, &mut executed.outcome).await {
                 Ok(()) => {
                     executed.outcome.done += 1;
+                    if let set_plan::Write::Create(new) = write {
+                        self.lost_creations.reported(&deployment.meta.uid, &new.name);
+                    }
                     if let Some(note) = write.note() {
                         tracing::info!(deployment = %deployment.meta.key, "{}", note.message);
                         self.tell(Speaker::Deployment, deployment, note);
                     }
                 }
                 Err(error) => {
-                    if let (SyncError::OutcomeUnknown { .. }, Some(name)) = (&error, set_name(write)) {
+                    let claims = matches!(write, set_plan::Write::Adopt(_) | set_plan::Write::Release(_));
+                    if let Some(name) = set_name(write).filter(|_| error.may_have_happened()) {
                         self.unresolved.created(&deployment.meta.uid, name);
+                        if let set_plan::Write::Create(new) = write {
+                            self.lost_creations.asked(&deployment.meta.uid, new.clone());
+                        }
                     }
-                    if error.is_refusal() {
+                    if error.is_reported(claims) {
                         executed.outcome.failed = Failed::of(write, error.to_string());
                     }
+                    executed.outcome.is_unanswered = !error.is_refusal();
                     if planted!("a failed step is swallowed") {
                         break;
                     }
@@ -201,7 +221,7 @@ impl Cluster {
                 let what = || format!("rolling back Deployment {}", deployment.meta.key);
                 let body = patch::roll_back(&deployment.meta, rollback);
                 let target = path(Deployment::RESOURCE, &deployment.meta);
-                let version = self.patch(what, &target, PatchType::Json, &body).await?;
+                let version = self.patch(deployment, what, &target, PatchType::Json, &body).await?;
                 self.expectations.wrote(owner, Deployment::RESOURCE, version);
                 Ok(())
             }
@@ -209,7 +229,8 @@ impl Cluster {
                 let what = || format!("changing ReplicaSet {}", set.meta.key);
                 let body = patch::change(&set.meta, change);
                 let target = path(ReplicaSet::RESOURCE, &set.meta);
-                let version = self.in_turn(&set.meta, what, &target, PatchType::Merge, &body).await?;
+                let version =
+                    self.in_turn(deployment, &set.meta, what, &target, PatchType::Merge, &body).await?;
                 if !planted!("writes to sets are not waited for") {
                     self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
                 }
@@ -223,7 +244,7 @@ impl Cluster {
                     "uid": set.meta.uid,
                     "resourceVersion": set.meta.resource_version.to_string(),
                 });
-                self.delete(deployment, &**set, exactly)
+                self.delete_while(deployment, &**set, exactly, || true)
                     .await
                     .map_err(|error| SyncError::api(format!("deleting ReplicaSet {}", set.meta.key), error))
             }
@@ -245,7 +266,8 @@ impl Cluster {
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
         let request = request::post(&collection, &[FIELD_MANAGER], &body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let error = match self.api.call::<Written>(request).await {
+        let still_wanted = || self.is_unchanged(&self.deployments, &deployment.meta);
+        let error = match self.api_for(deployment).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
@@ -255,16 +277,15 @@ impl Cluster {
             Err(error) => error,
         };
         if error.is_already_exists() {
-            let there: ReplicaSet = match self.read(&format!("{collection}/{}", new.name)).await {
+            let there: ReplicaSet = match self.read(deployment, &format!("{collection}/{}", new.name)).await {
                 Ok(there) => there,
                 Err(error) => {
                     self.unresolved.created(&deployment.meta.uid, new.name.clone());
+                    self.lost_creations.asked(&deployment.meta.uid, new.clone());
                     return Err(error);
                 }
             };
-            if there.meta.is_controlled_by(&deployment.meta.uid)
-                && there.template.asks_for_the_same_as(&deployment.template)
-            {
+            if deployment.controls(&there.meta) && there.template.asks_for_the_same_as(&deployment.template) {
                 let version = there.meta.resource_version;
                 self.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
                 return Ok(());
@@ -283,7 +304,7 @@ impl Cluster {
             outcome.collided = true;
             return Err(SyncError::NameTaken { name: new.name.clone() });
         }
-        let error = SyncError::api(what(), error);
+        let error = SyncError::creation(what(), error);
         if error.is_refusal() {
             let text = error.reason();
             let message = format!("Failed to create new replica set {:?}: {text}", new.name);
@@ -305,7 +326,9 @@ impl Cluster {
         let meta = &deployment.meta;
         let what = || format!("writing the status of Deployment {}", meta.key);
         let target = path(Deployment::RESOURCE, meta) + "/status";
-        let version = self.patch(what, &target, PatchType::Strategic, body).await?;
+        let version = self.patch(deployment, what, &target, PatchType::Strategic, body).await?;
+        let before = deployment.status.terminating;
+        self.terminating_field.wrote(before, body, version != meta.resource_version);
         self.wrote_status(meta, Deployment::RESOURCE, version);
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! Why the last plans of each Deployment were what they were, for people who ask.
 //!
-//! Bounded: five explanations for each Deployment, forgotten with it. A plan that only says again what one
-//! of them says makes that one current again; a pod that crashes every minute cannot push out how the
-//! rollout got to where it is.
+//! Bounded in bytes: by [`MOST`] for all Deployments together, and by [`LARGEST`] for one explanation. Five
+//! explanations are kept of a Deployment that is rolled out, one of a Deployment that is settled, and none of
+//! one that is gone. When they take too much memory, the one that was current longest ago goes first.
+//!
+//! A plan that only says again what one of them says makes that one current again; a pod that crashes every
+//! minute cannot push out how the rollout got to where it is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -12,8 +15,15 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
-use crate::model::{Meta, Uid};
+use crate::model::{ContainerText, Meta, Uid};
 use crate::plan::deployment::Why;
+use crate::plan::deployment::why::shorten;
+
+/// The most bytes that all explanations may take.
+pub const MOST: usize = 16 << 20;
+
+/// About the most bytes that one explanation may take; reasons beyond that are left out.
+pub const LARGEST: usize = 32 << 10;
 
 /// So many explanations are kept of each Deployment.
 const KEPT: usize = 5;
@@ -21,8 +31,11 @@ const KEPT: usize = 5;
 /// So many writes of one plan are listed; a history that is trimmed at last may have hundreds.
 const WRITES: usize = 20;
 
-/// The longest text of an error, in bytes. A webhook may answer with a page.
-const LONGEST_ERROR: usize = 1000;
+/// The longest text from outside that is kept, in bytes. A webhook may answer with a page.
+const LONGEST_TEXT: usize = 1000;
+
+/// What an explanation takes beside its contents: two entries in maps, and the identity of its owner.
+const OVERHEAD: usize = 160;
 
 /// What is kept of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +52,13 @@ pub struct Explanation {
     /// The reasons.
     #[serde(serialize_with = "with_sentences")]
     pub why: Vec<Why>,
+    /// How many reasons more there were than are kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reasons_left_out: usize,
+    /// The termination messages of the containers of these pods, by the pods' names: only in answers to those
+    /// who are known and may read them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub termination_messages: BTreeMap<String, String>,
     /// What the plan writes, by name and size, in order.
     pub writes: Vec<String>,
     /// Which of the writes failed, and how; the rest of them was not tried.
@@ -51,26 +71,56 @@ pub struct Explanation {
 
 impl Explanation {
     /// Of one plan, at this time.
-    pub fn new(now: Timestamp, why: Vec<Why>, writes: &[impl Display]) -> Self {
+    pub fn new(now: Timestamp, mut why: Vec<Why>, writes: &[impl Display]) -> Self {
         let mut listed: Vec<String> = writes.iter().take(WRITES).map(ToString::to_string).collect();
         if let Some(more) = writes.len().checked_sub(WRITES).filter(|&more| more > 0) {
             listed.push(format!("and {more} more"));
         }
-        Explanation { since: now, last: now, times: 1, why, writes: listed, error: None, look_again: None }
+        listed.iter_mut().for_each(|write| shorten(write, LONGEST_TEXT));
+        why.iter_mut().for_each(|why| why.shorten(LONGEST_TEXT));
+        let mut total = 0;
+        let fit = why.iter().take_while(|why| {
+            total += why.bytes();
+            total <= LARGEST
+        });
+        let fit = fit.count().max(1);
+        let reasons_left_out = why.len().saturating_sub(fit);
+        why.truncate(fit);
+        why.shrink_to_fit();
+        Explanation {
+            since: now,
+            last: now,
+            times: 1,
+            why,
+            reasons_left_out,
+            termination_messages: BTreeMap::new(),
+            writes: listed,
+            error: None,
+            look_again: None,
+        }
     }
 
     /// The plan failed.
     pub fn fail(&mut self, error: &impl Display) {
         let mut text = error.to_string();
-        if text.len() > LONGEST_ERROR {
-            text.truncate(text.floor_char_boundary(LONGEST_ERROR));
-            text.push('…');
-        }
+        shorten(&mut text, LONGEST_TEXT);
         self.error = Some(text);
     }
 
     fn says_the_same_as(&self, other: &Explanation) -> bool {
         self.why == other.why && self.writes == other.writes && self.error == other.error
+    }
+
+    /// Whether there was nothing left to do.
+    fn is_settled(&self) -> bool {
+        self.error.is_none() && self.writes.is_empty() && self.why.iter().all(Why::is_at_rest)
+    }
+
+    fn bytes(&self) -> usize {
+        let why: usize = self.why.iter().map(Why::bytes).sum();
+        let writes: usize = self.writes.iter().map(|write| size_of::<String>() + write.capacity()).sum();
+        let error = self.error.as_ref().map_or(0, String::capacity);
+        OVERHEAD + size_of::<Explanation>() + why + writes + error
     }
 }
 
@@ -80,7 +130,7 @@ impl Display for Explanation {
         for (at, why) in self.why.iter().enumerate() {
             write!(f, "{}{why}", if at == 0 { "" } else { "; " })?;
         }
-        Ok(())
+        if self.reasons_left_out > 0 { write!(f, "; and {} more", self.reasons_left_out) } else { Ok(()) }
     }
 }
 
@@ -95,34 +145,111 @@ pub struct Explained {
     pub earlier: Vec<Explanation>,
 }
 
+impl Explained {
+    /// With the termination messages of containers, for an answer to somebody who is known and may read it.
+    #[must_use]
+    pub fn with_termination_messages(mut self) -> Self {
+        for explanation in std::iter::once(&mut self.current).chain(&mut self.earlier) {
+            let pods = explanation.why.iter().flat_map(Why::named_pods);
+            let said = |text: &ContainerText| text.reveal().to_owned();
+            let told = pods
+                .filter_map(|pod| Some((pod.name.to_string(), pod.termination_message.as_ref().map(said)?)));
+            explanation.termination_messages = told.collect();
+        }
+        self
+    }
+}
+
 /// The last explanations of all Deployments.
 #[derive(Debug, Default)]
-pub struct Explanations(Mutex<BTreeMap<Uid, VecDeque<Explanation>>>);
+pub struct Explanations(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Of each Deployment, the current one first, each with the turn in which it became that.
+    by_owner: BTreeMap<Uid, VecDeque<(u64, Explanation)>>,
+    /// The owner of each by that turn, the oldest first.
+    by_turn: BTreeMap<u64, Uid>,
+    turns: u64,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Enters an explanation as the current one of its owner.
+    fn push(&mut self, owner: &Uid, explanation: Explanation) {
+        self.turns += 1;
+        self.bytes += explanation.bytes();
+        self.by_turn.insert(self.turns, owner.clone());
+        self.by_owner.entry(owner.clone()).or_default().push_front((self.turns, explanation));
+    }
+
+    /// Removes the n-th explanation of an owner.
+    fn remove(&mut self, owner: &Uid, nth: usize) -> Option<Explanation> {
+        let of_owner = self.by_owner.get_mut(owner)?;
+        let (turn, explanation) = of_owner.remove(nth)?;
+        if of_owner.is_empty() {
+            self.by_owner.remove(owner);
+        }
+        self.by_turn.remove(&turn);
+        self.bytes -= explanation.bytes();
+        Some(explanation)
+    }
+
+    fn number_of(&self, owner: &Uid) -> usize {
+        self.by_owner.get(owner).map_or(0, VecDeque::len)
+    }
+
+    /// Keeps the latest so many explanations of an owner.
+    fn truncate(&mut self, owner: &Uid, most: usize) {
+        while let Some(last) = self.number_of(owner).checked_sub(1).filter(|last| *last >= most) {
+            self.remove(owner, last);
+        }
+    }
+
+    /// Removes the oldest explanations until the rest takes no more than this.
+    fn evict(&mut self, most: usize) {
+        while self.bytes > most
+            && let Some((_, owner)) = self.by_turn.pop_first()
+        {
+            // Those of one owner are in order as well, so that the oldest of all is its owner's last.
+            self.remove(&owner, self.number_of(&owner).saturating_sub(1));
+        }
+    }
+}
 
 impl Explanations {
     /// Keeps an explanation as the current one.
     pub fn keep(&self, owner: &Uid, mut new: Explanation) {
-        let mut all = self.0.lock();
-        let kept = all.entry(owner.clone()).or_default();
-        let before = kept.iter().position(|old| old.says_the_same_as(&new));
-        if let Some(old) = before.and_then(|at| kept.remove(at)) {
+        let mut kept = self.0.lock();
+        let of_owner = kept.by_owner.get(owner);
+        let before = of_owner.and_then(|all| all.iter().position(|(_, old)| old.says_the_same_as(&new)));
+        if let Some(old) = before.and_then(|at| kept.remove(owner, at)) {
             new.since = old.since;
             new.times = old.times.saturating_add(1);
         }
-        kept.push_front(new);
-        kept.truncate(KEPT);
+        let number = if new.is_settled() { 1 } else { KEPT };
+        kept.push(owner, new);
+        kept.truncate(owner, number);
+        kept.evict(MOST);
     }
 
-    /// The explanations of a Deployment; `None` before its first plan.
+    /// The explanations of a Deployment, without what containers said; `None` before its first plan, and when
+    /// they have made room for others.
     pub fn of(&self, deployment: &Meta) -> Option<Explained> {
-        let mut kept = self.0.lock().get(&deployment.uid)?.iter().cloned().collect::<VecDeque<_>>();
-        let current = kept.pop_front()?;
-        Some(Explained { deployment: deployment.key.to_string(), current, earlier: kept.into() })
+        let kept = self.0.lock();
+        let mut all = kept.by_owner.get(&deployment.uid)?.iter().map(|(_, explanation)| explanation.clone());
+        let current = all.next()?;
+        Some(Explained { deployment: deployment.key.to_string(), current, earlier: all.collect() })
+    }
+
+    /// How many bytes all of them take, about.
+    pub fn bytes(&self) -> usize {
+        self.0.lock().bytes
     }
 
     /// The owner is gone.
     pub fn forget(&self, owner: &Uid) {
-        self.0.lock().remove(owner);
+        self.0.lock().truncate(owner, 0);
     }
 }
 
@@ -146,6 +273,10 @@ fn as_seconds<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S
     wait.map(|wait| wait.as_secs()).serialize(serializer)
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,11 +287,34 @@ mod tests {
         Explanation::new(Timestamp::from_second(second).unwrap(), vec![Why::Paused], writes)
     }
 
+    fn named(uid: &str) -> Meta {
+        let json = format!(
+            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "{uid}", "resourceVersion": "1"}}}}"#
+        );
+        Pod::decode(&json, &mut Interner::default()).unwrap().meta
+    }
+
+    fn crashing(pod: &str, message: &str) -> Why {
+        let pod = NamedPod {
+            name: pod.into(),
+            reason: "CrashLoopBackOff".into(),
+            message: Some(message.into()),
+            termination_message: Some(ContainerText::new("password=hunter2".into())),
+        };
+        Why::OldPodsEnding { running: 1, pods: Pods { named: vec![pod], more: 0 } }
+    }
+
+    /// The sum of what the explanations that are kept take, counted anew.
+    fn counted(all: &Explanations) -> usize {
+        let kept = all.0.lock();
+        let number: usize = kept.by_owner.values().map(VecDeque::len).sum();
+        assert_eq!(number, kept.by_turn.len());
+        kept.by_owner.values().flatten().map(|(_, explanation)| explanation.bytes()).sum()
+    }
+
     #[test]
     fn five_are_kept_and_what_is_said_again_becomes_current_again() {
-        let json =
-            r#"{"metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}"#;
-        let web = Pod::decode(json, &mut Interner::default()).unwrap().meta;
+        let web = named("u");
         let (all, owner) = (Explanations::default(), web.uid.clone());
         for second in 0..7 {
             all.keep(&owner, at(second, &[&second.to_string()]));
@@ -173,28 +327,101 @@ mod tests {
         assert_eq!(writes, ["4", "6", "5", "3", "2"]);
         let times = (current.since.as_second(), current.last.as_second(), current.times);
         assert_eq!(times, (4, 11, 3));
+        assert_eq!(all.bytes(), counted(&all));
         all.forget(&owner);
         assert!(all.of(&web).is_none());
+        assert_eq!((all.bytes(), counted(&all)), (0, 0));
+    }
+
+    #[test]
+    fn a_settled_deployment_keeps_one() {
+        let web = named("u");
+        let all = Explanations::default();
+        for second in 0..4 {
+            all.keep(&web.uid, at(second, &[&second.to_string()]));
+        }
+        let complete =
+            || Explanation::new(Timestamp::UNIX_EPOCH, vec![Why::Complete { replicas: 3 }], &[""; 0]);
+        let mut refused = complete();
+        refused.fail(&"no");
+        all.keep(&web.uid, refused);
+        assert_eq!(all.of(&web).unwrap().earlier.len(), 4, "a step that failed is tried again");
+        all.keep(&web.uid, complete());
+        let Explained { current, earlier, .. } = all.of(&web).unwrap();
+        assert_eq!((current.why, earlier), (vec![Why::Complete { replicas: 3 }], vec![]));
+        assert_eq!(all.bytes(), counted(&all));
+    }
+
+    #[test]
+    fn the_oldest_explanations_make_room_with_a_hundred_thousand_deployments() {
+        let all = Explanations::default();
+        let metas: Vec<Meta> =
+            (0..100_000).map(|n| named(&format!("00000000-0000-4000-8000-{n:012}"))).collect();
+        for (second, meta) in metas.iter().enumerate() {
+            all.keep(&meta.uid, at(second as i64, &["scale web-6d6f5bd8b9 3 -> 2"]));
+            if second % 100 == 0 {
+                // One that is explained again and again stays.
+                all.keep(&metas[0].uid, at(second as i64, &[&second.to_string()]));
+            }
+            assert!(all.bytes() <= MOST);
+        }
+        assert_eq!(all.bytes(), counted(&all));
+        assert!(all.bytes() > MOST - LARGEST, "no more than needed is thrown away: {}", all.bytes());
+        assert!(all.of(&metas[1]).is_none() && all.of(&metas[99_999]).is_some());
+        assert_eq!(all.of(&metas[0]).unwrap().earlier.len(), KEPT - 1);
+        metas.iter().for_each(|meta| all.forget(&meta.uid));
+        assert_eq!((all.bytes(), counted(&all)), (0, 0));
+    }
+
+    #[test]
+    fn hostile_texts_take_no_more_than_one_explanation_may() {
+        let long = "ä".repeat(1 << 20);
+        let failure = |n: usize| Why::ReplicaFailure {
+            set: format!("web-{n}").into(),
+            reason: long.as_str().into(),
+            message: long.as_str().into(),
+        };
+        let why = (0..200).map(failure).chain([Why::Refused { defect: long.clone() }]).collect();
+        let mut explanation = Explanation::new(Timestamp::UNIX_EPOCH, why, &[long.as_str(); 300]);
+        explanation.fail(&long);
+        let most = LARGEST + (WRITES + 2) * (LONGEST_TEXT + 100) + OVERHEAD;
+        assert!(explanation.bytes() <= most, "{}", explanation.bytes());
+        assert_eq!(explanation.why.len() + explanation.reasons_left_out, 201);
+        assert!(!explanation.why.is_empty() && explanation.reasons_left_out > 100);
+        assert!(explanation.to_string().ends_with(&format!("and {} more", explanation.reasons_left_out)));
+        let mut one = Explanation::new(Timestamp::UNIX_EPOCH, vec![Why::Blocked { reason: long }], &[""; 0]);
+        one.look_again = None;
+        assert!(one.bytes() < 2 * LONGEST_TEXT + OVERHEAD, "{}", one.bytes());
     }
 
     #[test]
     fn another_message_of_a_pod_is_no_other_explanation_and_the_newest_is_told() {
-        let json =
-            r#"{"metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}"#;
-        let web = Pod::decode(json, &mut Interner::default()).unwrap().meta;
+        let web = named("u");
         let all = Explanations::default();
         for wait in ["back-off 10s", "back-off 20s"] {
-            let pod = NamedPod {
-                name: "web-1".into(),
-                reason: "CrashLoopBackOff".into(),
-                message: Some(wait.into()),
-            };
-            let why = Why::OldPodsEnding { running: 1, pods: Pods { named: vec![pod], more: 0 } };
+            let why = crashing("web-1", wait);
             all.keep(&web.uid, Explanation::new(Timestamp::UNIX_EPOCH, vec![why], &[""; 0]));
         }
         let Explained { current, earlier, .. } = all.of(&web).unwrap();
         assert_eq!((current.times, earlier.len()), (2, 0));
         assert!(current.why[0].to_string().contains("back-off 20s"), "{}", current.why[0]);
+        assert_eq!(all.bytes(), counted(&all));
+    }
+
+    #[test]
+    fn what_a_container_said_is_told_only_where_it_is_asked_for_by_name() {
+        let web = named("u");
+        let all = Explanations::default();
+        let explanation =
+            Explanation::new(Timestamp::UNIX_EPOCH, vec![crashing("web-1", "exit code 1")], &[""; 0]);
+        let logged = format!("{explanation} {explanation:?}");
+        assert!(logged.contains("exit code 1") && !logged.contains("hunter2"), "{logged}");
+        all.keep(&web.uid, explanation);
+        let explained = all.of(&web).unwrap();
+        let open = serde_json::to_string(&explained).unwrap();
+        assert!(open.contains("exit code 1") && !open.contains("hunter2"), "{open}");
+        let closed = serde_json::to_value(explained.with_termination_messages()).unwrap();
+        assert_eq!(closed["current"]["terminationMessages"]["web-1"], "password=hunter2");
     }
 
     #[test]
@@ -202,6 +429,6 @@ mod tests {
         let mut long = at(0, &["w"; 300]);
         long.fail(&"ä".repeat(100_000));
         assert_eq!((long.writes.len(), long.writes[20].as_str()), (21, "and 280 more"));
-        assert!(long.error.unwrap().len() <= LONGEST_ERROR + 3);
+        assert!(long.error.unwrap().len() <= LONGEST_TEXT + 3);
     }
 }

@@ -1,4 +1,6 @@
-//! How often the status of one object is written: about once a second, however fast its pods change.
+//! How often the status of one object is written: about once a second, however fast its pods change. What
+//! nobody may wait for is written at once, a fall of the ready or available pods among it: see `is_urgent` in
+//! `plan/replicaset/status.rs` and `plan/deployment/status.rs`.
 //!
 //! Each write is a revision of the object that everybody who watches it gets. A rollout whose pods
 //! become ready within a minute needs some sixty of them and not one per pod.

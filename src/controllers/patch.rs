@@ -77,12 +77,13 @@ pub fn roll_back(deployment: &Meta, rollback: &RollBack) -> Value {
 
 /// The status of a Deployment, and the revision annotation, which `/status` takes too (upstream's
 /// strategy keeps spec and labels of the old object, but not its annotations). `None` when it would
-/// change nothing.
+/// change nothing. For `keeps_terminating` see [`super::gated_field`].
 pub fn deployment_status(
     deployment: &Meta,
     before: &DeploymentStatus,
     after: &DeploymentStatus,
     annotations: &BTreeMap<&str, &str>,
+    keeps_terminating: bool,
 ) -> Option<Value> {
     let DeploymentStatus {
         observed_generation,
@@ -102,14 +103,20 @@ pub fn deployment_status(
     fields.number("readyReplicas", before.ready, *ready);
     fields.number("availableReplicas", before.available, *available);
     fields.number("unavailableReplicas", before.unavailable, *unavailable);
-    fields.number("terminatingReplicas", before.terminating.unwrap_or(0), terminating.unwrap_or(0));
-    fields.number("collisionCount", before.collision_count.unwrap_or(0), collision_count.unwrap_or(0));
+    fields.optional("collisionCount", before.collision_count, *collision_count);
     fields.conditions(&before.conditions, conditions);
+    fields.terminating(before.terminating, *terminating, keeps_terminating || !annotations.is_empty());
     fields.into_patch(deployment, annotations)
 }
 
-/// The status of a ReplicaSet. `None` when it would change nothing.
-pub fn set_status(set: &Meta, before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> Option<Value> {
+/// The status of a ReplicaSet. `None` when it would change nothing. For `keeps_terminating` see
+/// [`super::gated_field`].
+pub fn set_status(
+    set: &Meta,
+    before: &ReplicaSetStatus,
+    after: &ReplicaSetStatus,
+    keeps_terminating: bool,
+) -> Option<Value> {
     let ReplicaSetStatus {
         replicas,
         fully_labeled,
@@ -125,8 +132,8 @@ pub fn set_status(set: &Meta, before: &ReplicaSetStatus, after: &ReplicaSetStatu
     fields.number("fullyLabeledReplicas", before.fully_labeled, *fully_labeled);
     fields.number("readyReplicas", before.ready, *ready);
     fields.number("availableReplicas", before.available, *available);
-    fields.number("terminatingReplicas", before.terminating.unwrap_or(0), terminating.unwrap_or(0));
     fields.conditions(&before.conditions, conditions);
+    fields.terminating(before.terminating, *terminating, keeps_terminating);
     fields.into_patch(set, &BTreeMap::new())
 }
 
@@ -135,11 +142,29 @@ pub fn set_status(set: &Meta, before: &ReplicaSetStatus, after: &ReplicaSetStatu
 struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Absent and nothing are one: an API server drops zeroes, and a gated field altogether, and a
-    /// difference that cannot be stored would be written for ever.
+    /// A plain number of the API's types (`int32` with `omitempty`, or `replicas`, which is always there):
+    /// the API server stores 0 for absent and absent for 0, so that the two are one.
     fn number<N: PartialEq + Into<Value>>(&mut self, name: &str, before: N, after: N) {
         if before != after {
             self.0.insert(name.into(), after.into());
+        }
+    }
+
+    /// A pointer of the API's types (`*int32`): absent means "not known", and 0 is a number. `null` removes it.
+    fn optional(&mut self, name: &str, before: Option<i32>, after: Option<i32>) {
+        if before != after {
+            self.0.insert(name.into(), after.into());
+        }
+    }
+
+    /// The count of terminating pods, which an API server may drop. Where it does, to lack it is no reason
+    /// for a write; with another reason it is written, in case that the server has learned to keep it.
+    fn terminating(&mut self, before: Option<i32>, after: Option<i32>, is_reason: bool) {
+        if planted!("terminatingReplicas is left out where it is 0") {
+            return self.number("terminatingReplicas", before.unwrap_or(0), after.unwrap_or(0));
+        }
+        if is_reason || before.is_some() || !self.0.is_empty() {
+            self.optional("terminatingReplicas", before, after);
         }
     }
 
@@ -201,18 +226,64 @@ mod tests {
     #[test]
     fn a_status_patch_names_what_differs_and_nothing_else() {
         let set = set();
-        let after = ReplicaSetStatus { replicas: 3, terminating: Some(0), ..set.status.clone() };
+        let after = ReplicaSetStatus { replicas: 3, ..set.status.clone() };
         assert_eq!(
-            set_status(&set.meta, &set.status, &after).unwrap(),
+            set_status(&set.meta, &set.status, &after, true).unwrap(),
             json!({"metadata": {"uid": "u-set", "resourceVersion": "7"}, "status": {"replicas": 3}})
         );
     }
 
     #[test]
-    fn nothing_is_written_when_nothing_differs_and_an_absent_number_is_nothing() {
+    fn nothing_is_written_when_nothing_differs() {
         let set = set();
-        let after = ReplicaSetStatus { terminating: Some(0), ..set.status.clone() };
-        assert_eq!(set_status(&set.meta, &set.status, &after), None);
+        assert_eq!(set_status(&set.meta, &set.status, &set.status, true), None);
+        let deployment = DeploymentStatus::default();
+        assert_eq!(deployment_status(&set.meta, &deployment, &deployment, &BTreeMap::new(), true), None);
+    }
+
+    #[test]
+    fn an_absent_pointer_is_not_0_in_either_direction() {
+        let set = set();
+        let counted = |terminating| ReplicaSetStatus { terminating, ..set.status.clone() };
+        let written = |before, after| {
+            let patch = set_status(&set.meta, &counted(before), &counted(after), true)?;
+            Some(patch["status"].clone())
+        };
+        assert_eq!(written(None, Some(0)), Some(json!({"terminatingReplicas": 0})));
+        assert_eq!(written(Some(0), Some(2)), Some(json!({"terminatingReplicas": 2})));
+        assert_eq!(written(Some(2), Some(0)), Some(json!({"terminatingReplicas": 0})));
+        assert_eq!(written(Some(2), None), Some(json!({"terminatingReplicas": null})), "removed");
+        let of_deployment = |before, after| {
+            let status = |(terminating, collision_count)| DeploymentStatus {
+                terminating,
+                collision_count,
+                ..DeploymentStatus::default()
+            };
+            let patch =
+                deployment_status(&set.meta, &status(before), &status(after), &BTreeMap::new(), true)?;
+            Some(patch["status"].clone())
+        };
+        let written = of_deployment((None, None), (Some(0), None));
+        assert_eq!(written, Some(json!({"terminatingReplicas": 0})), "no collisionCount: there was none");
+        assert_eq!(
+            of_deployment((Some(3), None), (None, Some(1))),
+            Some(json!({"terminatingReplicas": null, "collisionCount": 1})),
+            "a sum that is not known is not 0"
+        );
+        assert_eq!(of_deployment((Some(0), Some(0)), (Some(0), Some(0))), None);
+    }
+
+    #[test]
+    fn a_field_that_the_server_drops_is_no_reason_for_a_write_and_goes_with_another() {
+        let set = set();
+        let counted = ReplicaSetStatus { terminating: Some(0), ..set.status.clone() };
+        assert_eq!(set_status(&set.meta, &set.status, &counted, false), None);
+        let more = ReplicaSetStatus { replicas: 3, ..counted.clone() };
+        let patch = set_status(&set.meta, &set.status, &more, false).unwrap();
+        assert_eq!(patch["status"], json!({"replicas": 3, "terminatingReplicas": 0}));
+        let there = ReplicaSetStatus { terminating: Some(4), ..set.status.clone() };
+        let patch = set_status(&set.meta, &there, &counted, false).unwrap();
+        assert_eq!(patch["status"], json!({"terminatingReplicas": 0}), "what it has, it keeps");
     }
 
     #[test]
@@ -222,7 +293,7 @@ mod tests {
         set.status.conditions = vec![condition("Theirs"), condition("Old")];
         let mut after = set.status.clone();
         after.conditions = vec![condition("Theirs"), condition("New")];
-        let patch = set_status(&set.meta, &set.status, &after).unwrap();
+        let patch = set_status(&set.meta, &set.status, &after, true).unwrap();
         assert_eq!(
             patch["status"]["conditions"],
             json!([

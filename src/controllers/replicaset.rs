@@ -10,8 +10,8 @@ use super::error::SyncError;
 use super::pace::SPACING;
 use super::patch;
 use super::pod_owner::PodOwner;
-use super::unresolved::LATEST;
-use crate::model::{ObjectKey, Pod, ReplicaSet, Resource};
+use crate::model::{ObjectKey, Pod, Record, ReplicaSet, Resource};
+use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
 use crate::runtime::worker::Next;
 
@@ -76,20 +76,25 @@ async fn carry_out<O: PodOwner>(
     settled.status = O::reportable(settled.status);
     if executed.error.is_some() && executed.outcome.is_none() {
         status::keep_failure(&owner.as_set().status.conditions, &mut settled.status.conditions);
+        status::hold_generation(owner.as_set(), &mut settled.status);
     }
 
     let (before, meta) = (&owner.as_set().status, owner.meta());
     cluster.words.keep(&meta.uid, &before.conditions, &mut settled.status.conditions, Instant::now());
 
     let stale = executed.error.as_ref().is_some_and(SyncError::is_stale);
-    let change = if stale { None } else { patch::set_status(meta, before, &settled.status) };
+    cluster.terminating_field.observed(before.terminating);
+    let is_kept = cluster.terminating_field.is_kept();
+    let change = if stale { None } else { patch::set_status(meta, before, &settled.status, is_kept) };
     let mut written = Ok(());
     let mut later = None;
     if let Some(change) = change {
         // What was made or deleted just now for a new generation is not counted yet. The sync that sees it reports
         // it, and the generation with it: two calls less in each step of a rollout. Until then nothing is counted on
-        // (`plan::deployment::observed::available`). A watch that lags has the generation wait as well.
+        // (`plan::deployment::observed::available`). A watch that lags has the generation wait as well. Pods that
+        // were lost otherwise are not among those just deleted, which still count here: of them it is told at once.
         let counts_soon = executed.error.is_none()
+            && !status::has_fallen(before, &settled.status)
             && plan.changes_fewer_than_a_burst()
             && before.observed_generation != settled.status.observed_generation
             && before.conditions == settled.status.conditions;
@@ -103,7 +108,7 @@ async fn carry_out<O: PodOwner>(
             written = cluster.write_set_status(owner, &change).await;
         }
     }
-    let reserved = (observed.reserved > 0).then_some(LATEST);
+    let reserved = (observed.reserved > 0).then(|| cluster.reserved_for(owner));
     // The other error may be tried again as late as in a minute.
     let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error.is_some();
     let overtaken = overtaken.then_some(SPACING);
@@ -128,17 +133,24 @@ fn has_orphans(cluster: &Cluster, set: &ReplicaSet) -> bool {
 }
 
 fn observe<'a>(cluster: &Cluster, set: &'a ReplicaSet, may_adopt: bool) -> Observed<'a> {
-    let owned = cluster.pods.owned_by(&set.meta.uid);
+    let owned = cluster.pods.owned_by(&set.as_owner());
     let orphans = cluster.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
     let members = Members::of(set, owned, orphans);
-    let is_ours = |pod: &Pod| pod.meta.is_controlled_by(&set.meta.uid);
+    let is_ours = |pod: &Pod| set.controls(&pod.meta);
     let under = |name: &str| cluster.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
     let late = cluster.unresolved.late(&set.meta.uid, Instant::now());
-    let reserved =
-        late.iter().filter_map(|name| under(name)).filter(|pod| !(pod.is_active() && is_ours(pod)));
-    let reserved = reserved.count();
+    let used = cluster.used_names(set);
+    let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
+    let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
+    // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
+    let is_kept = |name: &&String| match under(name) {
+        Some(pod) => !(pod.is_active() && is_ours(&pod)),
+        None => was_had(name),
+    };
+    let reserved = late.iter().filter(is_kept).count() + used.in_doubt();
+    let late = late.into_iter().filter(|name| !was_had(name)).collect();
     let is_foreign = |name: &str| under(name).is_some_and(|pod| !is_ours(&pod));
-    let free_names = planner::free_names(set, &members, &late, is_foreign);
+    let free_names = planner::free_names(set, &members, &late, &used, is_foreign);
     let siblings = if planner::is_too_large(set, &members) { siblings(cluster, set) } else { Vec::new() };
     Observed {
         set,
@@ -171,84 +183,27 @@ fn needs_no_room<O: PodOwner>(cluster: &Cluster, key: &ObjectKey) {
     }
 }
 
-/// Active pods of the other sets of the same Deployment.
+/// Active pods of the other ReplicaSets with the same owner.
 fn siblings(cluster: &Cluster, set: &ReplicaSet) -> Vec<Arc<Pod>> {
-    let Some(controller) = &set.meta.controller else { return Vec::new() };
-    let sets = cluster.sets.owned_by(&controller.uid);
+    let Some(owner) = set.meta.owner() else { return Vec::new() };
+    let sets = cluster.sets.owned_by(&owner);
     sets.iter()
         .filter(|sibling| sibling.meta.uid != set.meta.uid)
-        .flat_map(|sibling| cluster.pods.owned_by(&sibling.meta.uid))
+        .flat_map(|sibling| cluster.pods.owned_by(&sibling.as_owner()))
         .filter(|pod| pod.is_active())
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use http::{Request, Response};
-    use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::metrics::Metrics;
-    use crate::model::{Interner, Meta, Record};
-    use crate::runtime::api::Api;
-    use crate::runtime::events::EventRecorder;
-    use crate::runtime::expectations::{Caches, Expectations};
-    use crate::runtime::limit::Limiter;
+    use crate::controllers::fixture::{answering, cluster};
+    use crate::model::{Interner, Meta};
+    use crate::runtime::expectations::Caches;
     use crate::runtime::store::{Change, Store};
-    use crate::runtime::waiters::Waiters;
-    use crate::runtime::worker::WorkQueue;
-
-    /// A cluster whose API server calls `before_answer` and then answers with this code.
-    fn cluster(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Cluster {
-        let service = tower::service_fn(move |request: Request<Body>| {
-            before_answer(&request);
-            let body = json!({"metadata": {"resourceVersion": "50"}}).to_string().into_bytes();
-            let answer = Response::builder().status(code).body(Body::from(body)).unwrap();
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        let metrics = Metrics::new();
-        let client = kube::Client::new(service, "default");
-        let api = Api::new(client, "h", Limiter::unlimited(), metrics.clone());
-        let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
-        let (recorder, _) = EventRecorder::new(api.clone(), clock.clone(), 1);
-        let queue = |name| WorkQueue::new(name, &metrics);
-        let (deployment_queue, set_queue, other_queue) = (queue("d"), queue("r"), queue("c"));
-        Cluster {
-            api,
-            clock,
-            deployments: Arc::default(),
-            sets: Arc::default(),
-            replication_controllers: Arc::default(),
-            pods: Arc::default(),
-            deployment_waiters: Waiters::new(deployment_queue.clone()),
-            set_waiters: Waiters::new(set_queue.clone()),
-            replication_controller_waiters: Waiters::new(other_queue.clone()),
-            deployment_queue,
-            set_queue,
-            replication_controller_queue: other_queue,
-            caches: Caches::default(),
-            expectations: Expectations::new(metrics.clone()),
-            unresolved: Default::default(),
-            creations: Default::default(),
-            pace: Default::default(),
-            refused: Default::default(),
-            words: Default::default(),
-            turns: Default::default(),
-            explanations: Default::default(),
-            scope: Default::default(),
-            rollouts: Default::default(),
-            coexistence: Default::default(),
-            recorder,
-            metrics,
-            failed_pod_backoff: true,
-            draining: Default::default(),
-        }
-    }
 
     fn set() -> ReplicaSet {
         set_at(1, 1)
@@ -304,6 +259,38 @@ mod tests {
         requests.lock().clone()
     }
 
+    /// How many creations one sync asks for, of a set of 500 of which so many are answered with a success and the
+    /// others with this code.
+    async fn creations_before_giving_up(successes: usize, code: u16) -> usize {
+        let creations = Arc::new(Mutex::new(0));
+        let count = creations.clone();
+        let cluster = answering(move |request| {
+            let mut count = count.lock();
+            *count += usize::from(request.method() == http::Method::POST);
+            if *count > successes { code } else { 201 }
+        });
+        cluster.sets.put(set_at(1, 500));
+        let _fails = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
+        *creations.lock()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_batch_in_which_a_pod_is_refused_is_sent_to_its_end_and_no_other() {
+        for code in [403, 422, 500] {
+            assert_eq!(creations_before_giving_up(3, code).await, 1 + 2 + 4, "{code}");
+            assert_eq!(creations_before_giving_up(64, code).await, 127, "{code}");
+        }
+    }
+
+    /// So many requests of a batch are under way at the same time.
+    const AT_ONCE: usize = 32;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_more_of_a_batch_is_sent_where_there_is_no_answer() {
+        // Those that are sent at the same time are on their way already.
+        assert!(creations_before_giving_up(64, 502).await <= 63 + AT_ONCE);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn pods_that_went_as_fast_as_they_were_made_are_made_again_only_after_a_look_at_the_set() {
         assert_eq!(asked_in_a_second_sync(false).await.first(), Some(&http::Method::GET));
@@ -341,7 +328,8 @@ mod tests {
         let pods = Arc::new(Store::<Pod>::default());
         pods.begin_list(false);
         let pod = r#"{"metadata":{"name":"web-x","namespace":"shop","uid":"p","resourceVersion":"50","labels":
-            {"a":"b"},"ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]}}"#;
+            {"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u",
+            "controller":true}]}}"#;
         pods.put(Pod::decode(pod, &mut Interner::default()).unwrap());
         pods.end_list(60);
         (cluster.caches, cluster.pods) = (Caches::default().with(pods.clone()), pods);

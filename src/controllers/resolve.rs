@@ -11,14 +11,14 @@ use crate::model::{Deployment, Pod, Record, ReplicaSet};
 use crate::runtime::request;
 
 impl Cluster {
-    /// Reads one object past the cache.
+    /// Reads one object past the cache, in a sync of this owner.
     ///
     /// # Errors
     /// As the API server answers; an object that is not there is [`SyncError::Gone`].
-    pub async fn read<T: Record>(&self, path: &str) -> Result<T, SyncError> {
+    pub async fn read<T: Record>(&self, owner: &impl Record, path: &str) -> Result<T, SyncError> {
         let what = || format!("reading {path}");
         let bytes = self
-            .api
+            .api_for(owner)
             .call_bytes(request::get(path, &[]))
             .await
             .map_err(|error| SyncError::api(what(), error))?;
@@ -39,7 +39,7 @@ impl Cluster {
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
         let mut result = Ok(());
         while let Some(name) = names.pop() {
-            match self.read::<ReplicaSet>(&format!("{collection}/{name}")).await {
+            match self.read::<ReplicaSet>(deployment, &format!("{collection}/{name}")).await {
                 Ok(set) => {
                     let version = set.meta.resource_version;
                     self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
@@ -68,8 +68,8 @@ impl Cluster {
         let collection = Pod::RESOURCE.path(Some(&set.meta().key.namespace));
         let mut result = Ok(());
         while let Some(name) = creates.pop() {
-            match self.read::<Pod>(&format!("{collection}/{name}")).await {
-                Ok(pod) if pod.meta.is_controlled_by(owner) => {
+            match self.read::<Pod>(set, &format!("{collection}/{name}")).await {
+                Ok(pod) if set.controls(&pod.meta) => {
                     self.pod_created(set, &name, pod.meta.resource_version);
                 }
                 Ok(_) => {}
@@ -82,7 +82,7 @@ impl Cluster {
             }
         }
         while let Some((key, uid)) = deletes.pop() {
-            match self.read::<Pod>(&format!("{collection}/{}", key.name)).await {
+            match self.read::<Pod>(set, &format!("{collection}/{}", key.name)).await {
                 Ok(pod) if pod.meta.uid == uid && !pod.meta.is_deleting() => {
                     self.unresolved.doomed(owner, key, uid, Instant::now());
                 }

@@ -5,7 +5,7 @@
 //! only in the Deployment that it names; the selector saves work, not memory.
 
 use super::cluster::Cluster;
-use crate::model::{Deployment, Meta, ObjectKey, Selector};
+use crate::model::{Deployment, Meta, ObjectKey, Record, Selector};
 use crate::runtime::store::Change;
 
 /// What is ours to act on. Everything, by default.
@@ -33,7 +33,7 @@ impl Cluster {
             return true;
         }
         self.sets.get(key).is_none_or(|set| match &set.meta.controller {
-            Some(owner) if &*owner.kind == "Deployment" => {
+            Some(owner) if owner.is_of(&Deployment::RESOURCE) => {
                 self.deployment_of(&set).is_some_and(|deployment| self.selects(&deployment.meta))
             }
             _ => self.selects(&set.meta),
@@ -53,7 +53,7 @@ impl Cluster {
             Change::Deleted(_) => false,
         };
         if moved && self.scope.selector.is_some() {
-            let sets = self.sets.owned_by(&change.object().meta.uid);
+            let sets = self.sets.owned_by(&change.object().as_owner());
             sets.iter().for_each(|set| self.set_queue.add(set.meta.key.clone()));
         }
     }

@@ -3,8 +3,9 @@
 //! A pod's name is kept until its outcome is known. The next sync asks for the pod under that name
 //! before it decides anything: if it is there, the decision waits for the cache to show it; if not,
 //! the name is taken before any other, so that a request which is still on its way meets a taken name
-//! and not an empty place. Without a memory, as after a restart, the same name is most often the first
-//! that is free ([`crate::plan::replicaset::names`]); not if a pod with an earlier name went meanwhile.
+//! and not an empty place. If the pod under that name goes while the request may still arrive, its place stays
+//! empty: the name must not come back, and under another one there could be a pod too many. Without a memory, as after a
+//! restart, the same name is the first that is unused ([`crate::plan::replicaset::used_names`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -63,6 +64,13 @@ impl Unresolved {
         writes.late.iter().map(|(name, _)| name.clone()).collect()
     }
 
+    /// When the first of these names is late no longer.
+    pub fn late_for(&self, set: &Uid, now: Instant) -> Option<Duration> {
+        let all = self.0.lock();
+        let ends = all.get(set)?.late.iter().map(|(_, seen)| (*seen + LATEST).saturating_duration_since(now));
+        ends.filter(|left| !left.is_zero()).min()
+    }
+
     /// Remembers a pod that is there although its deletion may still be on its way.
     pub fn doomed(&self, set: &Uid, pod: ObjectKey, uid: Uid, now: Instant) {
         self.0.lock().entry(set.clone()).or_default().doomed.push((pod, uid, now));
@@ -111,7 +119,9 @@ mod tests {
         for _ in 0..2 {
             assert!(unresolved.late(&set, at(119)).contains("web-1"), "looking does not take it away");
         }
+        assert_eq!(unresolved.late_for(&set, at(119)), Some(Duration::from_secs(1)));
         assert!(unresolved.late(&set, at(120)).is_empty());
+        assert_eq!(unresolved.late_for(&set, at(120)), None);
         unresolved.take(&set);
         assert!(unresolved.is_empty());
     }

@@ -65,7 +65,7 @@ impl Cluster {
     /// When the API server cannot be asked.
     pub async fn is_there<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
         let meta = owner.meta();
-        match self.read::<T>(&path(T::RESOURCE, meta)).await {
+        match self.read::<T>(owner, &path(T::RESOURCE, meta)).await {
             Ok(fresh) if fresh.meta().uid == meta.uid => {
                 self.expectations.wrote(&meta.uid, T::RESOURCE, fresh.meta().resource_version);
                 Ok(!fresh.meta().is_deleting())

@@ -36,6 +36,7 @@ use tower::ServiceExt;
 use super::access::slow_down;
 use super::connections::{Connections, Room};
 use super::counters::ServingMetrics;
+use super::host::{Hosts, known_host};
 use super::limits::{AddressLimiter, Limits};
 use super::router::plain;
 use super::tls::HTTP2;
@@ -64,7 +65,7 @@ const OWN_RESETS: usize = 256;
 const SMALLEST_HEADER: usize = 8192;
 
 /// Serves `router` over plain HTTP/1.1 on `listener` until `shutdown`, and then for the limits' `drain`
-/// the requests under way.
+/// the requests under way. Requests whose Host header names another server get 421.
 ///
 /// # Errors
 /// None at present: a listener that fails is tried again.
@@ -77,7 +78,9 @@ pub async fn serve(
 ) -> io::Result<()> {
     let limiter = AddressLimiter::new(limits.unauthenticated_qps, limits.unauthenticated_burst);
     let gate = Arc::new((limiter, metrics.clone()));
-    let router = router.layer(from_fn_with_state(gate, slow_down));
+    let hosts = Arc::new(Hosts::of(listener.local_addr().ok().map(|address| address.ip())));
+    let router =
+        router.layer(from_fn_with_state(hosts, known_host)).layer(from_fn_with_state(gate, slow_down));
     Server::new("insecure", None, router, limits, metrics).run(listener, shutdown).await;
     Ok(())
 }

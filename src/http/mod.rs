@@ -8,6 +8,7 @@
 //!
 //! * [`health`], [`mod@router`]: what is served.
 //! * [`limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
+//! * `host`: under which names plain HTTP answers.
 //! * [`tls`], [`certificates`]: HTTPS.
 //! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `access`: who may read it. The API
 //!   server decides both, by TokenReview and SubjectAccessReview.
@@ -21,6 +22,7 @@ pub mod certificates;
 mod connections;
 pub mod counters;
 pub mod health;
+mod host;
 pub mod limits;
 pub mod listener;
 mod review_cache;

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use prometheus::core::Collector;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 
 /// The type of a metric.
@@ -71,6 +72,10 @@ impl<'a> Catalogue<'a> {
 
     pub(super) fn gauges(&self, name: &'static str, help: &'static str, labels: &[&str]) -> IntGaugeVec {
         self.register(name, help, Kind::Gauge, labels, IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    pub(super) fn gauge(&self, name: &'static str, help: &'static str) -> IntGauge {
+        self.register(name, help, Kind::Gauge, &[], IntGauge::new(name, help))
     }
 
     pub(super) fn float_gauges(&self, name: &'static str, help: &'static str, labels: &[&str]) -> GaugeVec {

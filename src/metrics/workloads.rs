@@ -1,6 +1,6 @@
 //! What becomes of rollouts and pods. kube-controller-manager tells nothing of either.
 
-use prometheus::{Histogram, IntCounter, IntCounterVec, IntGaugeVec};
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::catalogue::Catalogue;
 
@@ -36,6 +36,9 @@ pub struct WorkloadMetrics {
     /// The age of each pod chosen for deletion over that of the youngest pod of its set, in floats;
     /// upstream's (`reportSortingDeletionAgeRatioMetric`). Logarithmic scale-down keeps it below 2.
     pub deletion_age_ratio: Histogram,
+
+    /// Bytes that the explanations of plans take.
+    pub explanations_bytes: IntGauge,
 
     /// Status writes by another controller, `{resource}`.
     pub foreign_writes: IntCounterVec,
@@ -79,6 +82,10 @@ impl WorkloadMetrics {
                 "replicaset_controller_sorting_deletion_age_ratio",
                 "Ratio of the age of each pod chosen for deletion to that of the youngest pod.",
                 AGE_RATIO_BUCKETS,
+            ),
+            explanations_bytes: catalogue.gauge(
+                "windlass_explanations_bytes",
+                "Memory that the explanations at /debug/deployments take, about. At most 16 MiB.",
             ),
             foreign_writes: catalogue.counters(
                 "windlass_foreign_writes_total",

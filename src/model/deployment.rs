@@ -170,6 +170,7 @@ impl StrategyWire<'_> {
 impl Record for Deployment {
     const RESOURCE: Resource =
         Resource { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" };
+    const IS_OWNER: bool = true;
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let DeploymentWire { metadata, spec, status } = serde_json::from_str(json)?;

@@ -187,7 +187,7 @@ pub struct ControllerRef {
     pub kind: Arc<str>,
     /// The owner's name, in the object's own namespace.
     pub name: Arc<str>,
-    /// The owner's UID. A reference whose name fits and whose UID does not is somebody else's.
+    /// The owner's UID. It counts with the kind and the namespace alone; see [`Owner`](super::Owner).
     pub uid: Uid,
 }
 
@@ -216,11 +216,6 @@ impl Meta {
     /// Whether the object is on its way out.
     pub fn is_deleting(&self) -> bool {
         self.deletion.is_some()
-    }
-
-    /// Whether the object's controller is the object with this UID.
-    pub fn is_controlled_by(&self, owner: &Uid) -> bool {
-        self.controller.as_ref().is_some_and(|c| c.uid == *owner)
     }
 }
 

@@ -5,11 +5,13 @@
 //! that a field newer than any type of ours survives the way from a Deployment to its pods.
 
 pub mod condition;
+pub mod container_text;
 pub mod count;
 pub mod deployment;
 pub mod fingerprint;
 pub mod intern;
 pub mod meta;
+pub mod owner;
 pub mod pod;
 pub mod quantity;
 pub mod record;
@@ -20,10 +22,12 @@ pub mod template;
 pub mod wire;
 
 pub use condition::Condition;
+pub use container_text::ContainerText;
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
-pub use pod::{Phase, Pod, Waiting};
+pub use owner::Owner;
+pub use pod::{Phase, Pod, Restarts, Waiting};
 pub use record::{Record, Resource};
 pub use replicaset::{ReplicaSet, ReplicaSetStatus};
 pub use replicationcontroller::ReplicationController;

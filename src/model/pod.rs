@@ -1,10 +1,12 @@
 //! A pod, in a few hundred bytes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::container_text::ContainerText;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{Record, Resource};
@@ -39,8 +41,8 @@ pub struct Pod {
     pub ready_since: Option<Timestamp>,
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
-    /// The restarts of the container that restarted most.
-    pub restarts: i32,
+    /// How often its containers were restarted.
+    pub restarts: Restarts,
     /// `controller.kubernetes.io/pod-deletion-cost`; what does not parse counts as 0.
     pub deletion_cost: i32,
     /// Why the pod is not running. In a box, because most pods run, and then it costs one word.
@@ -48,6 +50,17 @@ pub struct Pod {
     /// Whether the pod failed within a minute of its start, as one does that its node refuses
     /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fare no better.
     pub failed_early: bool,
+}
+
+/// How often containers were restarted, each time that of the container that restarted most. Compared as
+/// upstream compares it: by the regular containers, then by the restartable init containers (sidecars).
+/// Other init containers do not count (upstream: `compareMaxContainerRestarts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Restarts {
+    /// Of the regular containers.
+    pub regular: i32,
+    /// Of the restartable init containers.
+    pub sidecar: i32,
 }
 
 /// What ran for longer than this had a fair start.
@@ -58,8 +71,11 @@ const EARLY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 pub struct Waiting {
     /// `ImagePullBackOff`, `CrashLoopBackOff`, `OOMKilled`, `Unschedulable`, `Evicted`.
     pub reason: Arc<str>,
-    /// What is said beside it, on one line and not longer than [`MESSAGE`]; `None` if nothing is.
+    /// What they say beside it, on one line and not longer than [`MESSAGE`]; `None` if nothing is. Of a
+    /// container that ended it is the exit code.
     pub message: Option<Arc<str>>,
+    /// What the container that ended said itself, cut as the message is.
+    pub termination_message: Option<ContainerText>,
 }
 
 /// The most characters of a message that are kept. The kubelet lets a container write 4096 bytes; the
@@ -81,6 +97,17 @@ struct PodWire<'a> {
 struct SpecWire<'a> {
     #[serde(borrow, default)]
     node_name: Text<'a>,
+    #[serde(borrow, default)]
+    init_containers: Option<Vec<InitContainerWire<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitContainerWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    restart_policy: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -120,6 +147,8 @@ struct PodConditionWire<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatusWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(default)]
     restart_count: Option<i32>,
     #[serde(borrow, default)]
@@ -158,6 +187,22 @@ struct TerminatedWire<'a> {
     finished_at: Text<'a>,
 }
 
+/// What is said of a pod that does not run.
+struct Said<'a> {
+    /// In one word.
+    reason: &'a str,
+    /// By the kubelet or the scheduler.
+    message: Cow<'a, str>,
+    /// By the container itself.
+    termination_message: &'a str,
+}
+
+impl<'a> Said<'a> {
+    fn new(reason: &'a str, message: &'a str) -> Self {
+        Said { reason, message: message.into(), termination_message: "" }
+    }
+}
+
 impl Record for Pod {
     const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
 
@@ -171,13 +216,20 @@ impl Record for Pod {
             .flatten()
             .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
-        let restarts = status.containers().filter_map(|c| c.restart_count).max().unwrap_or(0);
-        let waiting = status.waiting().map(|(reason, message)| {
-            let message = on_one_line(message);
-            let message = (!message.is_empty()).then(|| interner.string(&message));
-            Box::new(Waiting { reason: interner.string(reason), message })
+        let spec = wire.spec.unwrap_or_default();
+        let restarts = status.restarts(&spec);
+        let waiting = status.waiting().map(|Said { reason, message, termination_message }| {
+            let mut short = |text: &str| {
+                let text = on_one_line(text);
+                (!text.is_empty()).then(|| interner.string(&text))
+            };
+            Box::new(Waiting {
+                reason: short(reason).unwrap_or_default(),
+                message: short(&message),
+                termination_message: short(termination_message).map(ContainerText::new),
+            })
         });
-        let node = wire.spec.unwrap_or_default().node_name;
+        let node = spec.node_name;
         let meta = wire.metadata.into_meta(interner)?;
         Ok(Pod {
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
@@ -207,6 +259,20 @@ impl StatusWire<'_> {
         self.init_container_statuses.iter().chain(&self.container_statuses).flatten()
     }
 
+    fn restarts(&self, spec: &SpecWire<'_>) -> Restarts {
+        let is_sidecar = |status: &&ContainerStatusWire<'_>| {
+            spec.init_containers.iter().flatten().any(|container| {
+                container.name == status.name
+                    && (container.restart_policy.as_str() == "Always"
+                        || planted!("restarts of ordinary init containers count"))
+            })
+        };
+        let regular = self.container_statuses.iter().flatten().filter_map(|c| c.restart_count);
+        let init = self.init_container_statuses.iter().flatten();
+        let sidecar = init.filter(is_sidecar).filter_map(|c| c.restart_count);
+        Restarts { regular: regular.max().unwrap_or(0).max(0), sidecar: sidecar.max().unwrap_or(0).max(0) }
+    }
+
     /// Whether nothing shows that the pod was alive a minute after it had started: no container that
     /// ended later, no condition that turned later. A pod that its node refused shows nothing at all.
     fn ended_early(&self, created: Timestamp) -> bool {
@@ -221,43 +287,62 @@ impl StatusWire<'_> {
 
     /// The first reason given for not running, with its message: the pod's own, a container's, the
     /// scheduler's.
-    fn waiting(&self) -> Option<(&str, &str)> {
-        let of_pod = (self.reason.as_str(), self.message.as_str());
+    fn waiting(&self) -> Option<Said<'_>> {
+        let of_pod = Said::new(self.reason.as_str(), self.message.as_str());
         let of_scheduler = self
             .conditions
             .iter()
             .flatten()
             .find(|c| c.kind.as_str() == "PodScheduled" && c.status.as_str() == "False")
-            .map(|c| (c.reason.as_str(), c.message.as_str()));
+            .map(|c| Said::new(c.reason.as_str(), c.message.as_str()));
         let said = [Some(of_pod), self.of_container(), of_scheduler];
-        said.into_iter().flatten().find(|(reason, _)| !reason.is_empty())
+        said.into_iter().flatten().find(|said| !said.reason.trim().is_empty())
     }
 
     /// The first container in trouble speaks: one that waits for more than its turn, else one that ended
     /// badly and waits for nothing yet, else one that waits as every container does at first.
-    fn of_container(&self) -> Option<(&str, &str)> {
+    fn of_container(&self) -> Option<Said<'_>> {
         let waits = || self.containers().filter_map(ContainerStatusWire::waits);
         let ended = || self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.badly());
-        waits().find(|(reason, _)| !is_starting(reason)).or_else(|| ended().next()).or_else(|| waits().next())
+        waits().find(|said| !is_starting(said.reason)).or_else(|| ended().next()).or_else(|| waits().next())
     }
 }
 
 impl ContainerStatusWire<'_> {
-    /// What a waiting container says. Of one that ended before, its last words tell more than that it is
-    /// started again later.
-    fn waits(&self) -> Option<(&str, &str)> {
-        let waiting = self.state.as_ref()?.waiting.as_ref()?;
+    /// What is said of a waiting container. How a container ended that crashes again and again tells more than
+    /// that it is started again later.
+    fn waits(&self) -> Option<Said<'_>> {
+        let SaidWire { reason, message } = self.state.as_ref()?.waiting.as_ref()?;
+        let said = Said::new(reason.as_str(), message.as_str());
         let before = self.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-        let last_words = before.map_or("", |terminated| terminated.message.as_str());
-        let message = if last_words.trim().is_empty() { waiting.message.as_str() } else { last_words };
-        Some((waiting.reason.as_str(), message))
+        match before.filter(|_| said.reason == "CrashLoopBackOff") {
+            Some(before) => Some(Said {
+                message: before.exit().map_or(said.message, Cow::Owned),
+                termination_message: before.message.as_str(),
+                ..said
+            }),
+            None => Some(said),
+        }
     }
 }
 
 impl TerminatedWire<'_> {
-    /// Reason and message, unless all was well.
-    fn badly(&self) -> Option<(&str, &str)> {
-        (self.exit_code != Some(0)).then(|| (self.reason.as_str(), self.message.as_str()))
+    /// Reason, exit code and termination message, unless all was well.
+    fn badly(&self) -> Option<Said<'_>> {
+        (self.exit_code != Some(0)).then(|| Said {
+            reason: self.reason.as_str(),
+            message: self.exit_code.map(|code| format!("exit code {code}")).unwrap_or_default().into(),
+            termination_message: self.message.as_str(),
+        })
+    }
+
+    /// The exit code, with the reason if that tells more.
+    fn exit(&self) -> Option<String> {
+        let code = self.exit_code?;
+        Some(match self.reason.as_str() {
+            "" | "Error" | "Completed" => format!("exit code {code}"),
+            reason => format!("exit code {code}, {reason}"),
+        })
     }
 }
 
@@ -356,7 +441,8 @@ mod tests {
             r#"{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}],
                 "containerStatuses":[{"name":"a","restartCount":2},{"name":"b","restartCount":4}]}"#,
         );
-        assert_eq!((pod.phase, pod.restarts, pod.deletion_cost), (Phase::Running, 4, -5));
+        assert_eq!((pod.phase, pod.deletion_cost), (Phase::Running, -5));
+        assert_eq!(pod.restarts, Restarts { regular: 4, sidecar: 0 });
         assert_eq!(pod.node.as_deref(), Some("n1"));
         let ready: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         assert!(!pod.is_available(10, ready));
@@ -364,11 +450,31 @@ mod tests {
         assert_eq!(pod.available_at(10).unwrap().as_second() - ready.as_second(), 10);
     }
 
-    /// Reason and message, `-` for none.
+    #[test]
+    fn restarts_of_sidecars_are_kept_apart_and_those_of_ordinary_init_containers_do_not_count() {
+        let spec = r#"{"initContainers":[{"name":"once"},{"name":"never","restartPolicy":"Never"},
+            {"name":"proxy","restartPolicy":"Always"},{"name":"logs","restartPolicy":"Always"}]}"#;
+        let status = r#"{"initContainerStatuses":[{"name":"once","restartCount":70},{"name":"never","restartCount":60},
+            {"name":"proxy","restartCount":3},{"name":"logs","restartCount":5},{"name":"unknown","restartCount":80}],
+            "containerStatuses":[{"name":"app","restartCount":2},{"name":"once","restartCount":-9}]}"#;
+        assert_eq!(pod(spec, status).restarts, Restarts { regular: 2, sidecar: 5 });
+        assert_eq!(
+            pod(spec, r#"{"initContainerStatuses":[{"restartCount":1}]}"#).restarts,
+            Restarts::default()
+        );
+        let odd = r#"{"initContainers":null}"#;
+        assert_eq!(pod(odd, r#"{"containerStatuses":[{"restartCount":-1}]}"#).restarts, Restarts::default());
+        assert!(Restarts { regular: 1, sidecar: 0 } > Restarts { regular: 0, sidecar: 9 });
+    }
+
+    /// Reason and message, `-` for none, and after a `|` what the container said.
     fn said(status: &str) -> String {
         match pod("{}", status).waiting.as_deref() {
             None => "-".into(),
-            Some(Waiting { reason, message }) => format!("{reason}: {}", message.as_deref().unwrap_or("-")),
+            Some(Waiting { reason, message, termination_message }) => {
+                let said = termination_message.as_ref().map(|text| format!(" | {}", text.reveal()));
+                format!("{reason}: {}{}", message.as_deref().unwrap_or("-"), said.unwrap_or_default())
+            }
         }
     }
 
@@ -388,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_is_told_with_the_containers_last_words() {
+    fn a_crash_loop_is_told_with_the_exit_code_and_what_the_container_said_apart_from_it() {
         let crashing = |last: &str| {
             format!(
                 r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
@@ -397,10 +503,45 @@ mod tests {
         };
         assert_eq!(
             said(&crashing(r#""panic: no config\n\n  at main""#)),
-            "CrashLoopBackOff: panic: no config at main"
+            "CrashLoopBackOff: exit code 1 | panic: no config at main"
         );
-        assert_eq!(said(&crashing("null")), "CrashLoopBackOff: back-off 10s");
-        assert_eq!(said(&crashing(r#"" \n""#)), "CrashLoopBackOff: back-off 10s");
+        assert_eq!(said(&crashing("null")), "CrashLoopBackOff: exit code 1");
+        assert_eq!(said(&crashing(r#"" \n""#)), "CrashLoopBackOff: exit code 1");
+        let crashed = |last: &str| {
+            said(&format!(
+                r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
+                    "lastState":{{"terminated":{last}}}}}]}}"#
+            ))
+        };
+        assert_eq!(
+            crashed(r#"{"exitCode":137,"reason":"OOMKilled"}"#),
+            "CrashLoopBackOff: exit code 137, OOMKilled"
+        );
+        assert_eq!(crashed(r#"{"reason":"Error","message":"m"}"#), "CrashLoopBackOff: back-off 10s | m");
+    }
+
+    #[test]
+    fn what_a_container_said_is_not_in_the_message_nor_printed_with_the_pod() {
+        let secret = "password=hunter2";
+        for status in [
+            r#"{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}},
+                "lastState":{"terminated":{"exitCode":1,"message":"password=hunter2"}}}]}"#,
+            r#"{"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"no image"}},
+                "lastState":{"terminated":{"exitCode":1,"message":"password=hunter2"}}}]}"#,
+            r#"{"initContainerStatuses":[{"state":{"terminated":{"exitCode":2,"reason":"Error",
+                "message":"password=hunter2"}}}]}"#,
+        ] {
+            let pod = pod("{}", status);
+            let message = pod.waiting.as_ref().unwrap().message.clone();
+            assert!(!message.is_some_and(|message| message.contains(secret)), "{status}");
+            assert!(!format!("{pod:?}").contains(secret), "{pod:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_of_any_length_is_cut_as_a_message_is() {
+        let status = format!(r#"{{"phase":"Failed","reason":"{}"}}"#, "x".repeat(1 << 16));
+        assert_eq!(pod("{}", &status).waiting.unwrap().reason.chars().count(), MESSAGE + 1);
     }
 
     #[test]
@@ -412,7 +553,7 @@ mod tests {
             )
         };
         let killed = status(r#"{"exitCode":137,"reason":"OOMKilled"}"#);
-        assert_eq!(said(&killed), "OOMKilled: -");
+        assert_eq!(said(&killed), "OOMKilled: exit code 137");
         let fine = status(r#"{"exitCode":0,"reason":"Completed"}"#);
         assert_eq!(said(&fine), "PodInitializing: -");
         assert!(pod("{}", &killed).trouble().is_some() && pod("{}", &fine).trouble().is_none());

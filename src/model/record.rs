@@ -2,6 +2,7 @@
 
 use super::intern::Interner;
 use super::meta::Meta;
+use super::owner::{self, Owner};
 
 /// A resource of the API: where its objects live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +57,26 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;
+
+    /// Whether objects of this kind own others. A store of them finds who owns an object by UID.
+    const IS_OWNER: bool = false;
+
+    /// The resource that the object is of: [`Record::RESOURCE`], unless a record of this type may stand for
+    /// an object of another kind.
+    fn resource(&self) -> &'static Resource {
+        const { &Self::RESOURCE }
+    }
+
+    /// The object as the owner of others.
+    fn as_owner(&self) -> Owner {
+        Owner::of(self.resource(), self.meta())
+    }
+
+    /// Whether this object controls the one with this metadata: the reference names this object's UID, kind
+    /// and API group, from within its namespace.
+    fn controls(&self, object: &Meta) -> bool {
+        owner::controls(self.resource(), self.meta(), object)
+    }
 
     /// About how many bytes of heap the record takes in a store: itself, its name, and what it shares
     /// with no other. Strings that many objects share, such as labels, are not counted, and neither is

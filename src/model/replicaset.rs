@@ -16,6 +16,8 @@ use super::wire::MetaWire;
 /// What the controllers know of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSet {
+    /// What it is on the server: plans are made for a ReplicationController in this form, too.
+    pub resource: &'static Resource,
     /// Metadata.
     pub meta: Meta,
     /// Annotations: the Deployment controller keeps revision and sizes there.
@@ -98,13 +100,19 @@ struct StatusWire<'a> {
 impl Record for ReplicaSet {
     const RESOURCE: Resource =
         Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
+    const IS_OWNER: bool = true;
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        decode(json, interner, |selector: Option<SelectorWire<'_>>| Selector::compile(selector))
+        let compile = |selector: Option<SelectorWire<'_>>| Selector::compile(selector);
+        decode(&Self::RESOURCE, json, interner, compile)
     }
 
     fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    fn resource(&self) -> &'static Resource {
+        self.resource
     }
 
     fn heap_bytes(&self) -> usize {
@@ -117,11 +125,12 @@ impl Record for ReplicaSet {
     }
 }
 
-/// Reads a set whose selector has the form `S`.
+/// Reads an object of this resource whose selector has the form `S`.
 ///
 /// # Errors
 /// As [`Record::decode`].
 pub(super) fn decode<'a, S: Deserialize<'a>>(
+    resource: &'static Resource,
     json: &'a str,
     interner: &mut Interner,
     compile: impl FnOnce(Option<S>) -> Selector,
@@ -129,6 +138,7 @@ pub(super) fn decode<'a, S: Deserialize<'a>>(
     let SetWire { metadata, spec, status } = serde_json::from_str::<SetWire<'a, S>>(json)?;
     let status = status.unwrap_or_default();
     Ok(ReplicaSet {
+        resource,
         annotations: metadata.annotations.intern(interner),
         // Validation refuses what is below nothing; arithmetic on it would panic (R1).
         replicas: spec.replicas.unwrap_or(1).max(0),

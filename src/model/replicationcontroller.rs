@@ -33,16 +33,21 @@ impl Record for ReplicationController {
         kind: "ReplicationController",
         plural: "replicationcontrollers",
     };
+    const IS_OWNER: bool = true;
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let compile = |labels: Option<Pairs<'_>>| Selector::of_labels(labels);
-        let mut set = replicaset::decode(json, interner, compile)?;
+        let mut set = replicaset::decode(&Self::RESOURCE, json, interner, compile)?;
         set.status = Self::reportable(set.status);
         Ok(ReplicationController(set))
     }
 
     fn meta(&self) -> &Meta {
         &self.0.meta
+    }
+
+    fn resource(&self) -> &'static Resource {
+        self.0.resource
     }
 }
 
@@ -58,13 +63,14 @@ mod tests {
         ReplicationController::decode(&json, &mut Interner::default()).unwrap().0
     }
 
-    /// What a ReplicaSet that says the same in its own form is read as.
+    /// What a ReplicaSet that says the same in its own form is read as, but for what it is on the server.
     fn replica_set(spec: &str, status: &str) -> ReplicaSet {
         let json = format!(
             r#"{{"metadata":{{"name":"old","namespace":"shop","uid":"u","resourceVersion":"7","generation":2}},
                 "spec":{spec},"status":{status}}}"#
         );
-        ReplicaSet::decode(&json, &mut Interner::default()).unwrap()
+        let set = ReplicaSet::decode(&json, &mut Interner::default()).unwrap();
+        ReplicaSet { resource: &ReplicationController::RESOURCE, ..set }
     }
 
     const TEMPLATE: &str = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"newThing":[1, 2]}}"#;

@@ -229,7 +229,9 @@ mod tests {
         assert_eq!((meta.resource_version, meta.generation), (42, 3));
         assert_eq!(meta.created.to_string(), "2026-01-02T03:04:05Z");
         assert_eq!(meta.labels.get("a"), Some("1A"));
-        assert!(meta.is_controlled_by(&Uid::new("u-rs")));
+        let controller = meta.controller.as_deref().unwrap();
+        assert_eq!((controller.group(), &*controller.kind, &*controller.name), ("apps", "ReplicaSet", "web"));
+        assert_eq!(controller.uid, Uid::new("u-rs"));
         assert!(!meta.is_deleting());
     }
 

@@ -1,7 +1,7 @@
 //! Whose object is it? Adoption and release, the same for the sets of a Deployment and the pods of a
 //! ReplicaSet (upstream: `controller_ref_manager.go`).
 
-use crate::model::{Meta, Selector};
+use crate::model::{Meta, Record, Selector};
 
 /// What an owner does about an object of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +17,15 @@ pub enum Claim {
 }
 
 /// Decides about one object. Never takes what another controller holds (S15, S16, S17).
-pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
+pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
     // A selector that cannot be understood says nothing about what is ours already: letting go of every
     // pod because of one odd operator would be the worst reading of it (S18).
-    let ours = object.is_controlled_by(&owner.uid);
+    let ours = owner.controls(object);
+    let owner = owner.meta();
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
     let selected = selected && !(planted!("a label more lets an object go") && object.labels.len() > 2);
     match &object.controller {
-        Some(controller) if controller.uid == owner.uid => match (selected, owner.is_deleting()) {
+        Some(_) if ours => match (selected, owner.is_deleting()) {
             (true, _) => Claim::Keep,
             // The garbage collector decides what becomes of a deleted owner's objects.
             (false, true) => Claim::Ignore,
@@ -43,8 +44,10 @@ pub fn claim(owner: &Meta, selector: &Selector, object: &Meta) -> Claim {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::model::{Interner, Pod, Record, ReplicaSet};
+    use crate::model::{ControllerRef, Interner, Pod, ReplicaSet};
 
     fn set(metadata: &str) -> ReplicaSet {
         let json = format!(
@@ -58,7 +61,8 @@ mod tests {
         let owners = match owner {
             "" => String::new(),
             uid => format!(
-                r#","ownerReferences":[{{"kind":"ReplicaSet","name":"web","uid":"{uid}","controller":true}}]"#
+                r#","ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"{uid}",
+                    "controller":true}}]"#
             ),
         };
         let json = format!(
@@ -70,7 +74,7 @@ mod tests {
 
     #[track_caller]
     fn check(owner: &ReplicaSet, object: &Pod, expected: Claim) {
-        assert_eq!(claim(&owner.meta, &owner.selector, &object.meta), expected);
+        assert_eq!(claim(owner, &owner.selector, &object.meta), expected);
     }
 
     const DELETING: &str = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
@@ -91,6 +95,25 @@ mod tests {
     #[test]
     fn what_belongs_to_another_is_never_taken_even_under_the_same_name() {
         check(&set(""), &pod("web", "u-other", ""), Claim::Ignore);
+    }
+
+    #[test]
+    fn a_uid_alone_makes_nothing_ours() {
+        let forged = |app: &str, change: fn(&mut ControllerRef)| {
+            let mut pod = pod(app, "u-set", "");
+            change(Arc::make_mut(pod.meta.controller.as_mut().unwrap()));
+            pod
+        };
+        for app in ["web", "api"] {
+            check(&set(""), &forged(app, |owner| owner.kind = "Deployment".into()), Claim::Ignore);
+            check(&set(""), &forged(app, |owner| owner.api_version = "example.com/v1".into()), Claim::Ignore);
+            let mut elsewhere = pod(app, "u-set", "");
+            elsewhere.meta.key.namespace = "other".into();
+            check(&set(""), &elsewhere, Claim::Ignore);
+        }
+        check(&set(""), &forged("web", |owner| owner.api_version = "apps/v1beta2".into()), Claim::Keep);
+        check(&set(""), &forged("web", |owner| owner.name = "another".into()), Claim::Keep);
+        check(&set(""), &forged("api", |owner| owner.name = "another".into()), Claim::Release);
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Calls to the API server: limited, bounded in time and size, counted, and never repeated in secret.
+//! Calls to the API server: limited, bounded in time and size, counted, and repeated only where the server
+//! asks for it ([`super::patience`]).
 //!
-//! The one guarantee: an error says whether the write may have happened all the same
-//! ([`ApiError::outcome_unknown`]), so that a lost reply does not become a second pod.
+//! The one guarantee: an error answers two questions that have nothing to do with each other. Whether the API
+//! server said no ([`ApiError::is_refusal`]), so that somebody should be told; and whether the write may have
+//! happened all the same ([`ApiError::outcome_unknown`]), so that a lost reply does not become a second pod.
 
 use std::fmt;
 use std::io;
@@ -13,16 +15,19 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use hyper_util::client::legacy;
 use kube::client::{AuthError, Body};
 use kube::core::Status;
 use kube::core::response::{StatusDetails, reason};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::client::without_secrets;
 use super::fence::Fence;
 use super::limit::Limiter;
 use crate::metrics::Metrics;
+use crate::model::Uid;
 
 /// How long a call may take, unless told otherwise.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,12 +45,19 @@ const LARGEST_ERROR: usize = 1 << 20;
 /// The longest wait that a server may ask for with `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
+/// The reason that we give to a 5xx without a `Status`. The API server answers with one, and a proxy does not.
+const NO_STATUS: &str = "NoStatus";
+
 /// Why a call did not bring what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The server answered with an error.
     #[error("{}", describe(.0))]
     Status(Box<Status>),
+    /// The server answered a repetition with an error. An earlier attempt, after which it had asked to wait,
+    /// may have been carried out.
+    #[error("{}", describe(.0))]
+    Repeated(Box<Status>),
     /// No complete answer within this time.
     #[error("no answer from the API server within {} s", .0.as_secs())]
     Timeout(Duration),
@@ -64,10 +76,11 @@ pub enum ApiError {
     /// The answer is larger than this many bytes.
     #[error("the API server's answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// Our own fence did not let the request go; nothing was sent. See [`Api::fenced`].
+    /// Nothing was carried out, and no further attempt was made: our own fence did not let the request go
+    /// ([`Api::fenced`]), or the wait for a repetition ended early ([`Api::patient`]).
     #[error("the request was not sent: {0}")]
     NotSent(&'static str),
-    /// Our own fence shut while the request was under way. See [`Api::fenced`].
+    /// The same while the request was under way, or behind an attempt that may have been carried out.
     #[error("the request was cut off: {0}")]
     CutOff(&'static str),
 }
@@ -98,9 +111,24 @@ impl ApiError {
     /// The server's status, if it sent one.
     pub fn status(&self) -> Option<&Status> {
         match self {
-            ApiError::Status(status) => Some(status),
+            ApiError::Status(status) | ApiError::Repeated(status) => Some(status),
             _ => None,
         }
+    }
+
+    /// Whether the server said no, in whatever words: a 4xx, a webhook that cannot be called, a panic. Not so
+    /// where something in between answered for it, or its own limit on time. An answer that still asks to wait
+    /// after all repetitions counts as well.
+    pub fn is_refusal(&self) -> bool {
+        let Some(status) = self.status() else { return false };
+        if planted!("a failing webhook is taken for a lost reply") && status.code >= 500 {
+            return false;
+        }
+        let says_no = match status.code {
+            502..=504 => !matches!(&*status.reason, NO_STATUS | reason::TIMEOUT | reason::SERVER_TIMEOUT),
+            _ => true,
+        };
+        says_no || self.asks_to_wait().is_some()
     }
 
     /// The object has changed since the version that the write was computed from.
@@ -153,11 +181,15 @@ impl ApiError {
         (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(LONGEST_RETRY_AFTER))
     }
 
-    /// Whether a write may have happened although the call failed: the answer was lost, unreadable, or
-    /// came from something between us and the store.
+    /// Whether a write may have happened although the call failed: the answer was lost or unreadable, came
+    /// from something between us and the store, or is a 500, behind which etcd may have carried the write out.
     pub fn outcome_unknown(&self) -> bool {
         match self {
-            ApiError::Timeout(_) | ApiError::Decode(_) | ApiError::TooLarge(_) | ApiError::CutOff(_) => true,
+            ApiError::Timeout(_)
+            | ApiError::Decode(_)
+            | ApiError::TooLarge(_)
+            | ApiError::CutOff(_)
+            | ApiError::Repeated(_) => true,
             ApiError::Transport { sent, .. } => *sent,
             ApiError::Status(status) => status.code >= 500,
             ApiError::NotSent(_) => false,
@@ -170,7 +202,7 @@ impl ApiError {
     /// the handler itself, of an admission webhook that failed for example.
     pub fn may_still_happen(&self) -> bool {
         match self {
-            ApiError::Timeout(_) | ApiError::CutOff(_) => true,
+            ApiError::Timeout(_) | ApiError::CutOff(_) | ApiError::Repeated(_) => true,
             ApiError::Transport { sent, .. } => *sent,
             ApiError::Status(status) => status.code >= 500 && status.reason != reason::INTERNAL_ERROR,
             ApiError::Decode(_) | ApiError::TooLarge(_) | ApiError::NotSent(_) => false,
@@ -186,16 +218,18 @@ impl ApiError {
             ApiError::TooLarge(_) => "too_large",
             ApiError::NotSent(_) => "not_sent",
             ApiError::CutOff(_) => "cut_off",
-            ApiError::Status(_) if self.is_conflict() => "conflict",
-            ApiError::Status(_) if self.is_already_exists() => "already_exists",
-            ApiError::Status(_) if self.is_not_found() => "not_found",
-            ApiError::Status(_) if self.is_namespace_terminating() => "namespace_terminating",
-            ApiError::Status(_) if self.is_forbidden() => "forbidden",
-            ApiError::Status(_) if self.is_invalid() => "invalid",
-            ApiError::Status(_) if self.is_gone() => "gone",
-            ApiError::Status(status) if status.code == 429 => "too_many_requests",
-            ApiError::Status(status) if status.code >= 500 => "server_error",
-            ApiError::Status(_) => "refused",
+            ApiError::Status(status) | ApiError::Repeated(status) => match status.code {
+                _ if self.is_conflict() => "conflict",
+                _ if self.is_already_exists() => "already_exists",
+                _ if self.is_not_found() => "not_found",
+                _ if self.is_namespace_terminating() => "namespace_terminating",
+                _ if self.is_forbidden() => "forbidden",
+                _ if self.is_invalid() => "invalid",
+                _ if self.is_gone() => "gone",
+                429 => "too_many_requests",
+                500.. => "server_error",
+                _ => "refused",
+            },
         }
     }
 }
@@ -208,6 +242,8 @@ pub struct Api {
     limiter: Limiter,
     timeout: Duration,
     fence: Option<Fence>,
+    /// When to stop waiting for repetitions; nothing is repeated without it.
+    pub(super) patience: Option<CancellationToken>,
     metrics: Arc<Metrics>,
 }
 
@@ -223,7 +259,15 @@ impl fmt::Debug for Api {
 impl Api {
     /// Calls through `client`, held back by `limiter`. `host` labels the metrics.
     pub fn new(client: kube::Client, host: &str, limiter: Limiter, metrics: Arc<Metrics>) -> Self {
-        Api { client, host: host.into(), limiter, timeout: CALL_TIMEOUT, fence: None, metrics }
+        Api {
+            client,
+            host: host.into(),
+            limiter,
+            timeout: CALL_TIMEOUT,
+            fence: None,
+            patience: None,
+            metrics,
+        }
     }
 
     /// The same API server with another limit on the time of one call.
@@ -239,6 +283,12 @@ impl Api {
         Api { fence: Some(fence), ..self.clone() }
     }
 
+    /// The same API server and rate limit, for calls on behalf of this owner: while they wait for the rate
+    /// limit, they take turns with those of other owners.
+    pub fn on_behalf_of(&self, owner: &Uid) -> Self {
+        Api { limiter: self.limiter.on_behalf_of(owner), ..self.clone() }
+    }
+
     /// The metrics that calls are counted in.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
@@ -247,9 +297,22 @@ impl Api {
     /// Calls and decodes the answer. Use `serde::de::IgnoredAny` where the answer does not matter.
     ///
     /// # Errors
-    /// See [`ApiError`]. Nothing is repeated here: who retries must know what a repetition does.
+    /// See [`ApiError`]. Nothing is repeated but what the server asks for: see [`Api::patient`].
     pub async fn call<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, ApiError> {
-        let body = self.call_bytes(request).await?;
+        self.call_while(request, || true).await
+    }
+
+    /// The same, for what may become pointless while the server lets us wait: it is not repeated unless
+    /// `still_wanted` says so then.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; what is no longer wanted is [`ApiError::NotSent`] or [`ApiError::CutOff`].
+    pub async fn call_while<T: DeserializeOwned>(
+        &self,
+        request: Request<Vec<u8>>,
+        still_wanted: impl Fn() -> bool,
+    ) -> Result<T, ApiError> {
+        let body = self.bytes_while(request, still_wanted).await?;
         serde_json::from_slice(&body).map_err(ApiError::Decode)
     }
 
@@ -258,10 +321,23 @@ impl Api {
     /// # Errors
     /// See [`ApiError`].
     pub async fn call_bytes(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
-        let labels = [request.method().clone().to_string(), self.host.to_string()];
-        let body = self.measured(request, async |response| collect(response, LARGEST_BODY).await).await?;
-        self.metrics.rest_response_size.with_label_values(&labels).observe(body.len() as f64);
+        self.bytes_while(request, || true).await
+    }
+
+    async fn bytes_while(
+        &self,
+        request: Request<Vec<u8>>,
+        still_wanted: impl Fn() -> bool,
+    ) -> Result<Bytes, ApiError> {
+        let method = request.method().clone();
+        let body = self.send(request, still_wanted).await?;
+        self.received(method.as_str(), body.len());
         Ok(body)
+    }
+
+    /// Counts an answer that was read to its end.
+    pub(crate) fn received(&self, method: &str, bytes: usize) {
+        self.metrics.rest_response_size.with_label_values(&[method, &*self.host]).observe(bytes as f64);
     }
 
     /// Calls and returns the answer as it comes, for a watch: the limit on time holds only until the
@@ -270,12 +346,22 @@ impl Api {
     /// # Errors
     /// See [`ApiError`].
     pub async fn stream(&self, request: Request<Vec<u8>>) -> Result<Body, ApiError> {
-        self.measured(request, async |response| Ok(response.into_body())).await
+        self.measured(request, false, async |response| Ok(response.into_body())).await
     }
 
-    async fn measured<T>(
+    /// Why no request of this kind may go on; waits until then, for ever without a fence.
+    pub(super) async fn shuts(&self, method: &Method) -> &'static str {
+        match self.fence.as_ref().filter(|_| *method != Method::GET) {
+            Some(fence) => fence.shuts().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// One request and its answer. `repeated` has it counted as a repetition as well.
+    pub(super) async fn measured<T>(
         &self,
         request: Request<Vec<u8>>,
+        repeated: bool,
         read: impl AsyncFnOnce(Response<Body>) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         let method = request.method().clone();
@@ -292,16 +378,10 @@ impl Api {
             code = Some(response.status());
             if response.status().is_success() { read(response).await } else { Err(refusal(response).await) }
         };
-        let shut = async {
-            match fence {
-                Some(fence) => fence.shuts().await,
-                None => std::future::pending().await,
-            }
-        };
         let result = tokio::select! {
             // The fence first, so that nothing of the call goes on once it has shut.
             biased;
-            reason = shut => Err(ApiError::CutOff(reason)),
+            reason = self.shuts(&method) => Err(ApiError::CutOff(reason)),
             result = tokio::time::timeout(self.timeout, exchange) => {
                 result.unwrap_or(Err(ApiError::Timeout(self.timeout)))
             }
@@ -314,7 +394,11 @@ impl Api {
         }
         self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
-        self.metrics.rest_requests.with_label_values(&[code, method.as_str(), &self.host]).inc();
+        let labels = [code, method.as_str(), &self.host];
+        self.metrics.rest_requests.with_label_values(&labels).inc();
+        if repeated {
+            self.metrics.rest_retries.with_label_values(&labels).inc();
+        }
         result
     }
 }
@@ -331,6 +415,9 @@ fn never_sent(error: &kube::Error) -> bool {
         if error.is::<AuthError>() {
             return true;
         }
+        if error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect) {
+            return true;
+        }
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return error.kind() == io::ErrorKind::ConnectionRefused;
         }
@@ -340,7 +427,7 @@ fn never_sent(error: &kube::Error) -> bool {
 }
 
 /// Reads a body of at most `largest` bytes. One frame is passed on as it is; several are copied once.
-async fn collect(response: Response<Body>, largest: usize) -> Result<Bytes, ApiError> {
+pub(super) async fn collect(response: Response<Body>, largest: usize) -> Result<Bytes, ApiError> {
     let mut body = response.into_body();
     let expected = body.size_hint().lower();
     if expected > largest as u64 {
@@ -407,6 +494,7 @@ fn reason_for(code: StatusCode) -> &'static str {
         StatusCode::NOT_FOUND => reason::NOT_FOUND,
         StatusCode::CONFLICT => reason::CONFLICT,
         StatusCode::GONE => reason::GONE,
+        code if code.is_server_error() => NO_STATUS,
         _ => reason::UNKNOWN,
     }
 }
@@ -492,6 +580,20 @@ mod tests {
         assert_eq!(error.to_string(), "the server answered 502 Bad Gateway without saying why");
         let garbled = api(|_| answer(200, "{\"metadata\":"));
         assert!(garbled.call::<Value>(request::get("/x", &[])).await.unwrap_err().outcome_unknown());
+    }
+
+    #[tokio::test]
+    async fn what_the_api_server_says_no_to_is_a_refusal_and_a_proxys_page_is_no_answer() {
+        for code in [400, 401, 403, 405, 409, 413, 422, 500, 502, 503] {
+            assert!(error(code, status("Whatever")).await.is_refusal(), "{code}");
+        }
+        assert!(!error(504, status("Timeout")).await.is_refusal(), "its own limit on time");
+        for (code, says_no) in [(404, true), (500, true), (502, false), (503, false), (504, false)] {
+            let page = api(move |_| answer(code, "<html>"));
+            let error = page.call::<Value>(request::get("/x", &[])).await.unwrap_err();
+            assert_eq!(error.is_refusal(), says_no, "{code}");
+        }
+        assert!(!ApiError::Timeout(CALL_TIMEOUT).is_refusal());
     }
 
     #[tokio::test]

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::backoff::delay;
 use super::expectations::CacheView;
-use super::frame::{FrameError, Page};
+use super::frame::FrameError;
 use super::informer::Relist;
+use super::list_decoder::ListMeta;
 use super::request;
 use crate::model::Resource;
 
@@ -108,6 +109,6 @@ impl CatchUp {
 
     async fn read(&self) -> Result<u64, Unknown> {
         let body = self.api.call_bytes(request::get(&self.path, &[("limit", "1")])).await?;
-        Ok(Page::read(&body)?.version)
+        Ok(ListMeta::read(&body)?.version)
     }
 }

@@ -6,6 +6,11 @@
 //! each within its own limit on time, so that a leader whose plugin hangs loses its lease and ends. What is
 //! no longer waited for is not killed: kube does not tell which process it is.
 
+mod connector;
+mod credentials;
+mod proxy;
+mod transport;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,8 +20,11 @@ use kube::Config;
 use kube::client::AuthError;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-/// How long to wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+use transport::{Transport, TransportError};
+
+/// How often the files of the credentials are looked at. client-go looks at a token file each minute and at
+/// certificates every five.
+const REFRESH_PERIOD: Duration = Duration::from_secs(30);
 
 /// How long the credentials may take when the client is built. Somebody may have to log in first, so that
 /// this is long; who waits reads in the log for what.
@@ -150,11 +158,12 @@ pub async fn connect(
     options: &ClientOptions,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<Connection, ClientError> {
-    connect_within(CREDENTIALS_TIMEOUT, options, env).await
+    connect_within(CREDENTIALS_TIMEOUT, REFRESH_PERIOD, options, env).await
 }
 
 async fn connect_within(
     patience: Duration,
+    refresh_period: Duration,
     options: &ClientOptions,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<Connection, ClientError> {
@@ -166,15 +175,16 @@ async fn connect_within(
     };
     let slow = |what: &str| ClientError::Slow { source_name: name.clone(), what: what.to_owned(), patience };
     let reading = aside(patience, move || source.read());
-    let (mut config, plugin) = reading.await.ok_or_else(|| slow("reading its files"))??;
+    let Loaded { mut config, plugin, proxy_url } =
+        reading.await.ok_or_else(|| slow("reading its files"))??;
     if let Some(url) = &options.master {
         config.cluster_url = parse_master(url)?;
     }
-    // A repeated create makes a second pod, and a repetition that nobody sees outlives a deadline. The
-    // callers know what they can repeat.
-    config.default_retry = false;
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = None;
+    let route = proxy::route(&config.cluster_url, proxy_url.as_deref(), env)
+        .map_err(|error| ClientError::Build { source_name: name.clone(), reason: error.to_string() })?;
+    if let proxy::Route::Proxied(proxy) = &route {
+        tracing::info!(%proxy, "reaching the API server through a proxy");
+    }
     config.headers.push((USER_AGENT, user_agent()));
     let host = match (config.cluster_url.host(), config.cluster_url.port_u16()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),
@@ -184,16 +194,23 @@ async fn connect_within(
     if let Some(plugin) = &plugin {
         tracing::info!(source = name, "asking {plugin} for credentials");
     }
-    let building = aside(patience, move || kube::Client::try_from(config)).await;
-    let client = building
+    let namespace = config.default_namespace.clone();
+    let building = aside(patience, move || Transport::new(config, route)).await;
+    let transport = building
         .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
         .map_err(|error| ClientError::Build {
             source_name: name.clone(),
             reason: match (&error, &plugin) {
-                (kube::Error::Auth(error), Some(plugin)) => without_secrets(plugin, error),
+                (TransportError::Kube(kube::Error::Auth(error)), Some(plugin)) => {
+                    without_secrets(plugin, error)
+                }
                 _ => format!("could not build the client: {}", first_line(&error)),
             },
         })?;
+    transport.keep_fresh(refresh_period);
+    // It repeats nothing: a repeated create makes a second pod, and a repetition that nobody sees outlives a
+    // deadline. The callers know what they can repeat.
+    let client = kube::Client::new(transport, namespace);
     Ok(Connection { client, host, source: name })
 }
 
@@ -213,37 +230,78 @@ async fn aside<T: Send + 'static>(
     }
 }
 
+/// What a source says.
+struct Loaded {
+    config: Config,
+    /// The credential plugin that it names.
+    plugin: Option<String>,
+    /// The proxy that it names.
+    proxy_url: Option<String>,
+}
+
 impl Source {
-    /// The configuration, and the credential plugin that it names. Blocks.
-    fn read(self) -> Result<(Config, Option<String>), ClientError> {
+    /// The configuration. Blocks.
+    fn read(self) -> Result<Loaded, ClientError> {
         match self {
             Source::Files { name, files } => load(&files)
                 .map_err(|error| ClientError::Kubeconfig { source_name: name, reason: first_line(&error) }),
             Source::InCluster => {
                 let config = Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?;
-                Ok((config, None))
+                Ok(Loaded { config, plugin: None, proxy_url: None })
             }
-            Source::Master => Ok((Config::new(http::Uri::default()), None)),
+            Source::Master => {
+                let config = Config::new(http::Uri::default());
+                Ok(Loaded { config, plugin: None, proxy_url: None })
+            }
         }
     }
 }
 
-fn load(files: &[PathBuf]) -> Result<(Config, Option<String>), KubeconfigError> {
+fn load(files: &[PathBuf]) -> Result<Loaded, KubeconfigError> {
     let mut merged = Kubeconfig::default();
     for file in files {
         merged = merged.merge(Kubeconfig::read_from(file)?)?;
     }
     let context =
         merged.contexts.iter().find(|context| Some(&context.name) == merged.current_context.as_ref());
-    let user = context.and_then(|context| context.context.as_ref()?.user.clone()).unwrap_or_default();
+    let context = context.and_then(|context| context.context.clone()).unwrap_or_default();
+    let user = context.user.clone().unwrap_or_default();
+    for named in &mut merged.auth_infos {
+        let Some(user) = &mut named.auth_info else { continue };
+        // As in kubectl, what is empty is not there.
+        for text in [
+            &mut user.token_file,
+            &mut user.client_certificate,
+            &mut user.client_certificate_data,
+            &mut user.client_key,
+        ] {
+            text.take_if(|text| text.is_empty());
+        }
+    }
+    let cluster = merged.clusters.iter_mut().find(|cluster| cluster.name == context.cluster);
+    let (mut root_cert_file, mut proxy_url) = (None, None);
+    if let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_mut()) {
+        for text in [&mut cluster.certificate_authority, &mut cluster.certificate_authority_data] {
+            text.take_if(|text| text.is_empty());
+        }
+        if cluster.certificate_authority_data.is_none() {
+            root_cert_file = cluster.certificate_authority.clone().map(PathBuf::from);
+        }
+        // Its own reading of the environment is not Go's. With a proxy of the kubeconfig's it does not look there.
+        proxy_url = cluster.proxy_url.replace("http://unused.invalid".to_owned());
+    }
     // It only reads files, and never waits for anything else.
     let options = KubeConfigOptions::default();
     let loading = Config::from_custom_kubeconfig(merged, &options);
-    let config = tokio::runtime::Handle::current().block_on(loading)?;
+    let mut config = tokio::runtime::Handle::current().block_on(loading)?;
+    config.root_cert_file = root_cert_file;
+    if let Some(told) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+        told.proxy_url = proxy_url.clone();
+    }
     let exec = config.auth_info.exec.as_ref().and_then(|exec| exec.command.as_ref());
     let provider = config.auth_info.auth_provider.as_ref().and_then(|it| it.config.get("cmd-path"));
     let plugin = exec.or(provider).map(|it| format!("the credential plugin {it:?} of the user {user:?}"));
-    Ok((config, plugin))
+    Ok(Loaded { config, plugin, proxy_url })
 }
 
 /// kube's own words in one line. The further lines of a syntax error show the file around it, and with it
@@ -381,7 +439,10 @@ mod tests {
                 args: [-c, 'while [ -e LIVES ]; do sleep 0.05; done'], interactiveMode: Never}}}]}";
         std::fs::write(&file, text.replace("LIVES", lives.to_str().unwrap())).unwrap();
         let options = ClientOptions { kubeconfig: Some(file.clone()), master: None };
-        let error = connect_within(Duration::from_millis(300), &options, &|_| None).await.err().unwrap();
+        let error = connect_within(Duration::from_millis(300), REFRESH_PERIOD, &options, &|_| None)
+            .await
+            .err()
+            .unwrap();
         assert_eq!(
             error.to_string(),
             format!(

@@ -30,6 +30,7 @@ pub(crate) const THINGS: Resource =
 
 impl Record for Thing {
     const RESOURCE: Resource = THINGS;
+    const IS_OWNER: bool = true;
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let wire: ThingWire<'_> = serde_json::from_str(json)?;

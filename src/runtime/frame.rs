@@ -1,4 +1,4 @@
-//! What comes over the wire: lines of a watch, pages of a list, and what can be read of any object.
+//! What comes over the wire: lines of a watch, and what can be read of any object.
 //!
 //! Everything is borrowed from the response's own bytes. An object's JSON is passed on as it is, so
 //! that each is decoded alone and one that cannot be decoded does not take the others with it.
@@ -122,44 +122,6 @@ impl Frame<'_> {
     }
 }
 
-/// One page of a list.
-#[derive(Debug)]
-pub(crate) struct Page<'a> {
-    /// The version that the list shows; the same on all its pages.
-    pub(crate) version: u64,
-    /// Where the next page begins, if there is one.
-    pub(crate) next: Option<String>,
-    /// Each object's JSON.
-    pub(crate) items: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct PageWire<'a> {
-    #[serde(borrow)]
-    metadata: ListMetaWire<'a>,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-struct ListMetaWire<'a> {
-    #[serde(borrow, default, rename = "resourceVersion")]
-    resource_version: Text<'a>,
-    #[serde(borrow, default, rename = "continue")]
-    next: Text<'a>,
-}
-
-impl Page<'_> {
-    pub(crate) fn read(body: &[u8]) -> Result<Page<'_>, FrameError> {
-        let PageWire { metadata, items } = serde_json::from_slice(body)?;
-        Ok(Page {
-            version: parse_resource_version(metadata.resource_version.as_str())?,
-            next: Some(metadata.next.0.into_owned()).filter(|token| !token.is_empty()),
-            items: items.unwrap_or_default(),
-        })
-    }
-}
-
 /// What can be read of an object whose kind's shape it does not have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -269,14 +231,6 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_be_empty_but_not_without_its_version() {
-        let page =
-            Page::read(br#"{"metadata":{"resourceVersion":"9","continue":"t"},"items":null}"#).unwrap();
-        assert_eq!((page.version, page.next.as_deref(), page.items.len()), (9, Some("t"), 0));
-        assert!(Page::read(br#"{"metadata":{},"items":[]}"#).is_err());
-    }
-
-    #[test]
     fn depth_does_not_overflow_the_stack() {
         let deep = format!(r#"{{"type":"ADDED","object":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         let Ok(Frame::Put(json)) = Frame::read(deep.as_bytes()) else { return };
@@ -293,7 +247,7 @@ mod tests {
                 lines.push(chunk.into());
                 loop {
                     match lines.next() {
-                        Ok(Some(line)) => { let _ = (Frame::read(&line).is_ok(), Page::read(&line).is_ok()); }
+                        Ok(Some(line)) => { let _ = Frame::read(&line).is_ok(); }
                         Ok(None) => break,
                         Err(_) => break 'all,
                     }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
 use super::catch_up::CatchUp;
+use super::contact::Contact;
 use super::intake::Intake;
 use super::reflect::Reflector;
 use super::store::{Change, Store};
@@ -24,11 +25,14 @@ pub struct InformerOptions {
     pub page_size: u32,
     /// Seeds the jitter of timeouts and delays.
     pub seed: u64,
+    /// Whether the first list may show what was a while ago, which costs the API server less. For a cache that is
+    /// brought up to date ([`Informer::catch_up`]) before anybody acts by it.
+    pub may_lag: bool,
 }
 
 impl Default for InformerOptions {
     fn default() -> Self {
-        InformerOptions { namespace: None, label_selector: None, page_size: 500, seed: 0 }
+        InformerOptions { namespace: None, label_selector: None, page_size: 500, seed: 0, may_lag: false }
     }
 }
 
@@ -44,6 +48,7 @@ pub struct Informer<T: Record> {
     intake: Intake<T>,
     ready: watch::Sender<bool>,
     relist: Relist,
+    contact: Contact,
 }
 
 impl<T: Record> Informer<T> {
@@ -57,6 +62,7 @@ impl<T: Record> Informer<T> {
             intake,
             ready: watch::Sender::new(false),
             relist: Relist { demanded: Arc::default() },
+            contact: Contact::default(),
         }
     }
 
@@ -78,7 +84,7 @@ impl<T: Record> Informer<T> {
 
     /// Tells when the first list is complete and its changes have been told.
     pub fn ready(&self) -> Ready {
-        Ready { synced: self.ready.subscribe() }
+        Ready { synced: self.ready.subscribe(), contact: self.contact.clone() }
     }
 
     /// Demands a new list, for who has reason to distrust the store.
@@ -99,8 +105,8 @@ impl<T: Record> Informer<T> {
 
     /// Lists and watches until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Informer { api, options, intake, ready, relist } = self;
-        let reflector = Reflector::new(api, options, intake, ready, relist.demanded);
+        let Informer { api, options, intake, ready, relist, contact } = self;
+        let reflector = Reflector::new(api, options, intake, ready, relist.demanded, contact);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
@@ -109,10 +115,11 @@ impl<T: Record> Informer<T> {
     }
 }
 
-/// Whether an informer's store is complete. Clones look at the same informer.
+/// Whether an informer's store is complete, and kept current. Clones look at the same informer.
 #[derive(Clone, Debug)]
 pub struct Ready {
     synced: watch::Receiver<bool>,
+    contact: Contact,
 }
 
 impl Ready {
@@ -124,6 +131,15 @@ impl Ready {
     /// Whether the first list is complete.
     pub fn is_ready(&self) -> bool {
         *self.synced.borrow()
+    }
+
+    /// Whether the first list is complete and the API server has answered since, for `/readyz`.
+    ///
+    /// # Errors
+    /// When not, with the reason.
+    pub fn check(&self) -> Result<(), String> {
+        self.contact.check()?;
+        if self.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
     }
 }
 

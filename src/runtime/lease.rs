@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, ApiError};
+use super::contact::Contact;
 use super::election::{ElectionOptions, Elector, LeaseRecord, Loss, Step};
 use super::events::{EventRecorder, EventTarget, EventType};
 use super::fence::{Fence, FenceKeeper};
@@ -68,6 +69,7 @@ pub struct Election {
     release: bool,
     leads: bool,
     status: IntGauge,
+    contact: Contact,
     slow_path: IntCounter,
 }
 
@@ -112,7 +114,13 @@ impl Election {
             object: None,
             leads: false,
             status,
+            contact: Contact::default(),
         }
+    }
+
+    /// When the API server last answered about the Lease.
+    pub fn contact(&self) -> Contact {
+        self.contact.clone()
     }
 
     /// Namespace and name of the Lease.
@@ -290,7 +298,14 @@ impl Election {
         let end = Instant::now() + patience;
         let end = self.elector.leads_until().map_or(end, |deadline| deadline.min(end));
         let called = tokio::time::timeout_at(end, call(self)).await;
-        called.unwrap_or(Err(ApiError::Timeout(patience)))
+        let called = called.unwrap_or(Err(ApiError::Timeout(patience)));
+        match &called {
+            Err(error) if error.status().is_none_or(|status| status.code >= 500) => {
+                self.contact.failed(error)
+            }
+            _ => self.contact.made(),
+        }
+        called
     }
 
     async fn get(&mut self) -> Result<Option<LeaseRecord>, ApiError> {

@@ -1,10 +1,16 @@
-//! The client's own rate limit: a token bucket, first come, first served.
+//! The client's own rate limit: a token bucket that the owners of waiting requests take turns at.
+
+mod round_robin;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use self::round_robin::RoundRobin;
+use crate::model::Uid;
 
 /// The slowest rate: a smaller one is taken for this, which keeps all sums within a `Duration`.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
@@ -37,9 +43,21 @@ impl Bucket {
 
 /// Holds requests back so that no more than `burst` at once and `qps` per second in the long run pass.
 /// Clones share the bucket.
+///
+/// Requests that wait pass in turns: one of each owner, then the next of each. A batch of 500 pods of one
+/// ReplicaSet delays a request for another one by a single token, not by 500. What is not on behalf of an
+/// owner counts as one owner.
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    bucket: Option<Arc<Mutex<Bucket>>>,
+    shared: Option<Arc<Mutex<Shared>>>,
+    owner: Option<Uid>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    bucket: Bucket,
+    /// Each with what wakes it when its turn comes.
+    queue: RoundRobin<Option<Uid>, Arc<Notify>>,
 }
 
 impl Limiter {
@@ -53,26 +71,93 @@ impl Limiter {
             Duration::try_from_secs_f64(1.0 / qps).unwrap_or(LONGEST_INTERVAL).min(LONGEST_INTERVAL);
         let capacity = interval.saturating_mul(burst.max(1));
         let bucket = Bucket { interval, capacity, full_at: Instant::now() };
-        Limiter { bucket: Some(Arc::new(Mutex::new(bucket))) }
+        let shared = Shared { bucket, queue: RoundRobin::default() };
+        Limiter { shared: Some(Arc::new(Mutex::new(shared))), owner: None }
     }
 
     /// No limit.
     pub fn unlimited() -> Self {
-        Limiter { bucket: None }
+        Limiter { shared: None, owner: None }
     }
 
-    /// Waits for a token, behind those who asked before, and returns how long that took.
-    ///
-    /// Who waits holds the lock, and tokio hands the lock on in the order of the requests: that is the
-    /// fairness. A caller that gives up drops the lock and has taken nothing.
-    pub async fn acquire(&self) -> Duration {
-        let Some(bucket) = &self.bucket else { return Duration::ZERO };
-        let start = Instant::now();
-        let mut bucket = bucket.lock().await;
-        while let Err(wait) = bucket.take(Instant::now()) {
-            tokio::time::sleep(wait).await;
+    /// The same bucket, for requests on behalf of this owner.
+    pub fn on_behalf_of(&self, owner: &Uid) -> Self {
+        if planted!("a limiter serves in the order of arrival") {
+            return self.clone();
         }
-        start.elapsed()
+        Limiter { owner: Some(owner.clone()), ..self.clone() }
+    }
+
+    /// Waits for a token, in turn with those who wait for one, and returns how long that took. A caller that
+    /// gives up has taken nothing.
+    pub async fn acquire(&self) -> Duration {
+        let Some(shared) = &self.shared else { return Duration::ZERO };
+        let start = Instant::now();
+        let place = {
+            let mut locked = shared.lock();
+            if locked.queue.is_empty() && locked.bucket.take(start).is_ok() {
+                return Duration::ZERO;
+            }
+            let turn = Arc::new(Notify::new());
+            let ticket = locked.queue.join(&self.owner, turn.clone());
+            Place { shared, owner: &self.owner, ticket, turn }
+        };
+        loop {
+            match place.pass(Instant::now()) {
+                Pass::Done => return start.elapsed(),
+                Pass::NoToken(wait) => tokio::time::sleep(wait).await,
+                Pass::NotYet => place.turn.notified().await,
+            }
+        }
+    }
+}
+
+/// A request in the queue, which leaves it when it is dropped.
+struct Place<'l> {
+    shared: &'l Mutex<Shared>,
+    owner: &'l Option<Uid>,
+    ticket: u64,
+    turn: Arc<Notify>,
+}
+
+enum Pass {
+    /// It has its token and is out of the queue.
+    Done,
+    /// It is its turn, and the next token comes after this time.
+    NoToken(Duration),
+    /// It is another's turn.
+    NotYet,
+}
+
+impl Place<'_> {
+    fn pass(&self, now: Instant) -> Pass {
+        let mut shared = self.shared.lock();
+        if !shared.queue.is_next(self.ticket) {
+            return Pass::NotYet;
+        }
+        if let Err(wait) = shared.bucket.take(now) {
+            return Pass::NoToken(wait);
+        }
+        shared.queue.pop();
+        shared.wake_next();
+        Pass::Done
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut shared = self.shared.lock();
+        shared.queue.leave(self.owner, self.ticket);
+        // Once too often where the one whose turn it is has been woken already: it looks, and waits on.
+        shared.wake_next();
+    }
+}
+
+impl Shared {
+    fn wake_next(&self) {
+        if let Some((_, turn)) = self.queue.next() {
+            turn.notify_one();
+        }
     }
 }
 
@@ -132,6 +217,75 @@ mod tests {
         assert!(tokio::time::timeout(S / 2, limiter.acquire()).await.is_err());
         limiter.acquire().await;
         assert_eq!(start.elapsed(), S);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_of_one_owner_delays_a_request_of_another_by_one_token() {
+        let limiter = Limiter::new(20.0, 30);
+        let big = limiter.on_behalf_of(&Uid::new("big"));
+        let passed = Arc::new(Mutex::new(0));
+        for _ in 0..500 {
+            let (big, passed) = (big.clone(), passed.clone());
+            tokio::spawn(async move {
+                big.acquire().await;
+                *passed.lock() += 1;
+            });
+        }
+        tokio::time::sleep(3 * S).await;
+        let small = limiter.on_behalf_of(&Uid::new("small"));
+        for _ in 0..20 {
+            let waited = small.acquire().await;
+            assert!(waited <= S / 10, "waited for {waited:?} behind another owner's batch");
+        }
+        // The rate is the same for all of them together: 30 at once, and 20 in each of five seconds.
+        let total = *passed.lock() + 20;
+        assert!((128..=131).contains(&total), "{total} passed within five seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn owners_with_batches_share_the_rate_evenly() {
+        let limiter = Limiter::new(10.0, 1);
+        let counts = Arc::new(Mutex::new([0; 5]));
+        for owner in 0..5 {
+            let limiter = limiter.on_behalf_of(&Uid::new(&owner.to_string()));
+            for _ in 0..100 * (owner + 1) {
+                let (limiter, counts) = (limiter.clone(), counts.clone());
+                tokio::spawn(async move {
+                    limiter.acquire().await;
+                    counts.lock()[owner] += 1;
+                });
+            }
+        }
+        tokio::time::sleep(30 * S).await;
+        let counts = *counts.lock();
+        assert!(counts.iter().all(|count| (59..=61).contains(count)), "{counts:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_hands_its_turn_on() {
+        let limiter = Limiter::new(1.0, 1);
+        limiter.acquire().await;
+        let start = Instant::now();
+        let impatient = limiter.on_behalf_of(&Uid::new("impatient"));
+        let waits: Vec<_> = (0..3)
+            .map(|_| {
+                let limiter = impatient.clone();
+                tokio::spawn(async move { limiter.acquire().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let patient = limiter.on_behalf_of(&Uid::new("patient"));
+        let patient = tokio::spawn(async move { patient.acquire().await });
+        tokio::time::sleep(S / 2).await;
+        // The one whose turn it is, and one that only waits.
+        waits[0].abort();
+        waits[2].abort();
+        patient.await.unwrap();
+        assert!(start.elapsed() <= 2 * S, "{:?}", start.elapsed());
+        limiter.acquire().await;
+        assert_eq!(start.elapsed(), 3 * S, "those that gave up took no token");
+        let queue = &limiter.shared.as_ref().unwrap().lock().queue;
+        assert!(queue.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

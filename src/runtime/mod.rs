@@ -8,8 +8,9 @@
 //! of events are told the time and never wait; [`worker`], [`limit`], [`informer`] and the writer of
 //! events wait and decide little. In reading order:
 //!
-//! * [`request`], [`limit`], [`api`], [`client`]: how the API server is called.
-//! * [`store`], `frame`, `intake`, `reflect`, [`informer`], [`catch_up`]: a cache of one kind, kept current.
+//! * [`request`], [`limit`], [`api`], [`patience`], [`client`]: how the API server is called.
+//! * [`store`], `frame`, `list_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
+//!   kind, kept current.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
@@ -20,6 +21,7 @@ pub mod api;
 pub mod backoff;
 pub mod catch_up;
 pub mod client;
+pub mod contact;
 pub mod election;
 pub mod events;
 pub mod expectations;
@@ -29,6 +31,8 @@ pub mod informer;
 mod intake;
 pub mod lease;
 pub mod limit;
+mod list_decoder;
+pub mod patience;
 pub mod queue;
 mod reflect;
 pub mod request;

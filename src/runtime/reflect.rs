@@ -1,4 +1,12 @@
 //! The informer's loop: list, watch, and what to do when either ends.
+//!
+//! No watch is blind for long. A real API server sends a bookmark once a minute and 2 s before a watch ends, so that
+//! silence alone proves nothing. A watch that has been silent for [`SILENCE`] is resumed where it is, which costs the
+//! server one small request and nobody an event, and from then on it is asked for in pieces of [`QUIET_WATCH`]
+//! seconds for as long as nothing happens. One that outlives its piece is broken: the next goes over another
+//! connection (`client::transport`).
+
+mod list;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,9 +18,10 @@ use prometheus::IntCounterVec;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::api::{Api, ApiError, LIST_TIMEOUT};
+use super::api::{Api, ApiError};
 use super::backoff::delay;
-use super::frame::{Frame, FrameError, LONGEST_LINE, Lines, Page};
+use super::contact::Contact;
+use super::frame::{Frame, FrameError, LONGEST_LINE, Lines};
 use super::informer::InformerOptions;
 use super::intake::Intake;
 use super::request;
@@ -26,9 +35,20 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30);
 /// not reconnect together.
 const WATCH_SECONDS: std::ops::RangeInclusive<u64> = 300..=600;
 
-/// How long after its own end a silent watch is taken for dead. Silence alone says nothing: between
-/// two bookmarks a minute or more may pass.
+/// How long a watch may be silent before it is resumed.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a watch of a kind that is quiet lasts, in seconds.
+const QUIET_WATCH: u64 = 25;
+
+/// How long after its own end a watch is taken for dead.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long the answer to a watch may take to begin: the first time, when its connection may be one that has died
+/// unnoticed, and after that, when an API server under load may let it wait. With [`SILENCE`], a dead connection is
+/// replaced within 45 s.
+const FIRST_START: Duration = Duration::from_secs(10);
+const LATER_START: Duration = Duration::from_secs(30);
 
 /// How long a streaming list may be silent before its end. A server that does not know streaming lists
 /// and ignores the parameter sends the objects, and then never the bookmark that ends the list.
@@ -43,8 +63,8 @@ const REFUSED_STALE_LISTS: u32 = 3;
 /// How often a streaming list may end early before lists are read in pages from then on.
 const STREAM_ATTEMPTS: u32 = 3;
 
-/// How often a paged list may expire on the way before it is asked for in one piece.
-const PAGED_ATTEMPTS: u32 = 2;
+/// Why a watch that is dead was given up.
+const SILENT: &str = "silent";
 
 /// How a list or watch ended.
 #[derive(Debug)]
@@ -53,6 +73,8 @@ enum End {
     Listed,
     /// The server ended the watch.
     Closed,
+    /// The watch has been silent, which may be right.
+    Quiet,
     /// The server has forgotten the version that we wanted to go on from.
     Expired,
     /// The server does not offer streaming lists.
@@ -86,10 +108,19 @@ pub(crate) struct Reflector<T: Record> {
     expired_lists: u32,
     /// Lists refused for being older than the store, one after the other.
     stale_lists: u32,
+    /// Whether the first list may come from a server's own cache, which may lag.
+    may_lag: bool,
+    /// Whether the next list must show all that has happened until then.
+    consistent: bool,
+    /// Whether nothing has happened to the kind for a while.
+    quiet: bool,
+    contact: Contact,
     /// Delays since the last sign of life.
     attempt: u32,
     /// Whether something has come in since the last break.
     progress: bool,
+    /// How long the server asked to wait with the next watch, at least.
+    asked_to_wait: Duration,
 }
 
 impl<T: Record> Reflector<T> {
@@ -99,8 +130,9 @@ impl<T: Record> Reflector<T> {
         intake: Intake<T>,
         ready: watch::Sender<bool>,
         demanded: Arc<Notify>,
+        contact: Contact,
     ) -> Self {
-        let InformerOptions { namespace, label_selector, page_size, seed } = options;
+        let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
         Reflector {
             path: T::RESOURCE.path(namespace.as_deref()),
             selector: label_selector.filter(|selector| !selector.is_empty()),
@@ -109,14 +141,19 @@ impl<T: Record> Reflector<T> {
             ready,
             demanded,
             breaks: api.metrics().informer_breaks.clone(),
-            api: api.with_timeout(LIST_TIMEOUT),
+            api,
             rng: fastrand::Rng::with_seed(seed),
             streaming: true,
             cut_streams: 0,
             expired_lists: 0,
             stale_lists: 0,
+            may_lag,
+            consistent: false,
+            quiet: false,
+            contact,
             attempt: 0,
             progress: false,
+            asked_to_wait: Duration::ZERO,
         }
     }
 
@@ -132,13 +169,15 @@ impl<T: Record> Reflector<T> {
             };
             let wait = self.settle(&end, start.elapsed() >= SHORT);
             listing = match end {
-                End::Listed => false,
+                End::Listed | End::Quiet => false,
                 End::Closed | End::Broken(_) => self.intake.is_listing(),
                 End::Expired if planted!("a watch that is too old is resumed") => false,
                 End::Expired | End::Refused | End::Demanded | End::Stale | End::NoWatch(_) => true,
             };
             // A demand does not wait for the next try.
-            listing |= tokio::time::timeout(wait, self.demanded.notified()).await.is_ok();
+            if tokio::time::timeout(wait, self.demanded.notified()).await.is_ok() {
+                (listing, self.consistent) = (true, true);
+            }
         }
     }
 
@@ -150,8 +189,9 @@ impl<T: Record> Reflector<T> {
             self.attempt = 0;
         }
         match end {
-            End::Listed => Duration::ZERO,
+            End::Listed | End::Quiet => Duration::ZERO,
             End::Demanded => {
+                self.consistent = true;
                 tracing::info!(resource, "a new list was demanded");
                 Duration::ZERO
             }
@@ -179,13 +219,20 @@ impl<T: Record> Reflector<T> {
                     self.next_delay()
                 }
             }
+            // It may be resumed as soon as it is known to be broken.
+            End::Broken(SILENT) => {
+                self.count(SILENT);
+                tracing::warn!(resource, "a watch has outlived its end; resuming over another connection");
+                Duration::ZERO
+            }
             End::Stale => {
                 self.count("stale_list");
                 self.next_delay()
             }
             End::Broken(reason) | End::NoWatch(reason) => {
                 self.count(reason);
-                self.next_delay()
+                let asked = std::mem::take(&mut self.asked_to_wait);
+                self.next_delay().max(asked)
             }
         }
     }
@@ -204,9 +251,9 @@ impl<T: Record> Reflector<T> {
         self.breaks.with_label_values(&[T::RESOURCE.group, T::RESOURCE.plural, reason]).inc();
     }
 
-    fn begin_list(&self) -> bool {
+    fn begin_list(&mut self) -> bool {
         // What was demanded until now, this list brings.
-        let _ = self.demanded.notified().now_or_never();
+        self.consistent |= self.demanded.notified().now_or_never().is_some();
         let trusting = self.stale_lists >= REFUSED_STALE_LISTS;
         self.intake.begin_list(trusting);
         trusting
@@ -236,67 +283,18 @@ impl<T: Record> Reflector<T> {
     fn end_list(&mut self, version: u64) {
         self.intake.end_list(version);
         (self.cut_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
+        self.consistent = false;
         if !self.ready.send_replace(true) {
             let objects = self.intake.store.len();
             tracing::info!(resource = T::RESOURCE.plural, objects, version, "cache is complete");
         }
     }
 
-    /// Reads a list in pages. A page that fails is asked for again, not the pages before it.
-    async fn list(&mut self) -> End {
-        let trusting = self.begin_list();
-        let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
-        let limit = if self.expired_lists < PAGED_ATTEMPTS { self.page_size } else { 0 }.to_string();
-        loop {
-            let mut query = vec![("limit", limit.as_str())];
-            query.extend(token.as_deref().map(|token| ("continue", token)));
-            query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
-            let error = match self.api.call_bytes(request::get(&self.path, &query)).await {
-                Ok(body) => match Page::read(&body) {
-                    Ok(page) if page.next.is_none() || page.next != token => {
-                        if first_version.is_none() && self.is_stale(page.version, trusting) {
-                            return End::Stale;
-                        }
-                        attempt = 0;
-                        let version = *first_version.get_or_insert(page.version);
-                        page.items.iter().for_each(|item| self.intake.put(item.get()));
-                        token = page.next;
-                        if token.is_none() {
-                            self.end_list(version);
-                            return End::Listed;
-                        }
-                        continue;
-                    }
-                    Ok(_) => {
-                        Failure { reason: "malformed", text: "the next page is this page".into(), wait: None }
-                    }
-                    Err(error) => Failure { reason: "malformed", text: error.to_string(), wait: None },
-                },
-                Err(error) if error.is_gone() && token.is_some() => {
-                    self.expired_lists += 1;
-                    return End::Expired;
-                }
-                Err(error) => {
-                    Failure { reason: error.label(), text: error.to_string(), wait: error.retry_after() }
-                }
-            };
-            attempt += 1;
-            let wait = self.delay_for(attempt).max(error.wait.unwrap_or_default());
-            self.count(error.reason);
-            self.warn(&error.text, wait);
-            tokio::time::sleep(wait).await;
-        }
-    }
-
-    fn warn(&self, error: &str, wait: Duration) {
-        let (resource, seconds) = (T::RESOURCE.plural, wait.as_secs_f64());
-        tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
-    }
-
     /// Watches, from the last position or, as a list, from the beginning.
     async fn stream(&mut self, list: bool) -> End {
         let trusting = list && self.begin_list();
-        let seconds = self.rng.u64(WATCH_SECONDS);
+        let short = self.quiet && !list;
+        let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
         let position =
             self.intake.store.position() + u64::from(planted!("a watch goes on one version too late"));
         let (timeout, position) = (seconds.to_string(), position.to_string());
@@ -309,23 +307,36 @@ impl<T: Record> Reflector<T> {
             query.push(("resourceVersion", &position));
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
-        let mut body = match self.api.stream(request::get(&self.path, &query)).await {
+        let patience = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
+        let starting = self.api.with_timeout(patience);
+        let mut body = match starting.stream(request::get(&self.path, &query)).await {
             Ok(body) => body,
-            Err(error) => return self.not_begun(&error, list),
+            Err(error) => {
+                self.contact.failed(&error);
+                return self.not_begun(&error, list);
+            }
         };
+        self.contact.made();
+        // From here on the server has told its end.
+        let end = Instant::now() + Duration::from_secs(seconds) + GRACE;
+        self.quiet = short;
         let demanded = self.demanded.clone();
         let mut lines = Lines::new(LONGEST_LINE);
         loop {
             let listing = self.intake.is_listing();
-            let idle = if listing { LIST_SILENCE } else { Duration::from_secs(seconds) + GRACE };
+            let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
             let frame = tokio::select! {
                 biased;
                 () = demanded.notified() => return End::Demanded,
-                frame = tokio::time::timeout(idle, body.frame()) => frame,
+                frame = tokio::time::timeout_at(patience.min(end), body.frame()) => frame,
             };
             match frame {
                 Err(_) if listing => return self.cut(End::Refused),
-                Err(_) => return End::Broken("silent"),
+                Err(_) if Instant::now() >= end => return End::Broken(SILENT),
+                Err(_) => {
+                    self.quiet = true;
+                    return End::Quiet;
+                }
                 Ok(None) if lines.is_cut() => return self.cut(End::Broken("truncated")),
                 Ok(None) => return self.cut(End::Closed),
                 Ok(Some(Err(error))) => {
@@ -334,6 +345,7 @@ impl<T: Record> Reflector<T> {
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
+                        self.contact.made();
                         lines.push(data);
                     }
                 }
@@ -364,6 +376,7 @@ impl<T: Record> Reflector<T> {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
         tracing::warn!(resource, %error, "could not watch");
+        self.asked_to_wait = error.asks_to_wait().unwrap_or_default();
         match code {
             429 => End::Broken(error.label()),
             400..500 if !list => End::NoWatch(error.label()),
@@ -380,8 +393,14 @@ impl<T: Record> Reflector<T> {
                 Err(error) => return Err(self.unreadable(&error)),
             };
             match Frame::read(&line) {
-                Ok(Frame::Put(object)) => self.intake.put(object),
-                Ok(Frame::Delete(object)) => self.intake.delete(object),
+                Ok(Frame::Put(object)) => {
+                    self.quiet = false;
+                    self.intake.put(object);
+                }
+                Ok(Frame::Delete(object)) => {
+                    self.quiet = false;
+                    self.intake.delete(object);
+                }
                 Ok(Frame::Bookmark { version, ends_list: true }) if self.intake.is_listing() => {
                     if self.is_stale(version, trusting) {
                         return Err(End::Stale);
@@ -417,13 +436,6 @@ impl<T: Record> Reflector<T> {
             FrameError::Malformed(_) => End::Broken("malformed"),
         }
     }
-}
-
-/// Why a page could not be had.
-struct Failure {
-    reason: &'static str,
-    text: String,
-    wait: Option<Duration>,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::model::{ObjectKey, Record, Selector, Uid};
+use crate::model::{Meta, ObjectKey, Owner, Record, Selector, Uid};
 
 /// What happened to an object, told to handlers after the store shows it.
 ///
@@ -78,7 +78,9 @@ pub struct Store<T: Record> {
 struct Inner<T> {
     /// Each object with the number of the list (or of the watch after it) that has shown it.
     objects: BTreeMap<ByKey<T>, u64>,
-    owned: BTreeMap<Uid, BTreeSet<ByKey<T>>>,
+    owned: BTreeMap<Owner, BTreeSet<ByKey<T>>>,
+    /// The objects by UID, where they own others: a reference names its owner by UID.
+    owners: BTreeMap<Uid, ByKey<T>>,
     orphans: BTreeSet<ByKey<T>>,
     /// The orphans again, by namespace and label: a selector finds its own among thousands of others.
     labeled: BTreeMap<Label, BTreeSet<ByKey<T>>>,
@@ -149,6 +151,7 @@ impl<T: Record> Default for Store<T> {
             inner: RwLock::new(Inner {
                 objects: BTreeMap::new(),
                 owned: BTreeMap::new(),
+                owners: BTreeMap::new(),
                 orphans: BTreeSet::new(),
                 labeled: BTreeMap::new(),
                 position: 0,
@@ -165,14 +168,23 @@ impl<T: Record> Store<T> {
         self.inner.read().objects.get_key_value(key).map(|(object, _)| object.0.clone())
     }
 
-    /// The objects whose controller has this UID.
-    pub fn owned_by(&self, owner: &Uid) -> Vec<Arc<T>> {
+    /// The objects that this owner controls.
+    pub fn owned_by(&self, owner: &Owner) -> Vec<Arc<T>> {
         self.inner.read().owned.get(owner).into_iter().flatten().map(|object| object.0.clone()).collect()
     }
 
-    /// How many objects have a controller with this UID.
-    pub fn count_owned_by(&self, owner: &Uid) -> usize {
+    /// How many objects this owner controls.
+    pub fn count_owned_by(&self, owner: &Owner) -> usize {
         self.inner.read().owned.get(owner).map_or(0, BTreeSet::len)
+    }
+
+    /// The object of this kind that controls the one with this metadata. Found by the UID, so that a wrong
+    /// name in the reference hides nothing from its owner.
+    pub fn controller_of(&self, object: &Meta) -> Option<Arc<T>> {
+        const { assert!(T::IS_OWNER, "only kinds that own others are found by UID") }
+        let reference = object.controller.as_ref()?;
+        let inner = self.inner.read();
+        inner.owners.get(&reference.uid).map(|owner| &owner.0).filter(|owner| owner.controls(object)).cloned()
     }
 
     /// The objects of a namespace that no controller owns and that the selector matches.
@@ -383,9 +395,12 @@ impl<T: Record> Inner<T> {
 
     fn link(&mut self, object: Arc<T>) {
         let entry = ByKey(object);
-        match &entry.0.meta().controller {
-            Some(controller) => {
-                self.owned.entry(controller.uid.clone()).or_default().insert(entry.clone());
+        if T::IS_OWNER {
+            self.owners.insert(entry.0.meta().uid.clone(), entry.clone());
+        }
+        match entry.0.meta().owner() {
+            Some(owner) => {
+                self.owned.entry(owner).or_default().insert(entry.clone());
             }
             None => {
                 for label in labels(&entry.0) {
@@ -399,12 +414,16 @@ impl<T: Record> Inner<T> {
 
     fn unlink(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
         let (ByKey(object), _) = self.objects.remove_entry(key)?;
-        match &object.meta().controller {
-            Some(controller) => {
-                if let Some(siblings) = self.owned.get_mut(&controller.uid) {
+        let uid = &object.meta().uid;
+        if T::IS_OWNER && self.owners.get(uid).is_some_and(|owner| owner.key() == key) {
+            self.owners.remove(uid);
+        }
+        match object.meta().owner() {
+            Some(owner) => {
+                if let Some(siblings) = self.owned.get_mut(&owner) {
                     siblings.remove(key);
                     if siblings.is_empty() {
-                        self.owned.remove(&controller.uid);
+                        self.owned.remove(&owner);
                     }
                 }
             }
@@ -429,7 +448,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::runtime::fixture::{Thing, key, owned, thing, uid};
+    use crate::model::Interner;
+    use crate::runtime::fixture::{Thing, json_of, key, owned, thing, uid};
 
     /// Changes as short words: `+a`, `~a`, `-a`, each with the version.
     fn words(applied: &Applied<Thing>) -> Vec<String> {
@@ -540,14 +560,16 @@ mod tests {
         store.put(thing("d", "4", 14));
         let names =
             |things: Vec<Arc<Thing>>| things.iter().map(|t| t.meta.key.name.to_string()).collect::<Vec<_>>();
-        assert_eq!(names(store.owned_by(&uid("o"))), ["a", "c"]);
+        let owner = owned("x", "x", 1, "o").meta.owner().unwrap();
+        assert_eq!(names(store.owned_by(&owner)), ["a", "c"]);
+        assert_eq!(store.count_owned_by(&owner), 2);
         assert_eq!(names(store.orphans("shop")), ["d"]);
         assert_eq!(names(store.in_namespace("shop")), ["a", "b", "c", "d"]);
         for other in ["sho", "shop2", "", "z"] {
             assert!(store.in_namespace(other).is_empty() && store.orphans(other).is_empty());
         }
         store.put(owned("d", "4", 15, "o"));
-        assert_eq!(names(store.owned_by(&uid("o"))), ["a", "c", "d"], "adopted");
+        assert_eq!(names(store.owned_by(&owner)), ["a", "c", "d"], "adopted");
         assert!(store.orphans("shop").is_empty());
     }
 
@@ -593,6 +615,41 @@ mod tests {
         assert!(store.is_gone_or_deleting(&key("a"), &uid("1")));
     }
 
+    #[test]
+    fn an_owner_has_what_names_it_by_kind_group_and_uid_in_its_own_namespace_and_nothing_else() {
+        let store = synced();
+        let owner = thing("o", "o", 11);
+        store.put(owner.clone());
+        let child = |namespace: &str, name: &str, api_version: &str, kind: &str, of: &str| {
+            let mut json = json_of(name, name, 12);
+            json["metadata"]["namespace"] = namespace.into();
+            json["metadata"]["ownerReferences"] = serde_json::json!([{"apiVersion": api_version, "kind": kind,
+                "name": of, "uid": "o", "controller": true}]);
+            Thing::decode(&json.to_string(), &mut Interner::default()).unwrap()
+        };
+        let children = [
+            (child("shop", "a", "test.io/v1", "Thing", "o"), true),
+            (child("shop", "b", "test.io/v2", "Thing", "o"), true),
+            (child("shop", "c", "test.io/v1", "Thing", "misnamed"), true),
+            (child("shop", "d", "test.io/v1", "Other", "o"), false),
+            (child("shop", "e", "other.io/v1", "Thing", "o"), false),
+            (child("shop", "f", "v1", "Thing", "o"), false),
+            (child("other", "g", "test.io/v1", "Thing", "o"), false),
+        ];
+        for (child, is_its) in children {
+            let found = store.controller_of(&child.meta).map(|owner| owner.meta.key.to_string());
+            assert_eq!(found, is_its.then(|| "shop/o".to_owned()), "{}", child.meta.key);
+            store.put(child);
+        }
+        let names: Vec<String> =
+            store.owned_by(&owner.as_owner()).iter().map(|child| child.meta.key.to_string()).collect();
+        assert_eq!(names, ["shop/a", "shop/b", "shop/c"]);
+        assert_eq!(store.count_owned_by(&owner.as_owner()), 3);
+        store.remove(&owner.meta.key, &uid("o"), 20, None);
+        let orphaned = child("shop", "a", "test.io/v1", "Thing", "o");
+        assert!(store.controller_of(&orphaned.meta).is_none(), "who is gone owns nothing");
+    }
+
     proptest! {
         /// Whatever comes, the indexes are those that the objects themselves give.
         #[test]
@@ -601,7 +658,7 @@ mod tests {
         ) {
             let store = synced();
             for (name, id, owner, version, action) in steps {
-                let (name, id) = (format!("n{name}"), format!("u{id}"));
+                let (name, id) = (format!("n{name}"), format!("u{name}-{id}"));
                 let thing = match owner {
                     0 => thing(&name, &id, version),
                     owner => owned(&name, &id, version, &format!("o{owner}")),
@@ -616,20 +673,22 @@ mod tests {
                     _ => { store.put(thing); }
                 }
                 let inner = store.inner.read();
-                let mut by_owner: BTreeMap<Uid, Vec<ObjectKey>> = BTreeMap::new();
+                let mut by_owner: BTreeMap<Owner, Vec<ObjectKey>> = BTreeMap::new();
                 let mut orphans = Vec::new();
                 for object in inner.objects.keys() {
-                    match &object.0.meta.controller {
-                        Some(controller) => {
-                            by_owner.entry(controller.uid.clone()).or_default().push(object.key().clone());
-                        }
+                    match object.0.meta.owner() {
+                        Some(owner) => by_owner.entry(owner).or_default().push(object.key().clone()),
                         None => orphans.push(object.key().clone()),
                     }
                 }
-                let known: BTreeMap<Uid, Vec<ObjectKey>> = inner.owned.iter()
+                let known: BTreeMap<Owner, Vec<ObjectKey>> = inner.owned.iter()
                     .map(|(owner, set)| (owner.clone(), set.iter().map(|o| o.key().clone()).collect()))
                     .collect();
                 prop_assert_eq!(known, by_owner);
+                let by_uid: BTreeMap<Uid, ObjectKey> =
+                    inner.objects.keys().map(|o| (o.0.meta.uid.clone(), o.key().clone())).collect();
+                prop_assert!(inner.owners.iter().all(|(id, o)| by_uid.contains_key(id) && o.0.meta.uid == *id));
+                prop_assert!(by_uid.keys().all(|id| inner.owners.contains_key(id)));
                 let labeled: Vec<Label> = inner.labeled.keys().cloned().collect();
                 let mut expected: Vec<Label> = inner.orphans.iter().flat_map(|o| labels(&o.0)).collect();
                 expected.sort();

@@ -50,6 +50,16 @@ pub enum Verdict {
         /// The machine-readable reason, such as "ServiceUnavailable".
         reason: String,
     },
+    /// The client gets a Status with this code, 429 or 503, and is asked to send the request again after so many
+    /// seconds.
+    AskToWait {
+        /// The HTTP status code.
+        code: u16,
+        /// The value of `Retry-After`.
+        seconds: u32,
+        /// Whether the request is carried out all the same, as where a proxy in between gave it up too early.
+        carried_out: bool,
+    },
     /// It is not carried out, and the connection breaks: the client cannot tell it from
     /// [`Verdict::LoseReply`].
     LoseRequest,

@@ -39,6 +39,14 @@ impl Failure {
         self
     }
 
+    pub(crate) fn asks_to_wait(code: u16, seconds: u32) -> Self {
+        let (reason, message) = match code {
+            429 => ("TooManyRequests", "Too many requests, please try again later."),
+            _ => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+        };
+        Self::new(code, reason, message).detail("retryAfterSeconds", seconds.into())
+    }
+
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.resource());
         Self::new(404, "NotFound", message).about(kind, name)

@@ -2,6 +2,8 @@
 
 mod afterwards;
 pub mod hostile;
+pub mod owners;
+mod statuses;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -262,7 +264,14 @@ impl Actors {
                 Self::send(&self.user, Method::DELETE, &path, "application/json", &json!({})).await;
             }
             Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
+            Act::Forge { nth, form } => self.forge(*nth, *form).await,
+            Act::Bare { replicas } => self.resize_bare(*replicas).await,
+            Act::Sidecar { name } => self.add_sidecar(name).await,
+            Act::Restart { nth, container, restarts } => {
+                self.restart_container(*nth, *container, *restarts).await;
+            }
             Act::Quota { full } => self.server.set_quota(*full),
+            Act::Webhook { seconds } => self.server.fail_webhook(Duration::from_secs((*seconds).into())),
             Act::BreakWatches => self.server.sandbox.break_watches(),
             Act::Compact => self.server.sandbox.compact(),
             Act::Lag { daemon, resource, seconds } => {

@@ -112,5 +112,6 @@ fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &st
         metrics,
         election,
     };
-    Controllers::new(ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }, parts)
+    let (qps, burst) = server.rate();
+    Controllers::new(ControllerConfig { qps, burst, ..ControllerConfig::default() }, parts)
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::actors::hostile;
+use super::actors::{hostile, owners};
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
+
+/// What the seed of what is drawn apart differs by.
+const APART: u64 = 0x5328;
 
 impl Scenario {
     /// The scenario of a seed.
@@ -20,7 +23,9 @@ impl Scenario {
             Fault::Behind(rng.u8(5..60)),
         ];
         let likely = rng.u8(..3);
-        let faults = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
+        let faults: Vec<Fault> = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
+        // Drawn apart, so that a seed goes on to stand for the same scenario, and more.
+        let mut apart = fastrand::Rng::with_seed(seed ^ APART);
         let mut scenario = Scenario {
             seed,
             daemons,
@@ -43,6 +48,8 @@ impl Scenario {
             scenario.daemons = 3;
         }
         scenario.fill(&mut rng);
+        scenario.add_strangers();
+        scenario.refuse(&mut apart);
         if rng.u8(..4) == 0 {
             scenario.clocks = (0..scenario.daemons).map(|_| skew(&mut rng)).collect();
             // How long a pod has been ready depends on whose clock is asked.
@@ -61,6 +68,7 @@ impl Scenario {
                 matches!(
                     act,
                     Act::Straggle { .. }
+                        | Act::Webhook { .. }
                         | Act::Bequeath { .. }
                         | Act::Linger { .. }
                         | Act::Lag { resource: "pods", .. }
@@ -78,6 +86,29 @@ impl Scenario {
             scenario.quiet = Duration::from_secs(48 * 3600);
         }
         scenario
+    }
+
+    /// Answers that say no, or ask to wait.
+    fn refuse(&mut self, rng: &mut fastrand::Rng) {
+        let all = [
+            Fault::Webhook(rng.u8(1..15)),
+            Fault::Throttled(rng.u8(1..15)),
+            Fault::Unavailable(rng.u8(1..10)),
+        ];
+        // Seldom: each of them slows a history down.
+        let likely = rng.u8(..3);
+        self.faults.extend(all.into_iter().filter(|_| rng.u8(..6) < likely));
+        if rng.u8(..4) == 0 {
+            let last = self.acts.last().map_or(1, |(at, _)| at.as_millis().max(2) as u64);
+            let at = Duration::from_millis(rng.u64(1..last));
+            let seconds = rng.choice([2, 20, 60]).unwrap_or(2);
+            self.acts.push((at, Act::Webhook { seconds }));
+            if rng.bool() {
+                let act = Act::Replace { name: NAMES[0], policy: "Orphan" };
+                self.acts.push((at + Duration::from_millis(1), act));
+            }
+            self.acts.sort_by_key(|(at, _)| *at);
+        }
     }
 
     fn fill(&mut self, rng: &mut fastrand::Rng) {
@@ -98,6 +129,40 @@ impl Scenario {
             if allowed {
                 self.acts.push((at, act));
             }
+        }
+    }
+}
+
+/// Tells the acts that strangers do from everything else that a seed draws.
+const STRANGERS: u64 = 0x6f77_6e65_7273_2124;
+
+impl Scenario {
+    /// In every third seed others make what names owners that are not theirs, and what ranks pods for deletion.
+    /// Drawn apart, so that the other acts of a seed stay what they are.
+    fn add_strangers(&mut self) {
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ STRANGERS);
+        if rng.u8(..3) > 0 {
+            return;
+        }
+        let end = self.acts.last().map_or(Duration::ZERO, |(at, _)| *at);
+        let latest = u64::try_from(end.as_millis()).unwrap_or(0).max(20);
+        for _ in 0..rng.u32(1..12) {
+            let (at, act) = (Duration::from_millis(rng.u64(10..latest)), stranger(&mut rng));
+            self.acts.push((at, act));
+        }
+        self.acts.sort_by_key(|(at, _)| *at);
+    }
+}
+
+fn stranger(rng: &mut fastrand::Rng) -> Act {
+    let nth = rng.u32(..12);
+    match rng.u8(..12) {
+        0..6 => Act::Forge { nth, form: rng.u32(..owners::FORGERIES) },
+        6..9 => Act::Bare { replicas: rng.u32(1..8) },
+        9 => Act::Sidecar { name: NAMES[0] },
+        _ => {
+            let container = rng.u32(..owners::CONTAINERS);
+            Act::Restart { nth, container, restarts: rng.u32(1..4) }
         }
     }
 }

@@ -18,6 +18,16 @@ pub enum Fate {
     DelayReply(Duration),
     /// It is refused with this code, reason and message.
     Refuse(u16, &'static str, String),
+    /// Its author is asked with this code to send it again after so many seconds. It may be carried out all the same:
+    /// a proxy in between had no patience.
+    AskToWait {
+        /// 429 or 503.
+        code: u16,
+        /// How long.
+        seconds: u32,
+        /// Whether it is carried out.
+        carried_out: bool,
+    },
     /// It comes to a member that has seen nothing for so long.
     Behind(Duration),
     /// From beyond the grave: its sender has been killed.
@@ -27,8 +37,30 @@ pub enum Fate {
 impl Fate {
     /// Whether it is carried out, now or later.
     pub fn is_carried_out(&self) -> bool {
-        !matches!(self, Fate::LoseRequest | Fate::Refuse(..) | Fate::Hang)
+        match self {
+            Fate::LoseRequest | Fate::Refuse(..) | Fate::Hang => false,
+            Fate::AskToWait { carried_out, .. } => *carried_out,
+            _ => true,
+        }
     }
+}
+
+/// What an API server or a proxy says to whom it asks to wait, and to nobody else.
+pub const WAITS: [&str; 2] = ["Too many requests, please try again later.", "the apiserver is shutting down"];
+
+/// What a daemon got for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing.
+    None,
+    /// It succeeded.
+    Success,
+    /// It was refused, as the simulation had decided.
+    Refused,
+    /// It was asked to send the request again after this time.
+    Wait(Duration),
+    /// Another answer, by which nothing here is judged: a conflict, or a refusal by the rules of the API.
+    Other,
 }
 
 /// What is ordered for a creation of a pod.
@@ -52,6 +84,10 @@ impl fmt::Display for Fate {
             Fate::Delay(time) => write!(f, "arrives {time:?} late"),
             Fate::DelayReply(time) => write!(f, "is answered {time:?} late"),
             Fate::Refuse(code, _, message) => write!(f, "refused with {code}, {message}"),
+            Fate::AskToWait { code, seconds, carried_out } => {
+                let done = if *carried_out { ", and carried out" } else { "" };
+                write!(f, "asked with {code} to wait {seconds} s{done}")
+            }
             Fate::Behind(time) => write!(f, "answered by a member that is {time:?} behind"),
             Fate::Hang => write!(f, "its sender is dead"),
         }

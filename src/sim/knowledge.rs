@@ -70,11 +70,11 @@ impl Knowledge {
         }
     }
 
-    /// Whether a sync for this owner is at work: a call of it is under way, or has ended at this instant. What
-    /// it reads before its first write precedes the decision.
+    /// Whether a sync for this owner is at work: a call of it is under way, has ended at this instant, or is to be sent
+    /// again after a wait. What it reads before its first write precedes the decision.
     pub fn is_at_work(&self, agent: &Arc<str>, owner: &Owner, now: Duration) -> bool {
         let work = self.0.get(agent).and_then(|author| author.work.get(owner));
-        work.is_some_and(|work| work.calls > 0 || work.ended == Some(now))
+        work.is_some_and(|work| work.calls > 0 || work.ended >= Some(now))
     }
 
     /// A call begins; the instant up to which its author can know everything.
@@ -94,13 +94,21 @@ impl Knowledge {
         work.decided
     }
 
-    /// It has ended, in whatever way. A status is the `last` call of a sync: what follows is another decision.
-    pub fn ends(&mut self, agent: &Arc<str>, owner: &Owner, last: bool, now: Duration) {
+    /// It has ended, in whatever way. A status is the `last` call of a sync: what follows is another decision. Not so
+    /// where it `goes_on`, because the call is to be sent again until then.
+    pub fn ends(
+        &mut self,
+        agent: &Arc<str>,
+        owner: &Owner,
+        last: bool,
+        now: Duration,
+        goes_on: Option<Duration>,
+    ) {
         let Some(author) = self.0.get_mut(agent) else { return };
         let Some(work) = author.work.get_mut(owner) else { return };
         work.calls = work.calls.saturating_sub(1);
-        work.ended = Some(now);
-        if last && work.calls == 0 {
+        work.ended = work.ended.max(Some(goes_on.unwrap_or(now)));
+        if last && work.calls == 0 && goes_on.is_none() {
             author.work.remove(owner);
         }
     }
@@ -168,10 +176,21 @@ mod tests {
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
         // The first call took ten seconds, and the next one follows at once.
-        knowledge.ends(&agent, &web(), false, at(11));
+        knowledge.ends(&agent, &web(), false, at(11), None);
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(11)), at(1));
-        knowledge.ends(&agent, &web(), false, at(11));
+        knowledge.ends(&agent, &web(), false, at(11), None);
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(12)), at(12));
+    }
+
+    #[test]
+    fn a_call_that_is_sent_again_after_a_wait_is_of_the_same_decision() {
+        let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
+        let mut knowledge = Knowledge::default();
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
+        knowledge.ends(&agent, &web(), true, at(1), Some(at(6)));
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(6)), at(1));
+        knowledge.ends(&agent, &web(), true, at(6), None);
+        assert_eq!(knowledge.begins(&agent, Some(&web()), at(6)), at(6));
     }
 
     #[test]
@@ -188,7 +207,7 @@ mod tests {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
-        knowledge.ends(&agent, &web(), true, at(9));
+        knowledge.ends(&agent, &web(), true, at(9), None);
         assert!(!knowledge.is_at_work(&agent, &web(), at(9)));
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(9)), at(9));
     }

@@ -16,7 +16,9 @@
 //! * [`monitors`]: the invariants over every committed write.
 //! * [`oracle`]: what faults must not change.
 //! * [`cost`]: how many calls a wish may cost without faults.
-//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once.
+//! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once;
+//!   [`batches`]: what of it beside another's batch; [`published`]: what statuses say of it;
+//!   [`rollbacks`]: where a rollback leads.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -30,6 +32,7 @@
 //! Nothing enforces this but that histories are run twice before anything is made of them.
 
 pub mod actors;
+pub mod batches;
 pub mod call;
 pub mod cli;
 pub mod cost;
@@ -44,9 +47,11 @@ pub mod monitors;
 pub mod oracle;
 pub mod points;
 pub mod prompt;
+pub mod published;
 pub mod replay;
 pub mod report;
 pub mod rest;
+pub mod rollbacks;
 pub mod run;
 pub mod scenario;
 pub mod search;

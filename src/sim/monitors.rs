@@ -4,8 +4,8 @@
 //! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
 //! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
 //! tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, for the reason that no cache is newer than the
-//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21 and S23 look
-//! from that instant on, too: at what their author cannot know nobody is judged.
+//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21, S23 and S25
+//! look from that instant on, too: at what their author cannot know nobody is judged.
 //!
 //! Declared breaches, all because of writes that are overdue: they arrive after their author has ended, or half a minute
 //! late, when it has given them up. The next sync makes up for each.
@@ -14,14 +14,20 @@
 //!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
 //!   set to which nobody has written meanwhile is still the right one.
 //! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
-//! - Nor for pods that a successor of its author has made, as many as names fell free meanwhile: the author took the
-//!   next name, and whoever begins anew takes the first (H3). The successor's is not judged for the overdue one either.
+//! - Nor for pods that a successor of its author has made, as many as pods went meanwhile: the author took the
+//!   name behind theirs, and whoever begins anew and has seen none of them takes theirs (H3). The successor's is not judged
+//!   for the overdue one either.
 
+mod acted_on;
+mod answers;
 mod decisions;
 mod fields;
 mod leadership;
 mod losses;
+mod names;
+mod owners;
 mod pods;
+mod presence;
 mod rollout;
 mod sets;
 mod status;
@@ -38,12 +44,16 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::call::Call;
+use super::fate::Answer;
 use super::oracle;
 use super::scenario::Scenario;
 use super::server::Picture;
+use answers::Answers;
 use decisions::Decisions;
 use leadership::Leadership;
 use losses::Losses;
+use names::Names;
+use owners::Owners;
 use sets::History;
 use status::Statuses;
 use stopping::Stopping;
@@ -162,7 +172,10 @@ pub struct Monitors {
     /// Whether a daemon may begin with lists that are old.
     past: bool,
     leadership: Leadership,
+    names: Names,
+    answers: Answers,
     decisions: Decisions,
+    owners_of: Owners,
     history: History,
     statuses: Statuses,
     stopping: Stopping,
@@ -176,6 +189,7 @@ impl Monitors {
         Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
+            answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
         }
@@ -207,16 +221,44 @@ impl Monitors {
     ) -> Result<(), Breach> {
         fields::allowed(call)?;
         self.leadership.sent(at, call)?;
+        self.names.sent(call)?;
         let now = Some(now).filter(|_| self.doubt == 0);
         self.victims.condemned(at, now, call, picture)?;
         if call.method == http::Method::DELETE {
             self.history.condemned(text(&call.body, "/preconditions/uid"));
         }
+        self.answers.sent(at, call, picture)?;
         self.decisions.sent(at, call, picture)
+    }
+
+    /// A daemon sends a request that changes something in another namespace than the one that is judged by
+    /// everything else. `there` is the object, and `sets` are all ReplicaSets.
+    ///
+    /// # Errors
+    /// When it may not, or not now.
+    pub fn sent_elsewhere(
+        &mut self,
+        at: Duration,
+        call: &Call,
+        there: Option<&Value>,
+        sets: &[Value],
+    ) -> Result<(), Breach> {
+        fields::allowed(call)?;
+        self.leadership.sent(at, call)?;
+        self.owners_of.elsewhere(call, there, sets)
+    }
+
+    /// A daemon gets an answer.
+    pub fn answered(&mut self, at: Duration, call: &Call, answer: Answer, picture: &Picture) {
+        if let Answer::Wait(_) = answer {
+            self.decisions.waits(call);
+        }
+        self.answers.answered(at, call, &answer, picture);
     }
 
     /// A daemon is shown an object that it has asked for.
     pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.names.shown(call, object);
         self.decisions.shown(at, call, object);
     }
 
@@ -228,16 +270,24 @@ impl Monitors {
 
     /// A daemon is told that its write has succeeded, and which version it made.
     pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
+        self.names.told(call);
         self.decisions.told(at, call, version);
     }
 
-    /// A call is over, in whatever way.
+    /// A call is over, in whatever way; it `goes_on` if it is to be sent again until then.
     ///
     /// # Errors
     /// When it should have been over before.
-    pub fn ended(&mut self, at: Duration, agent: &str, id: u64) -> Result<(), Breach> {
+    pub fn ended(
+        &mut self,
+        at: Duration,
+        agent: &str,
+        id: u64,
+        goes_on: Option<Duration>,
+    ) -> Result<(), Breach> {
         self.stopping.ends(at, agent);
-        let agent = self.decisions.ended(at, id);
+        self.answers.ended(at, id);
+        let agent = self.decisions.ended(at, id, goes_on);
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 
@@ -263,6 +313,7 @@ impl Monitors {
     }
 
     fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        self.judge_owners(commit, since)?;
         fields::foreign(commit)?;
         match &*commit.call.resource {
             "deployments" => fields::deployment(commit)?,
@@ -275,17 +326,21 @@ impl Monitors {
         }
         self.judge_sets(commit, since)?;
         self.judge_counts(commit, since)?;
+        self.judge_presence(commit, since)?;
+        self.judge_generation(commit, since)?;
         self.judge_times(commit, since)?;
         self.judge_status(commit)
     }
 
     fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
+        self.owners_of.remember(commit);
         self.history.remember(commit);
         self.statuses.remember(commit);
         if call.resource == "pods" {
             self.victims.remember(commit);
             self.losses.remember(commit);
+            self.names.remember(commit);
             match (before, after) {
                 (None, Some(pod)) => {
                     let made = self.made.entry(controller(pod).to_owned()).or_default();
@@ -401,11 +456,23 @@ pub fn unavailable(deployment: &Value) -> i64 {
     Terms::of(deployment).unavailable
 }
 
-/// The UID of the controller of an object, or "".
+/// Stands for the UID of a controller of a kind that controls no objects of that kind here.
+pub const ANOTHER: &str = "another kind of owner";
+
+/// The UID of the controller of an object, "" if it has none, or [`ANOTHER`]. Pods belong to ReplicaSets and
+/// ReplicaSets to Deployments, by API group, kind and UID; a patch may be for either. Namespaces are told
+/// apart by what is in the [`Picture`]: one of them.
 pub fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = owners.iter().find(|owner| owner["controller"] == true);
-    found.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+    let Some(found) = owners.iter().find(|owner| owner["controller"] == true) else { return "" };
+    let kind = found["kind"].as_str();
+    let may_control = match object["kind"].as_str() {
+        Some("Pod") => kind == Some("ReplicaSet"),
+        Some("ReplicaSet") => kind == Some("Deployment"),
+        _ => matches!(kind, Some("ReplicaSet" | "Deployment")),
+    };
+    let is_of_the_group = found["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"));
+    if may_control && is_of_the_group { found["uid"].as_str().unwrap_or_default() } else { ANOTHER }
 }
 
 /// As [`Value::pointer`], which makes two strings for each token: that was a twentieth of a history's time.

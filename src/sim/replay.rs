@@ -120,6 +120,9 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         | Fault::LateRequests(part)
         | Fault::LateReplies(part)
         | Fault::Refusals(part)
+        | Fault::Webhook(part)
+        | Fault::Throttled(part)
+        | Fault::Unavailable(part)
         | Fault::Conflicts(part)
         | Fault::Behind(part)) = fault;
         field(format!("faults[{n}]"), *part <= 100, "must be at most 100 percent")?;
@@ -142,12 +145,17 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
             Act::SlowLease { seconds, .. } => {
                 field(format!("acts[{n}].act.slow_lease.seconds"), fine(seconds), hour)?;
             }
+            Act::Webhook { seconds } => field(format!("acts[{n}].act.webhook.seconds"), fine(seconds), hour)?,
             Act::MinReady { seconds, .. } => {
                 field(format!("acts[{n}].act.min_ready.seconds"), fine(seconds), hour)?;
             }
             Act::Create { replicas, .. } | Act::Scale { replicas, .. } => {
                 let kind = if matches!(act, Act::Create { .. }) { "create" } else { "scale" };
                 let path = format!("acts[{n}].act.{kind}.replicas");
+                field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
+            }
+            Act::Bare { replicas } => {
+                let path = format!("acts[{n}].act.bare.replicas");
                 field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
             }
             _ => {}

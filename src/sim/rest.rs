@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::monitors::{Breach, controller, is_deleting, is_live, number, text};
+use super::monitors::{ANOTHER, Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
-use super::{prompt, timed};
+use super::{batches, prompt, published, rollbacks, timed};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -76,6 +76,15 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
         prompt::follows_promptly(scenario, server, actors).await?;
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        if seed % 8 == 3 {
+            batches::delay_no_other_workload(server, actors).await?;
+        }
+        published::statuses_are_true(scenario, server, actors).await?;
+        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        if seed % 4 == 1 {
+            rollbacks::lead_back(server, actors).await?;
+            until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        }
     }
     actors.stop_and_scale().await;
     until(server, actors, is_in_proportion, SHORT_PATIENCE).await?;
@@ -312,7 +321,7 @@ fn sets_are_full(picture: &Picture) -> Result<(), String> {
             (number(set, "/spec/replicas"), text(set, "/metadata/uid"), text(set, "/metadata/name"));
         let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod)).count();
         // A set without a Deployment may have an image that never starts.
-        let counts = if controller(set).is_empty() { &["replicas"][..] } else { &COUNTS };
+        let counts = if matches!(controller(set), "" | ANOTHER) { &["replicas"][..] } else { &COUNTS };
         let exact = counts.iter().all(|field| number(&set["status"], &format!("/{field}")) == size);
         let observed = set["status"]["observedGeneration"] == set["metadata"]["generation"];
         if i64::try_from(pods) != Ok(size)

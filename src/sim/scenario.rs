@@ -25,6 +25,12 @@ pub enum Fault {
     LateReplies(u8),
     /// This part is refused with a 500 or a 503.
     Refusals(u8),
+    /// This part of the writes of pods and ReplicaSets is refused with a 500: an admission webhook cannot be called.
+    Webhook(u8),
+    /// This part is asked with a 429 to come again.
+    Throttled(u8),
+    /// This part is asked with a 503 to come again, and half of it carried out all the same.
+    Unavailable(u8),
     /// This part of the writes is refused with a conflict that is none.
     Conflicts(u8),
     /// This part of the lists and watches comes to a member of the API server that lags behind the others.
@@ -187,8 +193,22 @@ pub enum Act {
         nth: u32,
         value: u32,
     },
+    /// A tenant makes pods or ReplicaSets that name the n-th ReplicaSet as their owner, or its Deployment, from another
+    /// namespace or as another kind; or writes a wrong name into the n-th pod's reference.
+    Forge { nth: u32, form: u32 },
+    /// A user creates a ReplicaSet that nobody owns, or resizes it.
+    Bare { replicas: u32 },
+    /// A user gives the template a container that runs once, and a sidecar.
+    Sidecar {
+        #[serde(deserialize_with = "name")]
+        name: Word,
+    },
+    /// A container of the n-th pod restarts so often: a regular one, a sidecar, or one that ran once.
+    Restart { nth: u32, container: u32, restarts: u32 },
     /// A quota refuses new pods from now on, or does not any more.
     Quota { full: bool },
+    /// An admission webhook cannot be called for a while: the daemons' writes of pods and ReplicaSets are refused.
+    Webhook { seconds: u32 },
     /// All watches break.
     BreakWatches,
     /// The API server forgets its history.
@@ -259,6 +279,7 @@ impl Act {
                 | Act::Stop { .. }
                 | Act::SlowLease { .. }
                 | Act::Depose { .. }
+                | Act::Webhook { .. }
         )
     }
 }

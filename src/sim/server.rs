@@ -9,6 +9,7 @@ mod replies;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::call::{Call, daemon_of};
-use super::fate::{Fate, Order};
+use super::fate::{Answer, Fate, Order};
 use super::knowledge::{Knowledge, Owner, on_behalf_of};
 use super::log::Log;
 use super::monitors::{Breach, Commit, Monitors, text};
@@ -35,10 +36,14 @@ use crate::metrics::Metrics;
 use crate::sandbox::Sandbox;
 use controls::Standing;
 use member::Versions;
-use replies::{lost, refused};
+use replies::{Lost, asked_to_wait, lost, refused};
 
 /// The one namespace in which things happen.
 pub const NAMESPACE: &str = "shop";
+
+/// The namespace of somebody who forges owner references. What happens there is judged by S24 alone, and is in no
+/// [`Picture`].
+pub const TENANT: &str = "tenant";
 
 /// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
 /// history would never end.
@@ -102,6 +107,8 @@ struct Over {
     /// For whose sake it was made, and whether it was a status, the last call of a sync.
     owner: Option<(Owner, bool)>,
     id: u64,
+    /// Its author waits until then to send it again; then it is of the same sync.
+    goes_on: Option<Duration>,
 }
 
 impl Drop for Over {
@@ -109,9 +116,9 @@ impl Drop for Over {
         let now = self.server.start.elapsed();
         let mut state = self.server.state.lock();
         if let Some((owner, last)) = &self.owner {
-            state.knowledge.ends(&self.agent, owner, *last, now);
+            state.knowledge.ends(&self.agent, owner, *last, now, self.goes_on);
         }
-        let breach = state.monitors.ended(now, &self.agent, self.id);
+        let breach = state.monitors.ended(now, &self.agent, self.id, self.goes_on);
         self.server.note(&mut state, breach);
     }
 }
@@ -178,8 +185,12 @@ impl Server {
         let body = body.to_bytes();
         let mut call = Call::new(agent, &parts, &body);
         // What fills a cache is no decision.
-        let judged = call.of_daemon() && !call.lists() && !matches!(&*call.resource, "leases" | "events");
-        let _over = judged.then(|| {
+        let elsewhere = call.namespace == TENANT;
+        let judged = call.of_daemon()
+            && !elsewhere
+            && !call.lists()
+            && !matches!(&*call.resource, "leases" | "events");
+        let mut over = judged.then(|| {
             let (server, agent) = (self.clone(), call.agent.clone());
             let (mut state, now) = (server.state.lock(), server.start.elapsed());
             state.calls += 1;
@@ -187,15 +198,27 @@ impl Server {
             let counts = |owner: &Owner| call.is_write() || state.knowledge.is_at_work(&agent, owner, now);
             let owner = on_behalf_of(&call, &state.picture).filter(counts);
             call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
+            // A sync may wait for the rate limit between its decision and its calls.
+            call.known = call.known.saturating_sub(state.standing.longest_queue());
             let breach = state.monitors.begins(now, &call);
             self.note(&mut state, breach);
             drop(state);
             let last = call.is_write() && call.subresource == "status";
-            Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id }
+            Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, goes_on: None }
         });
         let fate = self.arrives(&call, &body);
+        let is_refused = matches!(fate, Fate::Refuse(code, ..) if code != 409);
         let reply = self.clone().undergo(fate, &call, parts, body).await;
-        if call.of_daemon() && reply.status().is_success() {
+        if let Some(over) = &mut over {
+            let (mut guard, now) = (self.state.lock(), self.start.elapsed());
+            let (answer, state) = (answer(&reply, is_refused), &mut *guard);
+            state.monitors.answered(now, &call, answer, &state.picture);
+            if let Answer::Wait(time) = answer {
+                // The clock by which its author waits may be slow.
+                over.goes_on = Some(now + 2 * time);
+            }
+        }
+        if call.of_daemon() && !elsewhere && reply.status().is_success() {
             let (monitors, now) = (&mut self.state.lock().monitors, self.start.elapsed());
             if let Some(Version(version)) = reply.extensions().get() {
                 monitors.told(now, &call, *version);
@@ -237,6 +260,12 @@ impl Server {
                 reply
             }
             Fate::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
+            Fate::AskToWait { code, seconds, carried_out } => {
+                if carried_out {
+                    self.perform(call, parts, body);
+                }
+                asked_to_wait(code, seconds)
+            }
             Fate::Behind(time) => {
                 let call = Call { behind: time, ..call.clone() };
                 match self.lagging_member(&call, &mut parts) {
@@ -272,7 +301,14 @@ impl Server {
             state.acts += 1;
         }
         if call.of_daemon() && call.is_write() {
-            let breach = state.monitors.sent(self.start.elapsed(), self.clock.now(), call, &state.picture);
+            let at = self.start.elapsed();
+            let breach = if call.namespace == TENANT {
+                let there = self.sandbox.object(kind(&call.resource), TENANT, &call.name);
+                let sets = self.sandbox.objects("ReplicaSet");
+                state.monitors.sent_elsewhere(at, call, there.as_deref(), &sets)
+            } else {
+                state.monitors.sent(at, self.clock.now(), call, &state.picture)
+            };
             self.note(state, breach);
         }
         fate
@@ -301,11 +337,11 @@ impl Server {
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
         }
-        if call.of_daemon() && code == http::StatusCode::CONFLICT {
+        if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
             state.monitors.met(call, &state.picture);
             state.standing.cost.refused(call);
         }
-        if call.of_daemon() && !call.is_write() && code.is_success() {
+        if call.of_daemon() && call.namespace != TENANT && !call.is_write() && code.is_success() {
             let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));
             if let Some(there) = there {
                 response.extensions_mut().insert(Shown(there.clone()));
@@ -394,6 +430,19 @@ impl Server {
             state.failure = Some(breach);
             state.broken.clone_from(&state.picture);
         }
+    }
+}
+
+/// What a daemon gets.
+fn answer(reply: &Response<Body>, is_refused: bool) -> Answer {
+    let waits = reply.headers().get(http::header::RETRY_AFTER);
+    let waits = waits.and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+    match waits {
+        _ if reply.extensions().get::<Lost>().is_some() => Answer::None,
+        Some(seconds) => Answer::Wait(Duration::from_secs(seconds)),
+        None if reply.status().is_success() => Answer::Success,
+        None if is_refused => Answer::Refused,
+        None => Answer::Other,
     }
 }
 

@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use windlass::app::{Candidacy, Controllers, Parts, http_router};
+use windlass::app::{Candidacy, Controllers, Parts, Reader, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
@@ -273,6 +273,8 @@ pub struct Daemon {
     pub metrics: Arc<Metrics>,
     /// What the daemon would serve on its HTTP port.
     pub http: axum::Router,
+    /// What it would serve to those who are known and may read it.
+    pub https: axum::Router,
 }
 
 impl Daemon {
@@ -290,9 +292,10 @@ impl Daemon {
     /// Runs controllers that are built already.
     pub fn run(controllers: Controllers, metrics: Arc<Metrics>) -> Self {
         let shutdown = CancellationToken::new();
-        let http = http_router(metrics.clone(), &controllers);
+        let http = http_router(metrics.clone(), &controllers, Reader::Anybody);
+        let https = http_router(metrics.clone(), &controllers, Reader::Known);
         let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
-        Daemon { shutdown, task, metrics, http }
+        Daemon { shutdown, task, metrics, http, https }
     }
 
     /// SIGTERM: drains.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use windlass::model::{Pod, ReplicaSet};
+use windlass::model::{Pod, Record, ReplicaSet};
 use windlass::plan::replicaset::status::{Failure, Settled, settle};
 use windlass::plan::replicaset::{self as planner, Members, Observed, Plan};
 
@@ -153,6 +153,12 @@ impl SetBuilder {
         self
     }
 
+    /// The generation that its status speaks of.
+    pub fn observing_generation(mut self, generation: i64) -> Self {
+        self.object["status"]["observedGeneration"] = generation.into();
+        self
+    }
+
     pub fn build(&self) -> ReplicaSet {
         decode(&self.object)
     }
@@ -160,8 +166,7 @@ impl SetBuilder {
     fn observing<R>(&self, pods: &[PodBuilder], look: impl FnOnce(&Observed<'_>) -> R) -> R {
         let set = self.build();
         let pods = pods.iter().map(PodBuilder::build);
-        let (owned, others): (Vec<_>, Vec<_>) =
-            pods.partition(|pod| pod.meta.is_controlled_by(&set.meta.uid));
+        let (owned, others): (Vec<_>, Vec<_>) = pods.partition(|pod| set.controls(&pod.meta));
         // The store hands out an owner's pods and the orphans; it never hands out another's.
         let orphans = others.into_iter().filter(|pod| pod.meta.controller.is_none()).collect();
         look(&Observed {

@@ -70,6 +70,11 @@ impl SetBuilder {
         self.available(0).has(0).put("status", "observedGeneration", 0)
     }
 
+    /// The status speaks of this generation.
+    pub fn observing_generation(self, generation: i64) -> Self {
+        self.put("status", "observedGeneration", generation)
+    }
+
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][key] = value.into();
         self

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Uid, condition};
+use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, condition};
 use windlass::plan::deployment::{self as planner, Course};
 use windlass::plan::replicaset as pod_planner;
 use windlass::plan::replicaset::body::OwnerReference;
@@ -130,8 +130,8 @@ impl World {
         object["metadata"]["generation"] = 1.into();
     }
 
-    fn owned<T: Record>(objects: &BTreeMap<String, Value>, owner: &Uid) -> Vec<Arc<T>> {
-        objects.values().map(Self::decode::<T>).filter(|o| o.meta().is_controlled_by(owner)).collect()
+    fn owned<T: Record>(objects: &BTreeMap<String, Value>, owner: &impl Record) -> Vec<Arc<T>> {
+        objects.values().map(Self::decode::<T>).filter(|o| owner.controls(o.meta())).collect()
     }
 
     /// What people call a set: its Deployment's name and its image tag.
@@ -142,11 +142,11 @@ impl World {
 
     fn sync_deployment(&mut self, looks: &mut Vec<Timestamp>) -> bool {
         let deployment = Self::decode::<Deployment>(&self.deployment);
-        let owned: Vec<Arc<ReplicaSet>> = Self::owned(&self.sets, &deployment.meta.uid);
+        let owned: Vec<Arc<ReplicaSet>> = Self::owned(&self.sets, &*deployment);
         let running_pods = owned
             .iter()
             .map(|set| {
-                let pods: Vec<Arc<Pod>> = Self::owned(&self.pods, &set.meta.uid);
+                let pods: Vec<Arc<Pod>> = Self::owned(&self.pods, &**set);
                 (set.meta.uid.clone(), pods.iter().filter(|pod| !pod.is_terminal()).count())
             })
             .collect();
@@ -254,11 +254,17 @@ impl World {
     fn sync_set(&mut self, name: &str, looks: &mut Vec<Timestamp>) -> bool {
         let set = Self::decode::<ReplicaSet>(&self.sets[name]);
         let nick = Self::nick(&set);
-        let owned = Self::owned(&self.pods, &set.meta.uid);
+        let owned = Self::owned(&self.pods, &*set);
         let members = pod_planner::Members::of(&set, owned, Vec::new());
         let observed = pod_planner::Observed {
             set: &set,
-            free_names: pod_planner::free_names(&set, &members, &BTreeSet::new(), |_| false),
+            free_names: pod_planner::free_names(
+                &set,
+                &members,
+                &BTreeSet::new(),
+                &Default::default(),
+                |_| false,
+            ),
             reserved: 0,
             members,
             may_adopt: false,
@@ -291,7 +297,7 @@ impl World {
                 pod_planner::Write::Adopt(_) | pod_planner::Write::Release(_) => unreachable!(),
             }
         }
-        let live = Self::owned::<Pod>(&self.pods, &set.meta.uid).iter().filter(|p| p.is_active()).count();
+        let live = Self::owned::<Pod>(&self.pods, &*set).iter().filter(|p| p.is_active()).count();
         assert!(
             live <= set.replicas.max(0) as usize || plan.writes.is_empty(),
             "S11: {nick} has {live} pods"

@@ -18,6 +18,7 @@ use crate::plan::replicaset::batch::batches;
 use crate::plan::replicaset::body::pod_body;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{Plan, Write};
+use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 
 /// How many creations or deletions of one batch are under way at once. The client's rate limit holds
@@ -38,7 +39,11 @@ impl Cluster {
                 Write::Delete(pods) => self.delete_pods(owner, pods).await,
             };
             if let Err(error) = done {
-                let outcome = error.is_refusal().then(|| Failure::of(write, error.reason())).flatten();
+                // The text of a claim names the pod; those of the others are upstream's.
+                let outcome = error.is_reported(write.is_claim()).then(|| match write.is_claim() {
+                    true => Failure::of(write, error.to_string()),
+                    false => Failure::of(write, error.reason()),
+                });
                 return Executed { outcome, error: Some(error) };
             }
         }
@@ -53,7 +58,9 @@ impl Cluster {
         let meta = owner.meta();
         let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
         let target = path(O::RESOURCE, meta) + "/status";
-        let version = self.in_turn(meta, what, &target, PatchType::Strategic, body).await?;
+        let version = self.in_turn(owner, meta, what, &target, PatchType::Strategic, body).await?;
+        let before = owner.as_set().status.terminating;
+        self.terminating_field.wrote(before, body, version != meta.resource_version);
         self.wrote_status(meta, O::RESOURCE, version);
         Ok(())
     }
@@ -62,17 +69,21 @@ impl Cluster {
     /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
     /// are a matter for the next sync, for which a change has put the key into the queue.
     fn goes_on<O: PodOwner>(&self, owner: &O) -> bool {
-        if self.draining.is_cancelled() {
-            return false;
-        }
-        let Meta { key, uid, generation, .. } = owner.meta();
-        O::store(self)
-            .get(key)
-            .is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
+        self.is_unchanged(O::store(self), owner.meta())
     }
 
-    /// Creates pods in slow-start batches. After a failure nothing further is sent, not even of the same
-    /// batch: what is refused once will be refused again, and a batch may be of 256.
+    /// Whether a creation or deletion that the server let us wait with is needed still: the owner is as it was,
+    /// and the cache has not come to its size meanwhile. Of the pods of the same batch it may show all or none.
+    fn still_needs<O: PodOwner>(&self, owner: &O, creates: bool) -> bool {
+        let wanted = usize::try_from(owner.as_set().replicas).unwrap_or(0);
+        let pods = self.pods.owned_by(&owner.as_owner());
+        let active = pods.iter().filter(|pod| pod.is_active()).count();
+        self.goes_on(owner) && if creates { active < wanted } else { active > wanted }
+    }
+
+    /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
+    /// (upstream: `slowStartBatch`). Where there is no answer nothing further is sent, not even of the same
+    /// batch: each request would take the whole limit on time, and leave a name in doubt.
     async fn create_pods<O: PodOwner>(
         &self,
         owner: &O,
@@ -81,15 +92,18 @@ impl Cluster {
     ) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
         let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
-        let failed = AtomicBool::new(false);
+        let stopped = AtomicBool::new(false);
+        let stop_unless_refused = |error: &SyncError| {
+            stopped.fetch_or(!error.is_refusal(), Relaxed);
+        };
         for batch in batches(count) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
-                .take_while(|_| std::future::ready(!failed.load(Relaxed)))
-                .map(|_| self.create_pod(owner, &next_name).inspect_err(|_| failed.store(true, Relaxed)))
+                .take_while(|_| std::future::ready(!stopped.load(Relaxed)))
+                .map(|_| self.create_pod(owner, &next_name).inspect_err(stop_unless_refused))
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;
-            created.into_iter().collect::<Result<(), SyncError>>()?;
+            first_refusal(created)?;
         }
         Ok(())
     }
@@ -109,23 +123,28 @@ impl Cluster {
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[FIELD_MANAGER], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            let error = match self.api.call::<Written>(request).await {
+            self.name_asked(owner, name);
+            let still_wanted = || self.still_needs(owner, true);
+            let error = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);
                     self.pod_created(owner, name, version);
                     return Ok(());
                 }
+                // A change of the owner has put the key into the queue; a daemon that ends begins nothing new.
+                Err(ApiError::NotSent(_)) if !still_wanted() => return Ok(()),
                 Err(error) => error,
             };
             if error.is_already_exists() {
-                match self.read::<Pod>(&format!("{collection}/{name}")).await {
-                    Ok(there) if there.meta.is_controlled_by(&meta.uid) => {
+                match self.read::<Pod>(owner, &format!("{collection}/{name}")).await {
+                    Ok(there) if owner.controls(&there.meta) => {
                         let version = there.meta.resource_version;
                         if there.is_active() {
                             self.pod_created(owner, name, version);
                             return Ok(());
                         }
                         // Made by somebody else and ended since; the cache has yet to show both.
+                        self.name_had(owner, name);
                         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
@@ -140,18 +159,15 @@ impl Cluster {
                 taken = Some(SyncError::Conflict { what: what(), error });
                 continue;
             }
-            let error = SyncError::api(what(), error);
-            match &error {
-                SyncError::OutcomeUnknown { .. } if planted!("a creation with a lost reply is forgotten") => {
-                }
-                SyncError::OutcomeUnknown { .. } => self.unresolved.created(&meta.uid, name.clone()),
-                SyncError::Refused { .. } => {
-                    let message = format!("Error creating: {}", error.reason());
-                    self.tell(O::SPEAKER, owner, Note::warning("FailedCreate", message));
-                }
-                // Nothing new can live in a namespace that is on its way out. One call was enough to
-                // learn that: as a success it would be followed by a call for every other pod.
-                _ => {}
+            let error = SyncError::creation(what(), error);
+            if error.may_have_happened() && !planted!("a creation with a lost reply is forgotten") {
+                self.unresolved.created(&meta.uid, name.clone());
+            }
+            // Nothing is said of a namespace that is on its way out, and one call was enough to learn that: as a
+            // success, which it is upstream, it would be followed by a call for every other pod.
+            if let SyncError::Refused { .. } = &error {
+                let message = format!("Error creating: {}", error.reason());
+                self.tell(O::SPEAKER, owner, Note::warning("FailedCreate", message));
             }
             return Err(error);
         }
@@ -160,6 +176,7 @@ impl Cluster {
 
     pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
+        self.name_had(owner, name);
         self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
         self.creations.created(meta, Instant::now());
         self.metrics.workloads.pods_created.inc();
@@ -176,7 +193,7 @@ impl Cluster {
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
-        deleted.into_iter().collect()
+        first_refusal(deleted)
     }
 
     /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
@@ -188,7 +205,7 @@ impl Cluster {
             let pod = self.pods.get(&key).filter(|pod| {
                 pod.meta.uid == uid
                     && pod.is_active()
-                    && pod.meta.is_controlled_by(owner_uid)
+                    && owner.controls(&pod.meta)
                     && owner.as_set().selector.matches(&pod.meta.labels)
             });
             match pod {
@@ -208,23 +225,33 @@ impl Cluster {
     async fn delete_pod<O: PodOwner>(&self, owner: &O, pod: &Pod) -> Result<(), SyncError> {
         let meta = owner.meta();
         let name = &pod.meta.key.name;
-        let Err(error) = self.delete(owner, pod, json!({"uid": pod.meta.uid})).await else {
+        let still_wanted = || self.still_needs(owner, false);
+        let uid = json!({"uid": pod.meta.uid});
+        let Err(error) = self.delete_while(owner, pod, uid, still_wanted).await else {
             self.metrics.workloads.pods_deleted.inc();
             tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
             self.tell(O::SPEAKER, owner, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
             return Ok(());
         };
+        if matches!(error, ApiError::NotSent(_)) && !still_wanted() {
+            return Ok(());
+        }
         let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
-        match &error {
-            SyncError::OutcomeUnknown { .. } => {
-                self.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
-            }
-            SyncError::Refused { .. } => {
-                let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
-                self.tell(O::SPEAKER, owner, note);
-            }
-            _ => {}
+        if error.may_have_happened() {
+            self.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
+        }
+        if let SyncError::Refused { .. } = &error {
+            let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
+            self.tell(O::SPEAKER, owner, note);
         }
         Err(error)
     }
+}
+
+/// What became of calls at once: where several failed, an answer that says no rather than none, because the status
+/// reports it.
+fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
+    let mut errors: Vec<SyncError> = results.into_iter().filter_map(Result::err).collect();
+    let first = errors.iter().position(SyncError::is_refusal).unwrap_or(0);
+    if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first)) }
 }

@@ -30,7 +30,7 @@ pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
             planted!("history deletes sets that are not at rest")
                 || set.replicas == 0
                     && set.status.replicas == 0
-                    && set.status.observed_generation >= set.meta.generation
+                    && set.status.observed_generation == set.meta.generation
         })
         .map(|set| Write::Delete(set.clone()))
         .collect()

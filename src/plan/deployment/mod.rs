@@ -129,7 +129,7 @@ pub fn wants_to_adopt(deployment: &Deployment, orphans: &[Arc<ReplicaSet>]) -> b
 }
 
 fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
-    claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Adopt
+    claim(deployment, &deployment.selector, &set.meta) == Claim::Adopt
 }
 
 /// Decides.
@@ -212,7 +212,7 @@ fn claims(observed: &Observed<'_>) -> Vec<Write> {
     let released = observed
         .owned
         .iter()
-        .filter(|set| claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Release)
+        .filter(|set| claim(deployment, &deployment.selector, &set.meta) == Claim::Release)
         .map(|set| Write::Release(set.clone()));
     let adopted = observed
         .orphans

@@ -52,7 +52,7 @@ impl<'a> Observed<'a> {
         let Observed { deployment, owned, .. } = self;
         let members = owned
             .iter()
-            .filter(|set| claim(&deployment.meta, &deployment.selector, &set.meta) == Claim::Keep)
+            .filter(|set| claim(*deployment, &deployment.selector, &set.meta) == Claim::Keep)
             .cloned();
         Sets { healthy_pods: self.healthy_pods.clone(), ..Sets::assign(deployment, members) }
     }
@@ -117,14 +117,15 @@ pub fn lacks_pods(set: &ReplicaSet) -> bool {
 
 /// The available pods that a set certainly has once it has been brought to its size.
 ///
-/// None while the status speaks of an earlier generation: a set that was told to shrink and then to
+/// None while the status speaks of another generation: a set that was told to shrink and then to
 /// grow again may have lost pods that its status still shows. The price is to wait for one status
-/// write. And what a set still has to lose need not be what is unavailable: among ready pods the
+/// write. (A generation that is too high was written by somebody else, and says nothing of the counts;
+/// the ReplicaSet controller puts it right.) And what a set still has to lose need not be what is unavailable: among ready pods the
 /// deletion cost and the crowd on a node outrank their age, so one that is not ready for long enough
 /// may stay in place of one that is. For example 10 ready, 9 of them available, told to shrink to 4: 3.
 pub(crate) fn available(set: &ReplicaSet) -> i32 {
     let (size, status) = (i64::from(set.replicas), &set.status);
-    if status.observed_generation < set.meta.generation {
+    if status.observed_generation != set.meta.generation {
         return 0;
     }
     let not_for_long = i64::from(status.ready).max(status.available.into()) - i64::from(status.available);

@@ -41,6 +41,10 @@ pub struct Outcome {
     pub collided: bool,
     /// Another step that the API server refused.
     pub failed: Option<Failed>,
+    /// A step ended without an answer that says no: nothing is known of a refusal of before.
+    pub is_unanswered: bool,
+    /// The name of a ReplicaSet that was created before, as it turns out now: the answer to the request was lost.
+    pub created_before: Option<String>,
 }
 
 /// A refused step: upstream logs it and says nothing to the user.
@@ -53,6 +57,10 @@ pub struct Failed {
 }
 
 impl Failed {
+    /// All reasons that [`Failed::of`] gives.
+    pub(super) const REASONS: [&'static str; 4] =
+        ["FailedScale", "FailedUpdate", "FailedDelete", "FailedAdopt"];
+
     /// A refusal of `write`; `None` for the creation of a set, which has a condition of its own.
     pub fn of(write: &Write, message: String) -> Option<Self> {
         let reason = match write {
@@ -87,10 +95,14 @@ impl Settled {
 pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let Observed { deployment, now, .. } = observed;
     let is_judged = match plan.course {
-        Course::Handover => return Settled::unchanged(deployment.status.clone()),
+        Course::Handover => {
+            let mut status = deployment.status.clone();
+            status::add_refused_step(outcome, &mut status, *now);
+            return Settled::unchanged(status);
+        }
         Course::Refused => {
             let mut status = deployment.status.clone();
-            status.observed_generation = status.observed_generation.max(deployment.meta.generation);
+            status.observed_generation = status::observed_generation(deployment);
             return Settled::unchanged(status);
         }
         Course::CountsOnly | Course::Held => false,
@@ -99,6 +111,9 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
     let done = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
     let sets = after(observed.sets(), done);
     let mut status = status::counts(deployment, &sets);
+    if !was_acted_on(plan, outcome) && !planted!("a refused step counts as acted on") {
+        status.observed_generation = deployment.status.observed_generation.min(deployment.meta.generation);
+    }
     let created = done.iter().find_map(|write| match write {
         Write::Create(new) => Some(new),
         _ => None,
@@ -136,7 +151,8 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         let error = error.or(plan.blocked.as_ref().map(|blocked| blocked.message.clone()));
         // Judged by what was there before this plan: it may have brought the old sets to nothing.
         let rolls = observed.sets().old.iter().any(|set| set.replicas > 0 || set.status.replicas > 0);
-        let begins = if created.is_some() {
+        let is_new = |name: &str| sets.new.as_ref().is_some_and(|new| &*new.meta.key.name == name);
+        let begins = if created.is_some() || outcome.created_before.as_deref().is_some_and(is_new) {
             Some(Begin::Created)
         } else if rolls {
             Some(Begin::Found)
@@ -146,7 +162,7 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         judge(deployment, &sets, &mut status, name, begins, error, *now);
     }
     if plan.course != Course::CountsOnly {
-        status::set_replica_failure(&sets, outcome.failed.as_ref(), &mut status, *now);
+        status::set_replica_failure(&sets, outcome, &mut status, *now);
     }
     // A set that comes back keeps its old number until it is given the next one. Published in between,
     // the Deployment's revision would fall (S7).
@@ -161,6 +177,18 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
         None => deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now)),
     };
     Settled { status, revision, look_again }
+}
+
+/// Whether the generation was acted on: every step went through (S20). `kubectl rollout status` and Argo CD
+/// take a Deployment with the current `observedGeneration` and as many pods as it wants for rolled out, and
+/// after a scale-down that was refused there may be as many available ones as are wanted.
+///
+/// The history is trimmed when the rollout has ended, and no part of it; upstream has published the generation
+/// by then. Where the Deployment is paused, upstream has not.
+fn was_acted_on(plan: &Plan, outcome: &Outcome) -> bool {
+    let left = plan.writes.get(outcome.done..).unwrap_or_default();
+    let trims = left.iter().all(|write| matches!(write, Write::Delete(_)));
+    left.is_empty() || (trims && plan.course == Course::Rollout)
 }
 
 /// The sets as they are after the writes that succeeded, so that the status need not be written again

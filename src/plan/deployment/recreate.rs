@@ -37,7 +37,7 @@ pub(super) fn old_pods_may_run(sets: &Sets, running: &BTreeMap<Uid, usize>) -> b
     sets.old.iter().any(|set| {
         // Until the ReplicaSet controller has acted on the size 0, it may still be creating a pod that
         // no cache shows yet (S3).
-        set.status.observed_generation < set.meta.generation
+        set.status.observed_generation != set.meta.generation
             || set.status.replicas > 0
             || running.get(&set.meta.uid).is_some_and(|&pods| pods > 0)
     })

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::revision::{NOT_COPIED, ROLLBACK_TO, revision_of};
+use super::revision::{NOT_COPIED, ROLLBACK_TO, next_revision, revision_of};
 use super::{Sets, Write};
 use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet};
 use crate::plan::Note;
@@ -41,24 +41,39 @@ pub fn requested(deployment: &Deployment) -> Option<i64> {
 }
 
 /// The one write of a rollback.
+///
+/// Revisions are those that there are once every ReplicaSet has its own. The current template has the latest,
+/// whether its ReplicaSet exists or not: a Deployment that was paused, got another image and is rolled back
+/// goes back to the image before, not to the one before that. The same goes for a template whose ReplicaSet
+/// is an older one that has not been given its new number yet. Upstream first creates the ReplicaSet of the
+/// template that it then leaves; here nothing is created.
 pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
     const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
     let only_clear = |note| Write::RollBack(RollBack { back: None, note });
+    let current = current_revision(sets);
     let revision = match revision {
-        0 => match second_latest(sets) {
+        0 => match second_latest(sets, current) {
             Some(revision) => revision,
             None => return only_clear(Note::warning(NOT_FOUND, "Unable to find last revision.".into())),
         },
         revision => revision,
     };
-    let Some(set) = sets.all().find(|set| revision_of(set) == Some(revision)) else {
-        return only_clear(Note::warning(NOT_FOUND, "Unable to find the revision to rollback to.".into()));
-    };
     let name = &deployment.meta.key.name;
-    if set.template.asks_for_the_same_as(&deployment.template) {
+    let unchanged = || {
         let message =
             format!("The rollback revision contains the same template as current deployment {name:?}");
-        return only_clear(Note::warning("DeploymentRollbackTemplateUnchanged", message));
+        only_clear(Note::warning("DeploymentRollbackTemplateUnchanged", message))
+    };
+    let set = match sets.old.iter().find(|set| revision_of(set) == Some(revision)) {
+        Some(set) => set,
+        None if revision == current => return unchanged(),
+        None => {
+            let message = "Unable to find the revision to rollback to.";
+            return only_clear(Note::warning(NOT_FOUND, message.into()));
+        }
+    };
+    if set.template.asks_for_the_same_as(&deployment.template) {
+        return unchanged();
     }
     match set.template.without_label(POD_TEMPLATE_HASH) {
         Ok(template) => Write::RollBack(RollBack {
@@ -75,9 +90,21 @@ pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
     }
 }
 
+/// The revision of the current template: that of its ReplicaSet, or the next one, where the ReplicaSet has an
+/// older one or does not exist.
+fn current_revision(sets: &Sets) -> i64 {
+    let own = sets.new.as_ref().and_then(|new| revision_of(new));
+    next_revision(sets).max(own.unwrap_or(0))
+}
+
 /// The revision before the latest.
-fn second_latest(sets: &Sets) -> Option<i64> {
-    let mut revisions: Vec<i64> = sets.all().filter_map(|set| revision_of(set)).collect();
+fn second_latest(sets: &Sets, current: i64) -> Option<i64> {
+    let mut revisions: Vec<i64> = sets.old.iter().filter_map(|set| revision_of(set)).collect();
+    if planted!("a template without a ReplicaSet is no revision") {
+        revisions.extend(sets.new.as_ref().and_then(|new| revision_of(new)));
+    } else {
+        revisions.push(current);
+    }
     revisions.sort_unstable();
     revisions
         .iter()

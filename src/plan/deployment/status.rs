@@ -4,9 +4,10 @@
 use jiff::Timestamp;
 
 use super::Sets;
-use super::progress::Failed;
+use super::progress::{Failed, Outcome};
 use crate::model::count::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
+use crate::plan::replicaset::{self, status::are_fewer};
 
 /// The condition that tells whether enough pods are available.
 pub const AVAILABLE: &str = "Available";
@@ -24,7 +25,7 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
         .map(|set| set.status.terminating.map(i64::from))
         .sum();
     DeploymentStatus {
-        observed_generation: deployment.meta.generation.max(deployment.status.observed_generation),
+        observed_generation: observed_generation(deployment),
         replicas: sum(&|set| set.status.replicas),
         updated: if planted!("every pod counts as updated") {
             sum(&|set| set.status.replicas)
@@ -41,6 +42,11 @@ pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
     }
 }
 
+/// The generation to report where it was acted on.
+pub(super) fn observed_generation(deployment: &Deployment) -> i64 {
+    replicaset::status::observed_generation(&deployment.meta, deployment.status.observed_generation)
+}
+
 /// Whether every wanted pod is new and available, and no other is left (upstream:
 /// `DeploymentComplete`).
 pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
@@ -51,7 +57,12 @@ pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
 }
 
 /// Whether somebody waits for this status: a generation that was acted on, a collision, a condition that
-/// turned, or the end of a rollout. Counts on the way, and a condition's new text or time, may wait.
+/// turned, the end of a rollout or of its completeness, or fewer ready or available pods than the status says
+/// (S27). Rises, other counts on the way, and a condition's new text or time, may wait.
+///
+/// In a rollout the old pods that the controller lets go are such a fall too: nobody who reads a status can
+/// tell those that were meant to go from others. The price is at most one write per step of a rollout, where
+/// steps follow each other within a second; those that take longer are reported anyway.
 pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
     let before = &deployment.status;
     let turned = after.conditions.len() != before.conditions.len()
@@ -62,7 +73,8 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
     turned
         || before.observed_generation != after.observed_generation
         || before.collision_count != after.collision_count
-        || (is_complete(deployment, after) && !is_complete(deployment, before))
+        || are_fewer([before.ready, before.available], [after.ready, after.available])
+        || is_complete(deployment, after) != is_complete(deployment, before)
 }
 
 /// Sets the `Available` condition: enough pods within the budget of what may be missing.
@@ -82,17 +94,23 @@ pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now
     }
 }
 
-/// Shows a step that was refused, or else copies the failure of a set: the new set's before any
-/// other's. Gone when there is none.
-pub fn set_replica_failure(
-    sets: &Sets,
-    failed: Option<&Failed>,
-    status: &mut DeploymentStatus,
-    now: Timestamp,
-) {
-    let step = failed.map(|Failed { reason, message }| {
-        Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now)
-    });
+/// The condition of a step that was refused.
+fn refused_step(outcome: &Outcome, now: Timestamp) -> Option<Condition> {
+    let Failed { reason, message } = outcome.failed.as_ref()?;
+    Some(Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now))
+}
+
+/// Shows a step that was refused, and changes nothing where there is none.
+pub fn add_refused_step(outcome: &Outcome, status: &mut DeploymentStatus, now: Timestamp) {
+    if let Some(refused) = refused_step(outcome, now) {
+        condition::set(&mut status.conditions, refused);
+    }
+}
+
+/// Shows a step that was refused, or else copies the failure of a ReplicaSet: the new one's before any other's.
+/// Gone when there is none, but for the refusal of a step that was tried again without an answer: that is no
+/// success, after which alone it goes.
+pub fn set_replica_failure(sets: &Sets, outcome: &Outcome, status: &mut DeploymentStatus, now: Timestamp) {
     let of_a_set = || {
         let mut sets = sets.new.iter().chain(sets.old.iter().rev());
         let failures = |set: &ReplicaSet| condition::find(&set.status.conditions, REPLICA_FAILURE).cloned();
@@ -100,7 +118,11 @@ pub fn set_replica_failure(
         copy.last_update = copy.last_update.or(copy.last_transition);
         Some(copy)
     };
-    match step.or_else(of_a_set) {
+    let of_before = || {
+        let before = condition::find(&status.conditions, REPLICA_FAILURE)?;
+        (outcome.is_unanswered && Failed::REASONS.contains(&&*before.reason)).then(|| before.clone())
+    };
+    match refused_step(outcome, now).or_else(of_a_set).or_else(of_before) {
         Some(failure) => condition::set(&mut status.conditions, failure),
         None => condition::remove(&mut status.conditions, REPLICA_FAILURE),
     }

@@ -4,9 +4,12 @@
 //! explanation reads the same observation and the same numbers ([`Budget`]) as the plan, and the plan's
 //! writes themselves. The price is a second look at the sets, which are few.
 
+mod bounds;
 mod sentence;
 
 use std::sync::Arc;
+
+pub use bounds::shorten;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -17,7 +20,9 @@ use super::recreate::old_pods_may_run;
 use super::rolling::Budget;
 use super::status::{REPLICA_FAILURE, counts, is_complete};
 use super::{Course, Observed, Plan, Sets, Write, scale};
-use crate::model::{Deployment, DeploymentStatus, Phase, Pod, ReplicaSet, Strategy, condition};
+use crate::model::{
+    ContainerText, Deployment, DeploymentStatus, Phase, Pod, ReplicaSet, Strategy, condition,
+};
 
 /// One reason for a plan. [`Display`](std::fmt::Display) makes a sentence of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -250,11 +255,14 @@ pub struct NamedPod {
     /// What they say beside it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
+    /// What its container said when it ended, which is not for everybody.
+    #[serde(skip)]
+    pub termination_message: Option<ContainerText>,
 }
 
 impl PartialEq for NamedPod {
     fn eq(&self, other: &Self) -> bool {
-        let NamedPod { name, reason, message: _ } = self;
+        let NamedPod { name, reason, message: _, termination_message: _ } = self;
         *name == other.name && *reason == other.reason
     }
 }
@@ -274,6 +282,7 @@ impl Pods {
             name: pod.meta.key.name.clone(),
             reason: reason(pod),
             message: pod.waiting.as_ref().and_then(|waiting| waiting.message.clone()),
+            termination_message: pod.waiting.as_ref().and_then(|waiting| waiting.termination_message.clone()),
         });
         Pods { named: named.collect(), more }
     }
@@ -454,7 +463,7 @@ fn waits(observed: &Observed<'_>, sets: &Sets) -> Vec<Why> {
     let mut why = Vec::new();
     for set in sets.new.iter().chain(&sets.old) {
         let (observed_generation, generation) = (set.status.observed_generation, set.meta.generation);
-        if observed_generation < generation {
+        if observed_generation != generation {
             let set = set.meta.key.name.clone();
             why.push(Why::StatusBehind { set, observed: observed_generation, generation });
         } else if lacks_pods(set) {

@@ -83,6 +83,7 @@ pub fn pod_body(
         kind: "Pod",
         metadata: PodMeta {
             name,
+            // Without effect beside a name. Admission webhooks read it: a pod's name is not always set when they see it.
             generate_name: format!("{}-", set.meta.key.name),
             namespace: &set.meta.key.namespace,
             from_template,
@@ -97,6 +98,20 @@ mod tests {
     use super::*;
     use crate::model::{Interner, Record};
     use serde_json::{Value, json};
+
+    #[test]
+    fn generate_name_stands_beside_the_name_and_is_cut_nowhere() {
+        let name = "a".repeat(200);
+        let json = json!({
+            "metadata": {"name": name, "namespace": "shop", "uid": "u", "resourceVersion": "1"},
+            "spec": {"template": {"metadata": {"generateName": "of-the-template-", "name": "x"}}}
+        });
+        let set = ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap();
+        let owner = OwnerReference::controller("apps/v1", "ReplicaSet", &name, &set.meta.uid);
+        let body: Value = serde_json::from_slice(&pod_body(&set, owner, "aaa-bcdfg").unwrap()).unwrap();
+        assert_eq!(body["metadata"]["name"], "aaa-bcdfg");
+        assert_eq!(body["metadata"]["generateName"], format!("{name}-"));
+    }
 
     #[test]
     fn a_pod_is_its_template_with_a_name_and_an_owner() {

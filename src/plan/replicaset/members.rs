@@ -34,7 +34,7 @@ impl Members {
                 members.ended.push(pod);
                 continue;
             }
-            match claim(&set.meta, &set.selector, &pod.meta) {
+            match claim(set, &set.selector, &pod.meta) {
                 Claim::Keep if pod.is_terminating() && !planted!("pods on their way out count") => {
                     members.terminating.push(pod);
                 }
@@ -44,7 +44,7 @@ impl Members {
             }
         }
         let adoptable =
-            |pod: &Arc<Pod>| !pod.is_terminal() && claim(&set.meta, &set.selector, &pod.meta) == Claim::Adopt;
+            |pod: &Arc<Pod>| !pod.is_terminal() && claim(set, &set.selector, &pod.meta) == Claim::Adopt;
         members.orphans = orphans.into_iter().filter(adoptable).collect();
         members
     }

@@ -7,6 +7,7 @@ pub mod names;
 pub mod rank;
 pub mod status;
 pub mod storm;
+pub mod used_names;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use jiff::Timestamp;
 use super::Note;
 use crate::model::{Pod, ReplicaSet};
 pub use members::Members;
+use names::Sequence;
 use storm::Storm;
+use used_names::UsedNames;
 
 /// The most pods that one sync creates or deletes, so that one large set does not starve the others.
 pub const BURST: usize = 500;
@@ -32,7 +35,7 @@ pub struct Observed<'a> {
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
     /// an orphan be adopted (S15). Asked only where there are orphans; if it did not, nothing is done (S17).
     pub may_adopt: bool,
-    /// Active pods of the other sets of the same Deployment, for the co-location rank.
+    /// Active pods of the other ReplicaSets with the same owner, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
     /// Names for new pods, by [`free_names`]; empty when none are missing.
     pub free_names: Vec<String>,
@@ -87,6 +90,13 @@ pub enum Write {
     Delete(Vec<Arc<Pod>>),
 }
 
+impl Write {
+    /// Whether it gives a pod an owner, or takes it away.
+    pub fn is_claim(&self) -> bool {
+        matches!(self, Write::Adopt(_) | Write::Release(_))
+    }
+}
+
 fn wanted(set: &ReplicaSet) -> usize {
     usize::try_from(set.replicas).unwrap_or(0)
 }
@@ -99,10 +109,10 @@ pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
 /// How many names are chosen beyond those that are needed.
 const SPARE_NAMES: usize = 8;
 
-/// The names for the pods that a set lacks, and some to spare: the first of the set's own sequence that
-/// none of the `members` has and no other pod, as `is_foreign` tells. `late` ones come first, wherever
-/// they stand in the sequence: a request of before may still reach them, while a name before them may have
-/// fallen free since, and under that one there would be a pod too many.
+/// The names for the pods that a ReplicaSet lacks, and some to spare: the first of its own sequence that no pod is
+/// known to have had (S25), and that no pod has, be it one of the `members` or another, as `is_foreign` tells. `late`
+/// names come first, wherever they stand in the sequence: a request of before may still reach them, and under another
+/// name there would be a pod too many.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
 /// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
@@ -110,6 +120,7 @@ pub fn free_names(
     set: &ReplicaSet,
     members: &Members,
     late: &BTreeSet<String>,
+    used: &UsedNames,
     is_foreign: impl Fn(&str) -> bool,
 ) -> Vec<String> {
     let missing = wanted(set).saturating_sub(members.active.len()).min(BURST);
@@ -119,8 +130,9 @@ pub fn free_names(
     let ours: BTreeSet<&str> = members.all().map(|pod| &*pod.meta.key.name).collect();
     let skipped =
         if planted!("pod names depend on what the cache shows") { members.active.len() * 9 } else { 0 };
-    let others =
-        names::names(&set.meta.key.name, &set.meta.uid).skip(skipped).filter(|name| !late.contains(name));
+    let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
+    let others = used.unused().skip(skipped).map(|position| sequence.name(position));
+    let others = others.filter(|name| !late.contains(name));
     let names = late.iter().cloned().chain(others);
     names
         .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
@@ -168,6 +180,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     } else if have > wanted {
         let all: Vec<&Arc<Pod>> = members.active.iter().chain(orphans).collect();
         let surplus = (have - wanted).min(BURST) + usize::from(planted!("one pod too many is deleted"));
+        let siblings = rank::counts_neighbours(set).then_some(&siblings[..]);
         plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
     plan
@@ -175,8 +188,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use super::used_names::Between;
     use super::*;
-    use crate::model::{Interner, Record};
+    use crate::model::{Interner, Record, Uid};
 
     fn set(replicas: i32) -> ReplicaSet {
         let json = format!(
@@ -195,11 +209,10 @@ mod tests {
         Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
     }
 
-    const OURS: &str =
-        r#","ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
+    const OURS: &str = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
 
     fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
-        let free_names = free_names(set, &members, &BTreeSet::new(), |_| false);
+        let free_names = free_names(set, &members, &BTreeSet::new(), &UsedNames::default(), |_| false);
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
         Observed {
             set,
@@ -225,14 +238,51 @@ mod tests {
 
     #[test]
     fn a_name_that_a_request_may_still_bring_to_life_is_asked_for_before_any_other() {
-        let set = set(2);
-        let first = free_names(&set, &Members::default(), &BTreeSet::new(), |_| false);
+        let (set, used) = (set(2), UsedNames::default());
+        let first = free_names(&set, &Members::default(), &BTreeSet::new(), &used, |_| false);
         let late = BTreeSet::from([first[5].clone(), first[3].clone()]);
-        let names = |foreign: &str| free_names(&set, &Members::default(), &late, |name| name == foreign);
+        let names =
+            |foreign: &str| free_names(&set, &Members::default(), &late, &used, |name| name == foreign);
         assert_eq!(names("")[..2].iter().cloned().collect::<BTreeSet<_>>(), late);
         assert_eq!(names("")[2..4], first[..2]);
         assert_eq!(names("").iter().collect::<BTreeSet<_>>().len(), 2 + SPARE_NAMES);
         assert_eq!(names(&first[5])[..2], [&first[3], &first[0]].map(String::clone));
+    }
+
+    /// The names that are chosen for a ReplicaSet of three that has these pods.
+    fn chosen(pods: &[&str], used: &UsedNames) -> Vec<String> {
+        let owned = pods.iter().map(|name| pod(name, &format!(r#"{OURS},"labels":{{"a":"b"}}"#))).collect();
+        let set = set(3);
+        free_names(&set, &Members::of(&set, owned, Vec::new()), &BTreeSet::new(), used, |_| false)
+    }
+
+    #[test]
+    fn the_name_of_a_pod_that_has_gone_is_not_used_again() {
+        let (mut used, sequence) = (UsedNames::default(), Sequence::of("web", &Uid::new("u")));
+        let names = chosen(&[], &used)[..3].to_vec();
+        for name in &names {
+            let at = sequence.position(name).unwrap();
+            used.asked(at);
+            used.had(at, Between::Free);
+        }
+        // The one in the middle was deleted by force, or all of them.
+        assert_eq!(chosen(&[&names[0], &names[2]], &used)[0], sequence.name(3));
+        assert_eq!(chosen(&[], &used)[..2], [sequence.name(3), sequence.name(4)]);
+        // After a restart while a pod with a later name is there.
+        let at = |name: &String| (sequence.position(name).unwrap(), false);
+        let restarted = UsedNames::of([at(&names[2])]);
+        assert_eq!(chosen(&[&names[2]], &restarted)[0], sequence.name(3));
+    }
+
+    #[test]
+    fn a_creation_whose_reply_was_lost_is_asked_for_under_the_same_name() {
+        let (mut used, sequence) = (UsedNames::default(), Sequence::of("web", &Uid::new("u")));
+        let names = chosen(&[], &used)[..3].to_vec();
+        names.iter().for_each(|name| used.asked(sequence.position(name).unwrap()));
+        for made in [0, 2] {
+            used.had(sequence.position(&names[made]).unwrap(), Between::Free);
+        }
+        assert_eq!(chosen(&[&names[0], &names[2]], &used)[0], names[1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::model::{Phase, Pod, Uid};
+use crate::model::{Phase, Pod, Record, ReplicaSet, Restarts, Uid};
 
 /// The criteria in upstream's order (`ActivePodsWithRanks`); the smallest key goes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,31 +24,43 @@ struct DeletionKey<'p> {
     ready: bool,
     /// The cheaper goes first (KEP-2255).
     cost: i32,
-    /// The pod whose node runs more pods of the same Deployment goes first.
+    /// The pod whose node runs more pods of the same owner's ReplicaSets goes first; 0 without an owner.
     pods_on_the_node: Reverse<usize>,
     /// What became ready later goes first, on a logarithmic scale (KEP-2185).
     ready_age: i32,
-    /// What restarted more often goes first.
-    restarts: Reverse<i32>,
+    /// What restarted more often goes first: by its regular containers, then by its sidecars.
+    restarts: Reverse<Restarts>,
     /// The younger goes first, on a logarithmic scale.
     age: i32,
     /// Decides what is left, arbitrarily but always the same way.
     uid: Option<&'p Uid>,
 }
 
+/// Whether it counts how many pods are on a node: for a ReplicaSet that something controls, a Deployment or
+/// another kind. Upstream looks for the pods of all ReplicaSets with the same controller, the one at hand
+/// included, and finds none for a bare ReplicaSet, nor for a ReplicationController, whatever controls it
+/// (`getReplicaSetsWithSameController` of `replica_set.go`, and its index, which holds ReplicaSets only).
+pub fn counts_neighbours(set: &ReplicaSet) -> bool {
+    let is_replica_set = *set.resource == ReplicaSet::RESOURCE;
+    (is_replica_set && set.meta.controller.is_some())
+        || planted!("the crowd on a node counts without an owner")
+}
+
 /// The `count` pods that are missed least, in that order.
 ///
-/// `siblings` are the active pods of other sets of the same Deployment: with `members` they tell how
-/// crowded a node is.
+/// `siblings` are the active pods of other ReplicaSets with the same owner: with `members` they tell how
+/// crowded a node is. `None` where that does not count; see [`counts_neighbours`].
 pub fn least_worthy(
     members: &[&Arc<Pod>],
-    siblings: &[Arc<Pod>],
+    siblings: Option<&[Arc<Pod>]>,
     count: usize,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
     let mut crowd: BTreeMap<&str, usize> = BTreeMap::new();
-    for node in members.iter().copied().chain(siblings).filter_map(|pod| pod.node.as_deref()) {
-        *crowd.entry(node).or_default() += 1;
+    if let Some(siblings) = siblings {
+        for node in members.iter().copied().chain(siblings).filter_map(|pod| pod.node.as_deref()) {
+            *crowd.entry(node).or_default() += 1;
+        }
     }
     let mut ranked: Vec<(DeletionKey<'_>, &Arc<Pod>)> =
         members.iter().map(|pod| (key(pod, &crowd, now), *pod)).collect();
@@ -102,7 +114,7 @@ fn magnitude(since: Timestamp, now: Timestamp) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Interner, Record};
+    use crate::model::{Interner, ReplicationController};
 
     const NOW: i64 = 1_000_000;
 
@@ -151,7 +163,7 @@ mod tests {
     #[track_caller]
     fn check_goes_first(first: Case) {
         let (worse, good) = (pod(Case { name: "worse", ..first }), pod(GOOD));
-        let order = least_worthy(&[&good, &worse], &[], 2, Timestamp::from_second(NOW).unwrap());
+        let order = least_worthy(&[&good, &worse], None, 2, Timestamp::from_second(NOW).unwrap());
         assert_eq!(&*order[0].meta.key.name, "worse");
     }
 
@@ -171,7 +183,7 @@ mod tests {
     fn an_earlier_criterion_outweighs_all_later_ones() {
         let unassigned = pod(Case { name: "a", node: "", cost: "100", ..GOOD });
         let cheap = pod(Case { name: "b", cost: "-100", restarts: 9, ready_at: None, ..GOOD });
-        let order = least_worthy(&[&cheap, &unassigned], &[], 1, Timestamp::from_second(NOW).unwrap());
+        let order = least_worthy(&[&cheap, &unassigned], None, 1, Timestamp::from_second(NOW).unwrap());
         assert_eq!(&*order[0].meta.key.name, "a");
     }
 
@@ -180,8 +192,50 @@ mod tests {
         let here = pod(Case { name: "here", node: "n1", ..GOOD });
         let there = pod(Case { name: "there", node: "n2", ..GOOD });
         let sibling = pod(Case { name: "sibling", node: "n2", ..GOOD });
-        let order = least_worthy(&[&here, &there], &[sibling], 1, Timestamp::from_second(NOW).unwrap());
+        let now = Timestamp::from_second(NOW).unwrap();
+        let order = least_worthy(&[&here, &there], Some(&[sibling]), 1, now);
         assert_eq!(&*order[0].meta.key.name, "there");
+        // Without an owner the crowd is nothing, and the UID decides.
+        let also_there = pod(Case { name: "x-there", node: "n2", ..GOOD });
+        let members = [&there, &here, &also_there];
+        assert_eq!(&*least_worthy(&members, Some(&[]), 1, now)[0].meta.key.name, "there");
+        assert_eq!(&*least_worthy(&members, None, 1, now)[0].meta.key.name, "here");
+    }
+
+    #[test]
+    fn the_crowd_counts_for_a_replica_set_that_has_an_owner_of_whatever_kind_and_for_no_other() {
+        let json = |owner: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"1",
+                    "ownerReferences":[{owner}]}},"spec":{{}}}}"#
+            )
+        };
+        let owned = |api_version: &str, kind: &str| {
+            json(&format!(
+                r#"{{"apiVersion":"{api_version}","kind":"{kind}","name":"o","uid":"u-o","controller":true}}"#
+            ))
+        };
+        let set = |json: &str| ReplicaSet::decode(json, &mut Interner::default()).unwrap();
+        assert!(counts_neighbours(&set(&owned("apps/v1", "Deployment"))));
+        assert!(counts_neighbours(&set(&owned("argoproj.io/v1alpha1", "Rollout"))));
+        assert!(!counts_neighbours(&set(&json(""))));
+        let controller = |json: &str| ReplicationController::decode(json, &mut Interner::default()).unwrap();
+        assert!(!counts_neighbours(&controller(&json("")).0));
+        assert!(!counts_neighbours(&controller(&owned("apps.openshift.io/v1", "DeploymentConfig")).0));
+    }
+
+    #[test]
+    fn sidecars_decide_where_regular_containers_restarted_equally_often() {
+        let restarted = |name: &str, regular: i32, sidecar: i32| {
+            let mut pod = Arc::unwrap_or_clone(pod(GOOD));
+            (pod.meta.uid, pod.meta.key.name) = (Uid::new(name), name.into());
+            pod.restarts = Restarts { regular, sidecar };
+            Arc::new(pod)
+        };
+        let (a, b, c) = (restarted("a", 1, 0), restarted("b", 1, 2), restarted("c", 0, 9));
+        let order = least_worthy(&[&a, &b, &c], None, 3, Timestamp::from_second(NOW).unwrap());
+        let names: Vec<&str> = order.iter().map(|pod| &*pod.meta.key.name).collect();
+        assert_eq!(names, ["b", "a", "c"]);
     }
 
     #[test]
@@ -208,17 +262,17 @@ mod tests {
                 let mut pod = Arc::unwrap_or_clone(pod(GOOD));
                 pod.meta.uid = Uid::new(name);
                 pod.ready_since = Some(Timestamp::from_second(NOW - rng.i64(0..2000)).unwrap());
-                pod.restarts = rng.i32(0..3);
+                pod.restarts.regular = rng.i32(0..3);
                 pod.meta.created = Timestamp::from_second(NOW - rng.i64(2000..9000)).unwrap();
                 Arc::new(pod)
             })
             .collect();
         let mut members: Vec<&Arc<Pod>> = pods.iter().collect();
         let now = Timestamp::from_second(NOW).unwrap();
-        let order = least_worthy(&members, &[], 600, now);
+        let order = least_worthy(&members, None, 600, now);
         for _ in 0..5 {
             rng.shuffle(&mut members);
-            assert_eq!(least_worthy(&members, &[], 600, now), order);
+            assert_eq!(least_worthy(&members, None, 600, now), order);
         }
     }
 }

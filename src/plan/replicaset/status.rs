@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Write};
-use crate::model::{Condition, Pod, ReplicaSet, ReplicaSetStatus, condition};
+use crate::model::{Condition, Meta, Pod, ReplicaSet, ReplicaSetStatus, condition};
 use crate::plan::claim::{Claim, claim};
 
 /// The one condition type of a ReplicaSet.
@@ -15,21 +15,21 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// What became of the writes that concern the status: which kind failed, and the API server's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// `FailedCreate` or `FailedDelete`.
+    /// `FailedCreate` or `FailedDelete`, as upstream, or `FailedAdopt`, of which upstream says nothing.
     pub reason: &'static str,
     /// The error's text.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of `write`; `None` for those that upstream does not report in the status.
-    pub fn of(write: &Write, message: String) -> Option<Self> {
+    /// A refusal of `write`.
+    pub fn of(write: &Write, message: String) -> Self {
         let reason = match write {
             Write::Create { .. } => "FailedCreate",
             Write::Delete(_) => "FailedDelete",
-            Write::Adopt(_) | Write::Release(_) => return None,
+            Write::Adopt(_) | Write::Release(_) => "FailedAdopt",
         };
-        Some(Failure { reason, message })
+        Failure { reason, message }
     }
 }
 
@@ -73,7 +73,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
 
-    let selected = |pod: &&Arc<Pod>| claim(&set.meta, &set.selector, &pod.meta) == Claim::Keep;
+    let selected = |pod: &&Arc<Pod>| claim(*set, &set.selector, &pod.meta) == Claim::Keep;
     let status = ReplicaSetStatus {
         replicas: size(members.active.len()),
         fully_labeled: size(fully_labeled),
@@ -83,7 +83,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         observed_generation: if planted!("a set does not say what generation it has seen") {
             set.status.observed_generation
         } else {
-            set.meta.generation.max(set.status.observed_generation)
+            observed_generation(&set.meta, set.status.observed_generation)
         },
         conditions,
     };
@@ -113,16 +113,55 @@ pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
     }
 }
 
-/// Whether somebody waits for this change of the status: a generation that was acted on, a condition, or
-/// a set that has reached its size. Other changes of numbers may wait, so that a set of a thousand pods
-/// that start within a minute reports some sixty times and not a thousand.
+/// Leaves `observedGeneration` as it was, where the sync ended by an error that the status says nothing of:
+/// a reply that was lost, a conflict, a server that asks to wait. The step is tried again, and only then has
+/// the generation been acted on (S20).
+///
+/// A step that was *refused* moves it, as upstream does, because the same write says `ReplicaFailure`. Readers
+/// look at conditions only where the generation is the current one: with the old generation beside it Argo CD
+/// shows a ReplicaSet that waits, and not one that fails. And a Deployment counts no pod of a ReplicaSet whose
+/// status speaks of an earlier generation ([`available`]): under a quota that leaves the new ReplicaSet short
+/// of one pod no old one would ever go, which is what would make room for it.
+///
+/// [`available`]: crate::plan::deployment::observed
+pub fn hold_generation(set: &ReplicaSet, after: &mut ReplicaSetStatus) {
+    after.observed_generation = set.status.observed_generation.min(set.meta.generation);
+}
+
+/// Whether fewer pods are ready or available than the status says. Whoever reads it relies on pods that are
+/// not there: this is never put off (S27).
+pub fn has_fallen(before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> bool {
+    are_fewer([before.ready, before.available], [after.ready, after.available])
+}
+
+/// Whether fewer pods are ready, or fewer available, than before.
+pub(crate) fn are_fewer(before: [i32; 2], after: [i32; 2]) -> bool {
+    let fallen = before.iter().zip(&after).any(|(before, after)| after < before);
+    fallen && !planted!("a pod that is lost is reported with the next rise")
+}
+
+/// The generation to report once it was acted on: the one that there is. One that is higher was written by
+/// somebody else, such as a backup that was restored, and is put right.
+pub(crate) fn observed_generation(object: &Meta, before: i64) -> i64 {
+    let stays = planted!("an observedGeneration that is too high stays");
+    if stays { object.generation.max(before) } else { object.generation }
+}
+
+/// Whether somebody waits for this change of the status: a generation that was acted on, a condition, pods
+/// that were lost ([`has_fallen`]), or a ReplicaSet that has reached its size, or has left it. Rises and other
+/// numbers may wait, so that a ReplicaSet of a thousand pods that start within a minute reports some sixty
+/// times and not a thousand.
+///
+/// The pods that the controller itself deletes are a fall as well. It costs no write: they are deleted for a
+/// new generation, which is written at once too, and in the same patch.
 pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i32) -> bool {
     let complete = |status: &ReplicaSetStatus| {
         [status.replicas, status.ready, status.available].iter().all(|number| *number == wanted)
     };
     before.observed_generation != after.observed_generation
         || before.conditions != after.conditions
-        || (complete(after) && !complete(before))
+        || has_fallen(before, after)
+        || complete(after) != complete(before)
 }
 
 fn size(count: usize) -> i32 {
@@ -195,11 +234,27 @@ mod tests {
     fn a_generation_a_condition_and_completion_are_urgent_and_a_step_on_the_way_is_not() {
         let before = status(10, 3);
         assert!(!is_urgent(&before, &status(10, 4), 10));
-        assert!(!is_urgent(&before, &status(9, 3), 10));
+        assert!(!is_urgent(&before, &status(9, 3), 10), "a pod that was not ready is no loss");
         assert!(is_urgent(&before, &status(10, 10), 10));
         assert!(!is_urgent(&status(10, 10), &status(10, 10), 10), "it was complete before");
         assert!(is_urgent(&before, &ReplicaSetStatus { observed_generation: 3, ..status(10, 3) }, 10));
         let failed = Condition::new(REPLICA_FAILURE, "True", "FailedCreate", "m", Timestamp::UNIX_EPOCH);
         assert!(is_urgent(&before, &ReplicaSetStatus { conditions: vec![failed], ..status(10, 3) }, 10));
+    }
+
+    #[test]
+    fn a_fall_of_ready_or_available_and_the_end_of_completeness_are_urgent() {
+        let fewer_available = ReplicaSetStatus { available: 2, ..status(10, 3) };
+        assert!(is_urgent(&status(10, 3), &status(10, 2), 10), "ready");
+        assert!(is_urgent(&status(10, 3), &fewer_available, 10), "available");
+        assert!(!is_urgent(&fewer_available, &status(10, 3), 10), "a rise may wait");
+        assert!(is_urgent(&status(10, 10), &status(10, 9), 10));
+        assert!(is_urgent(&status(10, 10), &status(11, 10), 10), "one too many: complete no longer");
+        assert!(!is_urgent(&status(11, 10), &status(12, 10), 10));
+        let swapped = ReplicaSetStatus { ready: 4, available: 2, ..status(10, 3) };
+        assert!(
+            is_urgent(&status(10, 3), &swapped, 10),
+            "one has become ready, and one that was available is not"
+        );
     }
 }

@@ -32,6 +32,11 @@ mod watches;
 
 const S: Duration = Duration::from_secs(1);
 
+/// A stream of bookmarks that come often enough for the watch not to be silent.
+fn bookmarks(version: u64, times: usize) -> Vec<Step> {
+    (0..times).flat_map(|_| [Step::Wait(20 * S), bookmark(version)]).collect()
+}
+
 /// One thing that the server does within a streaming answer.
 #[derive(Clone)]
 enum Step {
@@ -50,6 +55,8 @@ enum Answer {
     Stream(Vec<Step>),
     Status(u16, Value),
     Page(Value),
+    /// Nothing, for ever: the connection is there and relays nothing.
+    Nothing,
 }
 
 type AnswerBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -77,6 +84,7 @@ impl Answer {
                 .boxed_unsync()
         };
         let (code, body) = match self {
+            Answer::Nothing => (200, streaming(Vec::new())),
             Answer::Stream(steps) => (200, streaming(steps)),
             Answer::Status(code, value) => (code, once(value)),
             Answer::Page(value) => (200, once(value)),
@@ -113,7 +121,12 @@ fn start_with(script: Vec<Answer>, options: InformerOptions) -> World {
         let shown: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("timeoutSeconds=")).collect();
         log.lock().push((begin.elapsed(), format!("{}?{}", uri.path(), shown.join("&"))));
         let answer = script.lock().pop_front().unwrap_or(Answer::Stream(Vec::new()));
-        async move { Ok::<_, Infallible>(answer.respond()) }
+        async move {
+            if matches!(answer, Answer::Nothing) {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(answer.respond())
+        }
     });
     let metrics = Metrics::new();
     let client = kube::Client::new(service, "default");

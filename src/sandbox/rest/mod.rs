@@ -5,6 +5,7 @@
 //! and injected delays wait.
 
 mod body;
+mod counts;
 mod create;
 mod delete;
 mod patch;
@@ -168,6 +169,15 @@ pub(crate) async fn answer(
     let reply = match verdict {
         Verdict::Proceed => perform(),
         Verdict::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
+        Verdict::AskToWait { code, seconds, carried_out } => {
+            if carried_out {
+                perform();
+            }
+            let reply = Reply::from(Failure::asks_to_wait(code, seconds));
+            let mut response = reply.into_response();
+            response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+            return response;
+        }
         Verdict::LoseRequest => return lost(),
         Verdict::LoseReply => {
             perform();

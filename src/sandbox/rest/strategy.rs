@@ -44,6 +44,7 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
         }
         _ if kind.has(Subresource::Status) => {
             as_map(object).remove("status");
+            super::counts::as_stored(kind, object);
         }
         _ => {}
     }
@@ -104,12 +105,15 @@ pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
     keep_system_metadata(new, old);
     copy_field(as_map(new), Some(old), "spec");
     match kind.kind {
-        "Deployment" => copy_field(metadata_mut(new), old.get("metadata"), "labels"),
+        "Deployment" => {
+            copy_field(metadata_mut(new), old.get("metadata"), "labels");
+            super::counts::as_stored(kind, new);
+        }
         "Pod" => {
             copy_field(metadata_mut(new), old.get("metadata"), "ownerReferences");
             copy_field(map_mut(new, "status"), old.get("status"), "qosClass");
         }
-        _ => {}
+        _ => super::counts::as_stored(kind, new),
     }
 }
 

@@ -42,6 +42,8 @@ struct Tried {
     /// When it began its writes.
     began: Duration,
     names: BTreeSet<String>,
+    /// Those of them that are to be asked for again after a wait.
+    waiting: BTreeSet<String>,
     /// How many of them went well.
     made: usize,
 }
@@ -76,7 +78,7 @@ impl Decisions {
         }
         let Some(mut flight) = Flight::new(call, picture, at) else { return Ok(()) };
         let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
-        if let Some((_, began)) = before.filter(|(ended, _)| *ended == at) {
+        if let Some((_, began)) = before.filter(|(ended, _)| *ended >= at) {
             flight.began = *began;
         }
         if adopts(call, picture) && !self.was_shown(&agent, controller(&call.body), flight.began) {
@@ -105,7 +107,8 @@ impl Decisions {
             let key = (agent, flight.owner.1.clone());
             let tried = self.tried.entry(key).or_default();
             // Another sync may have followed within the instant. It tries the name again that has failed.
-            if tried.began != flight.began || tried.names.contains(&call.name) {
+            let again = tried.waiting.remove(&call.name);
+            if !again && (tried.began != flight.began || tried.names.contains(&call.name)) {
                 *tried = Tried { began: flight.began, ..Tried::default() };
             }
             tried.names.insert(call.name.clone());
@@ -155,14 +158,23 @@ impl Decisions {
         }
     }
 
-    /// A call is over, in whatever way; who made it, if it was a write.
-    pub(super) fn ended(&mut self, at: Duration, id: u64) -> Option<String> {
+    /// A creation is to be sent again after a wait.
+    pub(super) fn waits(&mut self, call: &Call) {
+        let key = (call.agent.to_string(), owner_name(&call.body).to_owned());
+        if let Some(tried) = self.tried.get_mut(&key).filter(|tried| tried.names.contains(&call.name)) {
+            tried.waiting.insert(call.name.clone());
+        }
+    }
+
+    /// A call is over, in whatever way; who made it, if it was a write. It `goes_on` if it is sent again until then.
+    pub(super) fn ended(&mut self, at: Duration, id: u64, goes_on: Option<Duration>) -> Option<String> {
         let Flight { agent, owner, began, status, .. } = self.flights.remove(&id)?;
-        if status {
+        if status && goes_on.is_none() {
             self.tried.remove(&(agent.clone(), owner.1.clone()));
             self.ended.remove(&(agent.clone(), owner));
         } else {
-            self.ended.insert((agent.clone(), owner), (at, began));
+            let ended = self.ended.entry((agent.clone(), owner)).or_insert((at, began));
+            *ended = (ended.0.max(goes_on.unwrap_or(at)), began);
         }
         Some(agent)
     }

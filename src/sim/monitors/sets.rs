@@ -220,7 +220,8 @@ impl Monitors {
         }
     }
 
-    /// S7: the last revision but one is what a rollback leads to.
+    /// S7: what a rollback leads to is the last revision of another template than the one that it leaves. That one is
+    /// the latest, whether it has a ReplicaSet or not, and whatever number that has.
     fn rolled_back(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
         let template = &after["spec"]["template"];
@@ -230,9 +231,10 @@ impl Monitors {
         if after["metadata"]["annotations"][ROLLBACK_TO].is_string() {
             return commit.breach("S7", "a rollback that leaves the request for it");
         }
-        let mut sets = commit.owned("replicasets", text(before, "/metadata/uid"));
-        sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
-        let Some(last) = sets.get(1) else { return Ok(()) };
+        let sets = commit.owned("replicasets", text(before, "/metadata/uid"));
+        let others =
+            sets.iter().filter(|set| bare(&set["spec"]["template"]) != bare(&before["spec"]["template"]));
+        let Some(last) = others.max_by_key(|set| revision(set)) else { return Ok(()) };
         // The last one may have gone unknown to the author, too.
         let known = sets.iter().all(|set| self.history.is_known(set, since))
             && self.sizes.keys().filter_map(|set| self.going.get(set)).all(|at| *at < since);

@@ -9,6 +9,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::sets::Wish;
 use super::window::Window;
 use super::{Breach, Commit, Monitors, bare, controller, is_deleting, number, text};
 
@@ -27,16 +28,18 @@ struct Member {
 
 /// What a set wants, and what it says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counts {
+pub(super) struct Counts {
     /// Tells it from other sets.
     id: u64,
-    template: u64,
-    size: i64,
+    pub(super) template: u64,
+    pub(super) size: i64,
+    /// What its annotation says of `spec.replicas` of the Deployment when it was sized.
+    pub(super) desired: Option<i64>,
     replicas: i64,
     ready: i64,
     available: i64,
-    /// `None` for a set that has yet to be looked at.
-    terminating: Option<i64>,
+    /// None of a set that nobody has looked at; `None` where whoever has looked did not count.
+    pub(super) terminating: Option<i64>,
 }
 
 /// What there was to report lately.
@@ -70,6 +73,15 @@ impl Statuses {
     pub(super) fn selects(&self, owner: &str, labels: &Value) -> bool {
         let wanted = self.selectors.get(owner).and_then(Value::as_object);
         wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+    }
+
+    /// The ReplicaSets that a Deployment has had at each moment since.
+    pub(super) fn replica_sets_since(
+        &self,
+        deployment: &str,
+        since: Duration,
+    ) -> impl Iterator<Item = &Vec<Counts>> {
+        self.sets.get(deployment).into_iter().flat_map(move |lately| lately.since(since))
     }
 
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
@@ -157,6 +169,7 @@ impl Counts {
             id: hasher.finish(),
             template,
             size: number(set, "/spec/replicas"),
+            desired: Wish::of(set).desired,
             replicas: number(set, "/status/replicas"),
             ready: number(set, "/status/readyReplicas"),
             available: number(set, "/status/availableReplicas"),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::window::Window;
-use super::{Breach, Commit, controller, is_available, is_live, text};
+use super::{ANOTHER, Breach, Commit, controller, is_available, is_live, text};
 use crate::sim::call::Call;
 use crate::sim::server::Picture;
 
@@ -29,7 +29,8 @@ struct Rank<'p> {
     worth: Worth,
     crowd: Reverse<usize>,
     ready_age: i64,
-    restarts: Reverse<i64>,
+    /// Of regular containers, then of sidecars. What runs once does not count.
+    restarts: Reverse<(i64, i64)>,
     age: i64,
     uid: &'p str,
 }
@@ -106,11 +107,14 @@ impl Victims {
         let Some(victim) = pods().find(|pod| text(pod, "/metadata/name") == call.name) else { return Ok(()) };
         let set = controller(victim);
         let sets = || picture.get("replicasets").into_iter().flatten().map(|(_, set)| set);
-        let deployment = sets().find(|other| text(other, "/metadata/uid") == set).map(|set| controller(set));
+        let owner =
+            sets().find(|other| text(other, "/metadata/uid") == set).map_or("", |set| controller(set));
+        // Of a ReplicaSet that nobody owns no neighbours count, not even its own pods. One that belongs to another
+        // kind of owner is alone here.
         let siblings: BTreeSet<&str> = sets()
-            .filter(|other| deployment.is_some_and(|uid| !uid.is_empty() && controller(other) == uid))
+            .filter(|other| !owner.is_empty() && owner != ANOTHER && controller(other) == owner)
             .map(|other| text(other, "/metadata/uid"))
-            .chain([set])
+            .chain([set].into_iter().filter(|_| !owner.is_empty()))
             .collect();
         let crowd = |pod: &Value| {
             let node = text(pod, "/spec/nodeName");
@@ -142,13 +146,21 @@ impl<'p> Rank<'p> {
         };
         let all = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
         let ready = all("/status/conditions").find(|c| c["type"] == "Ready" && c["status"] == "True");
-        let restarts =
-            all("/status/containerStatuses").filter_map(|container| container["restartCount"].as_i64());
+        let most = |statuses: &mut dyn Iterator<Item = &Value>| {
+            statuses.filter_map(|status| status["restartCount"].as_i64()).max().unwrap_or(0).max(0)
+        };
+        let restarts_anew = |name: &Value| {
+            let mut containers = all("/spec/initContainers");
+            containers.any(|container| container["name"] == *name && container["restartPolicy"] == "Always")
+        };
+        let regular = most(&mut all("/status/containerStatuses"));
+        let sidecars = all("/status/initContainerStatuses").filter(|status| restarts_anew(&status["name"]));
+        let restarts = (regular, most(&mut { sidecars }));
         Rank {
             worth: Worth::of(pod, now),
             crowd: Reverse(crowd),
             ready_age: ready.map_or(-1, |ready| age(text(ready, "/lastTransitionTime"))),
-            restarts: Reverse(restarts.max().unwrap_or(0)),
+            restarts: Reverse(restarts),
             age: age(text(pod, "/metadata/creationTimestamp")),
             uid: text(pod, "/metadata/uid"),
         }

@@ -19,6 +19,18 @@ const GIVEN_UP: Duration = Duration::from_secs(40);
 /// Not as long as that.
 const LATE: Duration = Duration::from_secs(20);
 
+/// Whether admission webhooks are asked about it, as they are configured most often: no status.
+fn is_admitted(call: &Call) -> bool {
+    call.is_write() && matches!(&*call.resource, "pods" | "replicasets") && call.subresource.is_empty()
+}
+
+/// What an API server says where a webhook that must be asked does not answer.
+fn webhook_fails() -> Fate {
+    let message =
+        "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
+    Fate::Refuse(500, "InternalError", message.into())
+}
+
 impl Server {
     pub(super) fn fate(&self, state: &mut State, call: &Call) -> Fate {
         if state.quota
@@ -34,6 +46,14 @@ impl Server {
             && state.standing.forbidden.is_some_and(|name| is_called_after(&call.name, name))
         {
             return Fate::Refuse(500, "InternalError", "etcdserver: request timed out".into());
+        }
+        if call.of_daemon()
+            && state.standing.sizes_fixed
+            && (call.method == Method::PATCH, &*call.resource, &*call.subresource)
+                == (true, "replicasets", "")
+        {
+            let message = format!("replicasets.apps \"{}\" is forbidden: sizes are fixed", call.name);
+            return Fate::Refuse(403, "Forbidden", message);
         }
         if call.of_daemon()
             && call.is_act()
@@ -93,6 +113,10 @@ impl Server {
                 Order::AnswerLate => return Fate::DelayReply(LATE),
             }
         }
+        if state.standing.webhook_fails_until.is_some_and(|until| Instant::now() < until) && is_admitted(call)
+        {
+            return webhook_fails();
+        }
         let Call { method, resource, name, subresource, .. } = call;
         let what = format!("{} {method} {resource} {name} {subresource}", call.agent);
         let count = state.counts.entry(what.clone()).or_default();
@@ -111,6 +135,15 @@ impl Server {
                 Fault::Refusals(part) if dice < part => {
                     let code = if rng.bool() { 500 } else { 503 };
                     return Fate::Refuse(code, "InternalError", "etcdserver: request timed out".into());
+                }
+                Fault::Webhook(part) if dice < part && is_admitted(call) => return webhook_fails(),
+                Fault::Throttled(part) if dice < part => {
+                    let seconds = if call.is_act() { rng.u32(1..6) } else { 1 };
+                    return Fate::AskToWait { code: 429, seconds, carried_out: false };
+                }
+                Fault::Unavailable(part) if dice < part => {
+                    let (seconds, carried_out) = (rng.u32(1..6), rng.bool() && call.is_write());
+                    return Fate::AskToWait { code: 503, seconds, carried_out };
                 }
                 Fault::Behind(part) if dice < part && call.fills_a_cache() => {
                     return Fate::Behind(Duration::from_millis(rng.u64(500..20_000)));

@@ -25,8 +25,24 @@ pub(super) struct Standing {
     pub(super) stormed: bool,
     /// The Deployment for which no daemon can write.
     pub(super) forbidden: Option<&'static str>,
+    /// The rate limit of daemons that start from now on, per second and at once.
+    limited: Option<(f64, u32)>,
+    /// Whether no daemon can change a ReplicaSet, but for its status.
+    pub(super) sizes_fixed: bool,
+    /// Until when an admission webhook cannot be called.
+    pub(super) webhook_fails_until: Option<Instant>,
     /// Since when all writes are over, and their outcomes known.
     settled: Option<Duration>,
+}
+
+/// How long a sync may wait for a rate limit that anybody could notice.
+const QUEUE: Duration = Duration::from_secs(30);
+
+impl Standing {
+    /// How long ago the author of a call may have decided on it although it works without a pause.
+    pub(super) fn longest_queue(&self) -> Duration {
+        self.limited.map_or(Duration::ZERO, |_| QUEUE)
+    }
 }
 
 impl State {
@@ -175,9 +191,29 @@ impl Server {
         self.state.lock().standing.forbidden = deployment;
     }
 
+    /// Gives daemons that start from now on this rate limit, or none that anybody could notice.
+    pub fn limit(&self, rate: Option<(f64, u32)>) {
+        self.state.lock().standing.limited = rate;
+    }
+
+    /// The rate limit of daemons that start now.
+    pub fn rate(&self) -> (f64, u32) {
+        self.state.lock().standing.limited.unwrap_or((1e6, 1_000_000))
+    }
+
+    /// Refuses whatever the daemons change about a ReplicaSet but its status, or nothing of it any more.
+    pub fn fix_sizes(&self, fixed: bool) {
+        self.state.lock().standing.sizes_fixed = fixed;
+    }
+
     /// Whether a quota refuses new pods.
     pub fn set_quota(&self, full: bool) {
         self.state.lock().quota = full;
+    }
+
+    /// An admission webhook cannot be called for so long.
+    pub fn fail_webhook(&self, time: Duration) {
+        self.state.lock().standing.webhook_fails_until = Some(Instant::now() + time);
     }
 
     /// Whether there are faults.
@@ -189,6 +225,7 @@ impl Server {
             state.stalls.clear();
             state.fuses.clear();
             state.ordered = None;
+            state.standing.webhook_fails_until = None;
         }
     }
 

@@ -158,10 +158,13 @@ pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
 /// S13: whoever goes is not worth more than anybody who stays, as upstream's comparison has it; where
 /// that stops at a bucket of the logarithm, the next criterion decides.
 pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>]) {
-    let pods::Observed { members, siblings, now, .. } = observed;
+    let pods::Observed { set, members, siblings, now, .. } = observed;
     let all = || members.active.iter().chain(&members.orphans);
     let goes = |pod: &&Arc<Pod>| victims.iter().any(|victim| victim.meta.uid == pod.meta.uid);
-    let crowd = |pod: &Pod| all().chain(siblings).filter(|p| p.node.is_some() && p.node == pod.node).count();
+    // Only for a set that has an owner: upstream ranks no other by its neighbours.
+    let is_owned = set.meta.controller.is_some();
+    let beside = |pod: &Pod| all().chain(siblings).filter(|p| p.node.is_some() && p.node == pod.node).count();
+    let crowd = |pod: &Pod| if is_owned { beside(pod) } else { 0 };
     let bucket = |since: Timestamp| {
         let age = now.duration_since(since).as_nanos();
         (age > 0).then(|| 127 - age.leading_zeros())

@@ -206,9 +206,7 @@ impl World {
     // --- the Deployment ---------------------------------------------------------------------------
 
     fn observe(&self) -> planner::Observed<'_> {
-        let uid = &self.deployment.meta.uid;
-        let owned: Vec<Arc<ReplicaSet>> =
-            self.sets.values().filter(|s| s.meta.is_controlled_by(uid)).cloned().map(Arc::new).collect();
+        let owned: Vec<Arc<ReplicaSet>> = self.owned_sets().cloned().map(Arc::new).collect();
         let orphans =
             self.sets.values().filter(|s| s.meta.controller.is_none()).cloned().map(Arc::new).collect();
         let running_pods = owned.iter().map(|set| (set.meta.uid.clone(), self.running(set))).collect();
@@ -222,11 +220,11 @@ impl World {
     }
 
     fn running(&self, set: &ReplicaSet) -> usize {
-        self.pods.values().filter(|p| p.meta.is_controlled_by(&set.meta.uid) && !p.is_terminal()).count()
+        self.pods.values().filter(|p| set.controls(&p.meta) && !p.is_terminal()).count()
     }
 
     fn owned_sets(&self) -> impl Iterator<Item = &ReplicaSet> {
-        self.sets.values().filter(|s| s.meta.is_controlled_by(&self.deployment.meta.uid))
+        self.sets.values().filter(|s| self.deployment.controls(&s.meta))
     }
 
     fn sum(&self) -> i64 {
@@ -264,7 +262,8 @@ impl World {
                     .flat_map(|s| self.active_pods(s))
                     .collect();
                 let members: Vec<&Arc<Pod>> = pods.iter().collect();
-                let gone = rank::least_worthy(&members, &siblings, surplus, self.now);
+                let siblings = set.meta.controller.is_some().then_some(&siblings[..]);
+                let gone = rank::least_worthy(&members, siblings, surplus, self.now);
                 let stays = |pod: &Arc<Pod>| !gone.iter().any(|g| g.meta.uid == pod.meta.uid);
                 let available = |pod: &Arc<Pod>| pod.is_available(set.min_ready_seconds, self.now);
                 pods.iter().filter(|pod| stays(pod) && available(pod)).count() as i64
@@ -283,11 +282,7 @@ impl World {
     fn active_pods(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
         self.pods
             .values()
-            .filter(|p| {
-                p.is_active()
-                    && p.meta.is_controlled_by(&set.meta.uid)
-                    && set.selector.matches(&p.meta.labels)
-            })
+            .filter(|p| p.is_active() && set.controls(&p.meta) && set.selector.matches(&p.meta.labels))
             .cloned()
             .map(Arc::new)
             .collect()

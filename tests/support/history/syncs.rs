@@ -65,7 +65,7 @@ impl World {
                 let hash = self.deployment.template.hash(self.deployment.status.collision_count);
                 assert_eq!(new.name, format!("web-{hash}"), "S5");
                 if let Some(there) = self.sets.get(&*new.name) {
-                    let ours = there.meta.is_controlled_by(&self.deployment.meta.uid) && same(&there);
+                    let ours = self.deployment.controls(&there.meta) && same(&there);
                     return ours;
                 }
                 let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
@@ -255,7 +255,7 @@ impl World {
             phase: Phase::Pending,
             ready_since: None,
             node: (node < 3).then(|| format!("n{node}").into()),
-            restarts: 0,
+            restarts: Default::default(),
             deletion_cost: 0,
             waiting: None,
             failed_early: false,

@@ -72,7 +72,7 @@ async fn a_list_that_shows_less_than_there_was_is_asked_for_again() {
     let world = start(vec![
         Answer::Stream(vec![complete(10)]),
         page(20, &[], ""),
-        Answer::Stream(vec![complete(15)]),
+        Answer::Stream([vec![complete(15)], bookmarks(15, 3)].concat()),
         page(20, &[], ""),
         Answer::Stream(vec![complete(20)]),
     ]);

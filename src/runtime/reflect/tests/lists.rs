@@ -72,7 +72,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_asked_only_once
             "limit=500",
             "limit=500&continue=two",
             "watch resourceVersion=30",
-            "limit=500",
+            "resourceVersion=31&resourceVersionMatch=NotOlderThan",
             "watch resourceVersion=40"
         ]
     );
@@ -95,7 +95,7 @@ async fn streaming_lists_that_are_always_cut_off_give_way_to_pages() {
     let cut = Answer::Stream(vec![added("a", 5), Step::Break]);
     let world = start(vec![cut.clone(), cut.clone(), cut, page(30, &[("a", 5)], "")]);
     tokio::time::sleep(60 * S).await;
-    assert_eq!(world.requests()[3..], ["limit=500", "watch resourceVersion=30"]);
+    assert_eq!(world.requests()[3..5], ["limit=500", "watch resourceVersion=30"]);
     assert_eq!(world.told(), ["+a@5", "=30"]);
 }
 
@@ -132,7 +132,7 @@ async fn a_list_that_expires_on_the_way_begins_anew_and_at_last_comes_in_one_pie
     tokio::time::sleep(60 * S).await;
     let requests = world.requests();
     assert_eq!(
-        requests[1..],
+        requests[1..7],
         [
             "limit=500",
             "limit=500&continue=two",
@@ -191,4 +191,100 @@ async fn namespace_and_selector_are_part_of_every_request() {
         assert!(request.ends_with(selector), "{request}");
     }
     assert_eq!(world.requests.lock().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_only_fills_a_cache_costs_the_servers_database_nothing() {
+    let options = InformerOptions { may_lag: true, ..InformerOptions::default() };
+    let gone = || Answer::Stream(vec![line("ERROR", status(410, "Expired"))]);
+    let ahead = json!({"status": "Failure", "reason": "Timeout", "code": 504,
+        "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}});
+    let world = start_with(
+        vec![
+            refused(),
+            page(30, &[("a", 5)], "two"),
+            page(30, &[("b", 6)], ""),
+            gone(),
+            page(40, &[("a", 5)], ""),
+            gone(),
+            Answer::Status(504, ahead),
+            page(50, &[("a", 5)], ""),
+        ],
+        options,
+    );
+    tokio::time::sleep(20 * S).await;
+    world.relist.demand();
+    tokio::time::sleep(S).await;
+    let lists: Vec<String> =
+        world.requests().into_iter().filter(|request| !request.starts_with("watch")).collect();
+    assert_eq!(
+        lists,
+        [
+            "limit=500&resourceVersion=0",
+            "limit=500&continue=two",
+            "resourceVersion=30&resourceVersionMatch=NotOlderThan",
+            // The server has never had that version: what it has is the truth, once it is asked for it.
+            "resourceVersion=40&resourceVersionMatch=NotOlderThan",
+            "limit=500",
+            // Whoever demands a list wants what there is now.
+            "limit=500",
+        ]
+    );
+    assert_eq!(world.store.position(), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_page_that_breaks_off_leaves_nothing_behind() {
+    let text = json!({"metadata": {"resourceVersion": "30"}, "items": [json_of("gone", "gone", 5), json_of("a", "a", 6)]});
+    let text = text.to_string();
+    let cut = text.find("\"a\"").unwrap();
+    let world = start(vec![
+        refused(),
+        Answer::Stream(vec![Step::Send(text.as_bytes()[..cut].to_vec()), Step::Break]),
+        page(40, &[("a", 6)], ""),
+    ]);
+    tokio::time::sleep(10 * S).await;
+    assert_eq!((world.names(), world.store.position()), (vec!["a".into()], 40));
+    assert!(world.counted("transport"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_one_piece_may_be_larger_than_any_answer_that_is_kept_whole() {
+    let gone = Answer::Status(410, status(410, "Expired"));
+    let mut steps = vec![Step::Send(br#"{"metadata":{"resourceVersion":"50"},"items":["#.to_vec())];
+    for number in 0..17 {
+        let name = format!("t{number}");
+        let mut text = json_of(&name, &name, 6).to_string().into_bytes();
+        text.insert(0, if number == 0 { b' ' } else { b',' });
+        // An object is cut in two, and much that is none lies between them.
+        text.resize(16 << 20, b' ');
+        let rest = text.split_off(20);
+        steps.extend([Step::Send(text), Step::Send(rest)]);
+    }
+    steps.push(Step::Send(b"]}".to_vec()));
+    steps.push(Step::End);
+    let world = start(vec![
+        refused(),
+        page(30, &[], "two"),
+        gone.clone(),
+        page(30, &[], "two"),
+        gone,
+        Answer::Stream(steps),
+    ]);
+    tokio::time::sleep(10 * S).await;
+    assert_eq!(world.store.len(), 17);
+    assert!(world.ready.is_ready());
+    assert_eq!(world.requests()[5..], ["limit=0", "watch resourceVersion=50"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_stops_on_the_way_is_asked_for_again() {
+    let world = start(vec![
+        refused(),
+        Answer::Stream(vec![Step::Send(br#"{"metadata":{"resourceVersion":"30"},"items":["#.to_vec())]),
+        page(40, &[("a", 5)], ""),
+    ]);
+    tokio::time::sleep(45 * S).await;
+    assert_eq!(world.names(), ["a"]);
+    assert!(world.counted("timeout"));
 }

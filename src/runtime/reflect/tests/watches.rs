@@ -4,10 +4,8 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_the_server_ends_is_resumed_at_the_last_position_without_delay() {
-    let world = start(vec![
-        Answer::Stream(vec![complete(10), Step::Wait(300 * S), bookmark(20), Step::End]),
-        Answer::Stream(vec![added("a", 25)]),
-    ]);
+    let steps = [vec![complete(10)], bookmarks(20, 15), vec![Step::End]].concat();
+    let world = start(vec![Answer::Stream(steps), Answer::Stream(vec![added("a", 25)])]);
     tokio::time::sleep(301 * S).await;
     assert_eq!(world.requests(), ["watch list", "watch resourceVersion=20"]);
     assert_eq!(world.times(), [0, 300_000]);
@@ -57,14 +55,86 @@ async fn a_line_that_never_ends_breaks_the_watch_before_it_fills_the_memory() {
     assert!(world.counted("too_long"));
 }
 
+/// A change 1 s after the connection of a watch has frozen is seen within 45 s, however long the watch has lasted.
+async fn check_frozen(before: Vec<Answer>, frozen_at: Duration) {
+    let mut script = before;
+    // The next watch goes over a connection that was idle when all froze; the one after it over a new one.
+    script.extend([Answer::Nothing, Answer::Stream(vec![added("a", 25)])]);
+    let world = start(script);
+    tokio::time::sleep(frozen_at + 45 * S).await;
+    assert_eq!(world.names(), ["a"], "{:?} at {:?}", world.requests(), world.times());
+    assert_eq!(
+        world.metrics.render().matches("lists_total{group=\"test.io\",resource=\"things\"} 1").count(),
+        1
+    );
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_watch_may_be_silent_until_its_own_end_and_is_reopened_after_that() {
-    let world = start(vec![Answer::Stream(vec![complete(10)])]);
-    tokio::time::sleep(300 * S).await;
-    assert_eq!(world.requests().len(), 1);
-    tokio::time::sleep(310 * S).await;
-    assert_eq!(world.requests(), ["watch list", "watch resourceVersion=10"]);
+async fn a_watch_whose_connection_relays_nothing_is_replaced_within_45_seconds() {
+    check_frozen(vec![Answer::Stream(vec![complete(10)])], Duration::ZERO).await;
+    let busy = [vec![complete(10)], bookmarks(20, 15)].concat();
+    check_frozen(vec![Answer::Stream(busy)], 300 * S).await;
+    // A kind that has been quiet for a minute; its watch freezes as soon as it has begun, or after its last bookmark.
+    let quiet = |steps| vec![Answer::Stream(vec![complete(10)]), Answer::Stream(steps)];
+    check_frozen(quiet(vec![]), 30 * S).await;
+    check_frozen(quiet(vec![Step::Wait(23 * S), bookmark(20)]), 53 * S).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_kind_costs_a_small_request_each_25_seconds_and_no_list_and_no_alarm() {
+    let piece = || Answer::Stream(vec![Step::Wait(23 * S), bookmark(20), Step::Wait(2 * S), Step::End]);
+    let mut script = vec![Answer::Stream(vec![complete(10)])];
+    script.extend((0..40).map(|_| piece()));
+    let world = start(script);
+    tokio::time::sleep(600 * S).await;
+    let requests = world.requests();
+    assert!((20..=25).contains(&requests.len()), "{} requests in ten minutes", requests.len());
+    assert_eq!(requests[..3], ["watch list", "watch resourceVersion=10", "watch resourceVersion=20"]);
+    assert!(!world.metrics.render().contains("windlass_informer_breaks_total{"));
+    assert_eq!(world.told(), ["=10", "=20"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_outlives_its_end_is_counted_as_silent_and_resumed_at_once() {
+    let busy = [vec![complete(10)], bookmarks(20, 40)].concat();
+    let world = start(vec![Answer::Stream(busy)]);
+    tokio::time::sleep(610 * S).await;
+    assert_eq!(world.requests()[..2], ["watch list", "watch resourceVersion=20"]);
+    let resumed = world.times()[1];
+    assert!((305_000..=605_000).contains(&resumed), "{resumed}");
     assert!(world.counted("silent"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_in_which_something_happens_again_is_watched_for_long_again() {
+    let world = start(vec![
+        Answer::Stream(vec![complete(10)]),
+        Answer::Stream(vec![Step::Wait(5 * S), added("a", 12), Step::Wait(20 * S), Step::End]),
+        Answer::Stream(bookmarks(20, 10)),
+    ]);
+    tokio::time::sleep(200 * S).await;
+    assert_eq!(
+        world.requests(),
+        ["watch list", "watch resourceVersion=10", "watch resourceVersion=12"],
+        "{:?}",
+        world.times()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_lost_the_server_for_a_minute_is_not_ready_and_says_why() {
+    let mut script = vec![Answer::Stream(vec![complete(10)])];
+    script.extend(vec![Answer::Status(503, json!({})); 8]);
+    script.push(Answer::Stream(vec![]));
+    let world = start(script);
+    assert!(world.ready.check().is_err(), "nothing is listed yet");
+    tokio::time::sleep(59 * S).await;
+    assert_eq!(world.ready.check(), Ok(()), "the last answer was 59 s ago");
+    tokio::time::sleep(46 * S).await;
+    let why = world.ready.check().unwrap_err();
+    assert!(why.starts_with("the API server has been out of reach for ") && why.contains("503"), "{why}");
+    tokio::time::sleep(120 * S).await;
+    assert_eq!(world.ready.check(), Ok(()), "{:?}", world.times());
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,12 +172,22 @@ async fn an_unreachable_server_is_tried_again_with_growing_jittered_delays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_is_opened_no_sooner_than_the_server_asks_for() {
+    let mut busy = status(429, "TooManyRequests");
+    busy["details"] = json!({"retryAfterSeconds": 20});
+    let world = start(vec![Answer::Status(429, busy), Answer::Stream(vec![complete(10)])]);
+    tokio::time::sleep(60 * S).await;
+    assert_eq!(world.times(), [0, 20_000]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_may_list_and_not_watch_lists_again_and_again() {
     let no = Answer::Status(403, status(403, "Forbidden"));
     let world =
         start(vec![no.clone(), page(30, &[("a", 5)], ""), no.clone(), page(40, &[("b", 35)], ""), no]);
     tokio::time::sleep(2 * S).await;
-    assert_eq!(world.requests()[..4], ["watch list", "limit=500", "watch resourceVersion=30", "limit=500"]);
+    let again = "resourceVersion=30&resourceVersionMatch=NotOlderThan";
+    assert_eq!(world.requests()[..4], ["watch list", "limit=500", "watch resourceVersion=30", again]);
     assert_eq!(world.told(), ["+a@5", "=30", "+b@35", "-a@5", "=40"]);
 }
 

@@ -1,0 +1,115 @@
+//! ReplicaSets that may have been created although the answer to the request was lost or said no.
+//!
+//! When the cache shows such a ReplicaSet, the event and the condition that follow a creation are made up for:
+//! the event exactly once, the condition until a status with it has been written. A process that starts anew
+//! knows nothing of them, and takes the ReplicaSet for one that was there.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::model::Uid;
+use crate::plan::deployment::NewSet;
+
+/// The creations in doubt of all Deployments, by UID.
+#[derive(Debug, Default)]
+pub struct LostCreations(Mutex<BTreeMap<Uid, Creations>>);
+
+#[derive(Debug, Default)]
+struct Creations {
+    /// Asked for, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
+    asked: Vec<NewSet>,
+    /// The name of the one that was seen last, whose condition is still to be written.
+    seen: Option<String>,
+}
+
+impl LostCreations {
+    /// Remembers a creation whose outcome nobody knows.
+    pub fn asked(&self, deployment: &Uid, new: NewSet) {
+        let mut all = self.0.lock();
+        let Creations { asked, .. } = all.entry(deployment.clone()).or_default();
+        asked.retain(|other| other.name != new.name);
+        asked.push(new);
+    }
+
+    /// A repetition has reported the ReplicaSet of this name.
+    pub fn reported(&self, deployment: &Uid, name: &str) {
+        let mut all = self.0.lock();
+        let Some(Creations { asked, seen }) = all.get_mut(deployment) else { return };
+        asked.retain(|other| other.name != name);
+        if asked.is_empty() && seen.is_none() {
+            all.remove(deployment);
+        }
+    }
+
+    /// The creations that turn out to have happened, now that the cache shows ReplicaSets of these names. Each is
+    /// returned once.
+    pub fn seen(&self, deployment: &Uid, exists: impl Fn(&str) -> bool) -> Vec<NewSet> {
+        let mut all = self.0.lock();
+        let Some(Creations { asked, seen }) = all.get_mut(deployment) else { return Vec::new() };
+        let (found, left) = std::mem::take(asked).into_iter().partition(|new| exists(&new.name));
+        *asked = left;
+        let found: Vec<NewSet> = found;
+        *seen = found.last().map(|new| new.name.clone()).or(seen.take());
+        found
+    }
+
+    /// The name of a ReplicaSet whose creation the condition has yet to report.
+    pub fn unreported(&self, deployment: &Uid) -> Option<String> {
+        self.0.lock().get(deployment)?.seen.clone()
+    }
+
+    /// The condition has been written.
+    pub fn condition_written(&self, deployment: &Uid) {
+        let mut all = self.0.lock();
+        let Some(creations) = all.get_mut(deployment) else { return };
+        creations.seen = None;
+        if creations.asked.is_empty() {
+            all.remove(deployment);
+        }
+    }
+
+    /// The owner is gone.
+    pub fn forget(&self, deployment: &Uid) {
+        self.0.lock().remove(deployment);
+    }
+
+    /// Whether nothing is remembered of anybody.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(name: &str) -> NewSet {
+        NewSet { name: name.into(), hash: String::new(), replicas: 3, annotations: BTreeMap::new() }
+    }
+
+    #[test]
+    fn a_creation_that_turns_out_to_have_happened_is_returned_once_and_its_condition_until_written() {
+        let (lost, web) = (LostCreations::default(), Uid::new("u"));
+        lost.asked(&web, new("web-1"));
+        lost.asked(&web, new("web-1"));
+        assert_eq!(lost.seen(&web, |_| false), []);
+        assert_eq!(lost.seen(&web, |name| name == "web-1"), [new("web-1")]);
+        assert_eq!(lost.seen(&web, |name| name == "web-1"), []);
+        assert_eq!(lost.unreported(&web).as_deref(), Some("web-1"));
+        lost.condition_written(&web);
+        assert_eq!(lost.unreported(&web), None);
+        assert!(lost.is_empty());
+    }
+
+    #[test]
+    fn what_a_repetition_has_reported_is_not_reported_again() {
+        let (lost, web) = (LostCreations::default(), Uid::new("u"));
+        lost.asked(&web, new("web-1"));
+        lost.reported(&web, "web-1");
+        assert!(lost.is_empty());
+        lost.asked(&web, new("web-1"));
+        lost.forget(&web);
+        assert_eq!(lost.seen(&web, |_| true), []);
+    }
+}

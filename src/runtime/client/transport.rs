@@ -1,0 +1,272 @@
+//! The way of a request to the API server: credentials, a pool of connections, and what replaces either.
+//!
+//! HTTP/1.1 on purpose: a connection that hangs holds up one request and not all of them, the renewal of the lease
+//! included. Two things replace the whole pool, without breaking what is under way:
+//! - A caller gave up after [`SUSPECT_AFTER`] without the beginning of an answer. What froze this connection, a proxy
+//!   or a firewall that forgot it, has likely frozen the idle ones as well, so that the next try goes over a new one.
+//! - A file with a certificate or key has changed.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use http::{HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::Config;
+use kube::client::middleware::{AuthLayer, BaseUriLayer, ExtraHeadersLayer};
+use kube::client::{Body, ConfigExt};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+
+use super::connector::{Connector, proxy_authorization};
+use super::credentials::{Digests, Files, token};
+use super::proxy::{Protocol, Route};
+
+/// A caller that has waited for as long in vain casts doubt on the idle connections. Short of the 5 s after which a
+/// renewal of the lease is given up, so that the second try has a new connection and the leader remains one.
+const SUSPECT_AFTER: Duration = Duration::from_secs(3);
+
+/// How long a connection may be idle before it is closed.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// The shortest time between two looks at the credentials' files.
+const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+
+type Pool = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+
+/// Why there is no transport.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TransportError {
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    #[error("tls-server-name is not a name: {0}")]
+    ServerName(String),
+    #[error("{0}")]
+    Token(String),
+}
+
+/// Sends requests to the API server. Clones share everything.
+#[derive(Clone)]
+pub(super) struct Transport {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// What TLS is built from, again and again.
+    config: Config,
+    base: BaseUriLayer,
+    /// Credentials that are no file: a password, a token, a plugin.
+    auth: Option<AuthLayer>,
+    headers: ExtraHeadersLayer,
+    /// For a proxy that gets whole URLs.
+    proxy_authorization: Option<HeaderValue>,
+    files: Files,
+    current: RwLock<Current>,
+    /// From the token file.
+    token: RwLock<Option<HeaderValue>>,
+    /// What the files held when the current TLS configuration was built.
+    digests: Mutex<Digests>,
+    /// The last complaint about the files, so that it is logged once.
+    complaint: Mutex<String>,
+    suspect_after: Duration,
+    /// The server does not know us any more.
+    unauthorized: Arc<Notify>,
+}
+
+/// The pool in use; its number tells it from those before.
+struct Current {
+    number: u64,
+    connector: Connector,
+    pool: Pool,
+}
+
+impl Transport {
+    /// Builds the transport. May block: files are read and a credential plugin may run.
+    pub(super) fn new(mut config: Config, route: Route) -> Result<Self, TransportError> {
+        let files = Files::of(&mut config);
+        let token = files.token.as_deref().map(token).transpose().map_err(TransportError::Token)?;
+        let digests = files.digests().unwrap_or_default();
+        let tls = Arc::new(config.rustls_client_config()?);
+        let server_name = config.tls_server_name.clone().map(|name| {
+            let parsed = rustls::pki_types::ServerName::try_from(name);
+            parsed.map_err(|error| TransportError::ServerName(error.to_string()))
+        });
+        let whole_urls = config.cluster_url.scheme_str() != Some("https");
+        let proxy_authorization = match &route {
+            Route::Proxied(proxy) if whole_urls && proxy.protocol != Protocol::Socks5 => {
+                proxy_authorization(proxy)
+            }
+            _ => None,
+        };
+        let connector = Connector::new(tls, server_name.transpose()?, route);
+        let (base, auth, headers) =
+            (config.base_uri_layer(), config.auth_layer()?, config.extra_headers_layer()?);
+        let pool = pool(&base, auth.as_ref(), &headers, connector.clone());
+        let shared = Shared {
+            config,
+            base,
+            auth,
+            headers,
+            proxy_authorization,
+            files,
+            current: RwLock::new(Current { number: 0, connector, pool }),
+            token: RwLock::new(token),
+            digests: Mutex::new(digests),
+            complaint: Mutex::default(),
+            suspect_after: SUSPECT_AFTER,
+            unauthorized: Arc::default(),
+        };
+        Ok(Transport { shared: Arc::new(shared) })
+    }
+
+    /// Looks at the files each `period`, and at once when the server says that it does not know us, for as long as
+    /// the transport is used.
+    pub(super) fn keep_fresh(&self, period: Duration) {
+        if self.shared.files.is_empty() {
+            return;
+        }
+        let unauthorized = self.shared.unauthorized.clone();
+        tokio::spawn(keep_fresh(Arc::downgrade(&self.shared), unauthorized, period));
+    }
+}
+
+async fn keep_fresh(shared: Weak<Shared>, unauthorized: Arc<Notify>, period: Duration) {
+    loop {
+        tokio::time::sleep(SHORTEST_REFRESH.min(period)).await;
+        let _ = tokio::time::timeout(period, unauthorized.notified()).await;
+        let Some(shared) = shared.upgrade() else { return };
+        // Files may be far away. A panic there leaves things as they are.
+        let _ = tokio::task::spawn_blocking(move || shared.refresh()).await;
+    }
+}
+
+fn pool(
+    base: &BaseUriLayer,
+    auth: Option<&AuthLayer>,
+    headers: &ExtraHeadersLayer,
+    connector: Connector,
+) -> Pool {
+    let client = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(base)
+        .option_layer(auth)
+        .layer(headers)
+        .map_err(BoxError::from)
+        .service(client);
+    BoxCloneSyncService::new(service)
+}
+
+impl Shared {
+    /// Replaces the pool, unless somebody has done so since pool `number`.
+    fn suspect(&self, number: u64) {
+        let mut current = self.current.write();
+        if current.number == number {
+            tracing::info!("a call had no answer; new calls open new connections");
+            let connector = current.connector.clone();
+            self.replace(&mut current, connector);
+        }
+    }
+
+    fn replace(&self, current: &mut Current, connector: Connector) {
+        let pool = pool(&self.base, self.auth.as_ref(), &self.headers, connector.clone());
+        *current = Current { number: current.number + 1, connector, pool };
+    }
+
+    /// Takes over what has changed in the files. What cannot be read or used leaves things as they are.
+    fn refresh(&self) {
+        match self.try_refresh() {
+            Ok(()) => self.complaint.lock().clear(),
+            Err(complaint) => {
+                let mut last = self.complaint.lock();
+                if *last != complaint {
+                    tracing::warn!("the credentials for the API server were not read again: {complaint}");
+                    *last = complaint;
+                }
+            }
+        }
+    }
+
+    fn try_refresh(&self) -> Result<(), String> {
+        if let Some(file) = &self.files.token {
+            let fresh = Some(token(file)?);
+            if *self.token.read() != fresh {
+                *self.token.write() = fresh;
+                tracing::debug!(file = %file.display(), "the token for the API server has changed");
+            }
+        }
+        let digests = self.files.digests()?;
+        if *self.digests.lock() == digests {
+            return Ok(());
+        }
+        let tls = self.config.rustls_client_config().map_err(|error| super::first_line(&error))?;
+        let mut current = self.current.write();
+        let connector = current.connector.with_tls(Arc::new(tls));
+        self.replace(&mut current, connector);
+        *self.digests.lock() = digests;
+        tracing::info!("the certificates for the API server have changed; new calls use them");
+        Ok(())
+    }
+}
+
+/// Somebody waits for the beginning of an answer.
+struct Waiting {
+    shared: Arc<Shared>,
+    number: u64,
+    since: Instant,
+    answered: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.answered && self.since.elapsed() >= self.shared.suspect_after {
+            self.shared.suspect(self.number);
+        }
+    }
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let shared = self.shared.clone();
+        if let Some(token) = &*shared.token.read() {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+        }
+        if let Some(authorization) = &shared.proxy_authorization {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
+        }
+        let (number, pool) = {
+            let current = shared.current.read();
+            (current.number, current.pool.clone())
+        };
+        Box::pin(async move {
+            let since = Instant::now();
+            let mut waiting = Waiting { shared, number, since, answered: false };
+            let answer = pool.oneshot(request).await;
+            waiting.answered = true;
+            if answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::UNAUTHORIZED) {
+                waiting.shared.unauthorized.notify_one();
+            }
+            answer
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! When a part of the program last had an answer from the API server, and what has gone wrong since: for `/readyz`.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// For how long the API server may be out of reach before a process is not ready. A watch has a sign of life each
+/// 30 s, and the tries after a failure are at most 30 s apart.
+pub const OUT_OF_REACH: Duration = Duration::from_secs(60);
+
+/// The contact of one part with the API server. Clones are the same contact.
+#[derive(Clone, Debug, Default)]
+pub struct Contact(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last answer, or else the first failure; `None` before the first try.
+    since: Option<Instant>,
+    error: String,
+}
+
+impl Contact {
+    /// The server has answered.
+    pub(crate) fn made(&self) {
+        let mut state = self.0.lock();
+        state.since = Some(Instant::now());
+        state.error.clear();
+    }
+
+    /// A try has failed.
+    pub(crate) fn failed(&self, error: &dyn Display) {
+        let mut state = self.0.lock();
+        state.since.get_or_insert_with(Instant::now);
+        state.error = error.to_string();
+    }
+
+    /// Whether the server has answered within [`OUT_OF_REACH`].
+    ///
+    /// # Errors
+    /// When it has not, with the time and the last error in words for `/readyz`.
+    pub fn check(&self) -> Result<(), String> {
+        let state = self.0.lock();
+        let silent = state.since.map(|since| since.elapsed()).unwrap_or_default();
+        if silent <= OUT_OF_REACH {
+            return Ok(());
+        }
+        let error = if state.error.is_empty() { "no answer" } else { &state.error };
+        Err(format!("the API server has been out of reach for {} s: {error}", silent.as_secs()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_silence_of_more_than_a_minute_is_out_of_reach() {
+        let contact = Contact::default();
+        tokio::time::sleep(2 * OUT_OF_REACH).await;
+        assert_eq!(contact.check(), Ok(()), "nothing has been tried");
+        contact.made();
+        tokio::time::sleep(OUT_OF_REACH).await;
+        contact.failed(&"connection refused");
+        assert_eq!(contact.check(), Ok(()));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(
+            contact.check(),
+            Err("the API server has been out of reach for 70 s: connection refused".to_owned())
+        );
+        contact.made();
+        assert_eq!(contact.check(), Ok(()));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(contact.check().is_err_and(|error| error.ends_with("61 s: no answer")));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a batch of one workload must not do to another, where nothing goes wrong: L12.
+//!
+//! The daemons are not limited elsewhere, so that a history takes no longer than it must. Here they are started
+//! again with a rate limit that is slow enough to see who waits for whom.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::actors::Actors;
+use super::monitors::{Breach, controller, is_deleting, number, text};
+use super::rest::{is_at_rest, objects, until};
+use super::scenario::Act;
+use super::server::{Picture, Server};
+
+/// Requests per second, and at once. 32 pods, as many as a daemon asks for at a time, take six seconds.
+const RATE: (f64, u32) = (5.0, 10);
+
+/// How many pods the batch is of.
+const BATCH: u32 = 70;
+
+/// When the requests of the batch stand in a queue: after the burst and the slow start.
+const QUEUED: Duration = Duration::from_secs(6);
+
+/// How long a write may wait for the batch of another workload.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// How often is looked.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Until daemons that are asked to stop have ended, run again and lead, and their last events are written.
+const RESTART: Duration = Duration::from_secs(60);
+
+/// How long a rollout takes with this rate.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The Deployment with many pods, and the one that must not wait for them.
+const LARGE: &str = "large";
+const SMALL: &str = "small";
+
+/// L12: while one Deployment gets many pods, another gets its new ReplicaSet and a pod of it as always.
+///
+/// # Errors
+/// When one of them takes longer than a second.
+pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    server.limit(Some(RATE));
+    actors.restart();
+    tokio::time::sleep(RESTART).await;
+    for name in [LARGE, SMALL] {
+        actors.act(&Act::Create { name, replicas: 1, surge: 1, unavailable: 0, recreate: false }).await;
+    }
+    until(server, actors, is_at_rest, PATIENCE).await?;
+    // The buckets are full again.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    actors.act(&Act::Scale { name: LARGE, replicas: BATCH }).await;
+    tokio::time::sleep(QUEUED).await;
+    let before = server.picture();
+    actors.act(&Act::Image { name: SMALL, tag: 12 }).await;
+    within(server, "has no ReplicaSet for its new template", |now| new_set(&before, now).is_some()).await?;
+    within(server, "has no pod of its new template", |now| {
+        new_set(&before, now).is_some_and(|set| pods_of(now, set) > 0)
+    })
+    .await?;
+    let created = set_of(&before, LARGE).map_or(0, |set| pods_of(&server.picture(), set));
+    if created >= BATCH as usize && !server.is_over() {
+        return Err(Breach::new("the simulation", "the batch was over before anybody could wait for it"));
+    }
+    until(server, actors, is_at_rest, PATIENCE).await?;
+    for name in [LARGE, SMALL] {
+        actors.act(&Act::Delete { name, policy: "Background" }).await;
+    }
+    server.limit(None);
+    actors.restart();
+    tokio::time::sleep(RESTART).await;
+    until(server, actors, is_at_rest, PATIENCE).await
+}
+
+/// Waits until it is so, for no longer than a write may wait.
+async fn within(server: &Server, unless: &str, is_so: impl Fn(&Picture) -> bool) -> Result<(), Breach> {
+    let mut waited = Duration::ZERO;
+    while !is_so(&server.picture()) && !server.is_over() {
+        if waited > LONGEST_WAIT {
+            let what = format!("{SMALL} {unless} after {waited:?}, while {LARGE} gets {BATCH} pods");
+            return Err(Breach::new("L12", what));
+        }
+        tokio::time::sleep(STEP).await;
+        waited += STEP;
+    }
+    Ok(())
+}
+
+/// A ReplicaSet of the small Deployment that there was not before.
+fn new_set<'p>(before: &Picture, now: &'p Picture) -> Option<&'p Value> {
+    let old = set_of(before, SMALL).map_or("", |set| text(set, "/metadata/uid"));
+    let owner = deployment(now, SMALL)?;
+    sets_of(now, owner).find(|set| text(set, "/metadata/uid") != old)
+}
+
+/// A ReplicaSet of this Deployment that wants pods.
+fn set_of<'p>(picture: &'p Picture, name: &str) -> Option<&'p Value> {
+    let owner = deployment(picture, name)?;
+    sets_of(picture, owner).find(|set| number(set, "/spec/replicas") > 0)
+}
+
+fn deployment<'p>(picture: &'p Picture, name: &str) -> Option<&'p Value> {
+    objects(picture, "deployments").find(|deployment| text(deployment, "/metadata/name") == name)
+}
+
+fn sets_of<'p>(picture: &'p Picture, owner: &Value) -> impl Iterator<Item = &'p Value> {
+    let uid = text(owner, "/metadata/uid").to_owned();
+    objects(picture, "replicasets").filter(move |set| controller(set) == uid && !is_deleting(set))
+}
+
+fn pods_of(picture: &Picture, set: &Value) -> usize {
+    let uid = text(set, "/metadata/uid");
+    objects(picture, "pods").filter(|pod| controller(pod) == uid).count()
+}

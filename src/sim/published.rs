@@ -1,0 +1,169 @@
+//! Whether statuses are true, where nothing goes wrong but what is refused here: S20 and S27. What they should say is
+//! read off the pods and the generations that the API server has stored.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::actors::Actors;
+use super::monitors::{Breach, controller, is_available, is_deleting, is_live, number, text};
+use super::rest::objects;
+use super::scenario::Scenario;
+use super::server::{Picture, Server};
+
+/// How long a status may say what was: watches show everything at once.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// The time between two losses: two of them fall into a second.
+const BETWEEN: Duration = Duration::from_millis(300);
+
+/// How long steps are refused.
+const REFUSED: Duration = Duration::from_secs(5);
+
+/// One of these things, by the seed: each takes time.
+///
+/// # Errors
+/// When a status says what is not so.
+pub async fn statuses_are_true(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    match scenario.seed / 3 % 3 {
+        0 => generations_are_put_right(server, actors).await,
+        1 => refused_steps_are_not_acted_on(server, actors).await,
+        _ => losses_are_told(server, actors).await,
+    }
+}
+
+/// S20: an `observedGeneration` above the generation is put right.
+async fn generations_are_put_right(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    actors.raise_generations().await;
+    tokio::time::sleep(AT_ONCE).await;
+    let picture = server.picture();
+    for object in ["deployments", "replicasets"].iter().flat_map(|resource| objects(&picture, resource)) {
+        let (observed, generation) = generations(object);
+        if observed > generation && !server.is_over() {
+            let name = text(object, "/metadata/name");
+            let what = format!("{name} has generation {generation} and says that {observed} was observed");
+            return Err(Breach::new("S20", what));
+        }
+    }
+    Ok(())
+}
+
+/// S20: while the sizes of ReplicaSets cannot be changed, no Deployment that was resized is observed.
+async fn refused_steps_are_not_acted_on(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    server.fix_sizes(true);
+    actors.resize_all().await;
+    tokio::time::sleep(REFUSED).await;
+    let picture = server.picture();
+    server.fix_sizes(false);
+    for deployment in objects(&picture, "deployments").filter(|deployment| !is_deleting(deployment)) {
+        let (observed, generation) = generations(deployment);
+        if observed >= generation && !server.is_over() {
+            let name = text(deployment, "/metadata/name");
+            let what =
+                format!("{name} could not be resized and says that generation {generation} was observed");
+            return Err(Breach::new("S20", what));
+        }
+    }
+    Ok(())
+}
+
+fn generations(object: &Value) -> (i64, i64) {
+    (number(object, "/status/observedGeneration"), number(object, "/metadata/generation"))
+}
+
+/// S27: a settled workload says at once of each pod that it loses, however fast they follow each other.
+async fn losses_are_told(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    // The last status was written long ago: what is gathered is gathered from the first loss on.
+    tokio::time::sleep(2 * REFUSED).await;
+    for _ in 0..3 {
+        for pod in one_ready_pod_of_each(server) {
+            actors.make_unready(&pod).await;
+        }
+        tokio::time::sleep(AT_ONCE).await;
+        if server.is_over() {
+            return Ok(());
+        }
+        overstated(&server.picture(), server.clock.now())?;
+        tokio::time::sleep(BETWEEN - AT_ONCE).await;
+    }
+    Ok(())
+}
+
+fn one_ready_pod_of_each(server: &Server) -> Vec<Value> {
+    let (picture, now) = (server.picture(), server.clock.now());
+    let sets: Vec<&str> = objects(&picture, "replicasets").map(|set| text(set, "/metadata/uid")).collect();
+    let first = |uid: &&str| {
+        let mut pods = objects(&picture, "pods").filter(|pod| controller(pod) == *uid && is_live(pod));
+        pods.find(|pod| is_available(pod, 0, now)).cloned()
+    };
+    sets.iter().filter_map(first).collect()
+}
+
+/// The first ReplicaSet or Deployment that says more of its pods than there is.
+fn overstated(picture: &Picture, now: jiff::Timestamp) -> Result<(), Breach> {
+    let pods_of = |set: &Value, least: i64| {
+        let uid = text(set, "/metadata/uid");
+        let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod));
+        i64::try_from(pods.filter(|pod| is_available(pod, least, now)).count()).unwrap_or(i64::MAX)
+    };
+    // Who has been ready for how long is the same question with another number of seconds.
+    let counts = |set: &Value| [pods_of(set, 0), pods_of(set, number(set, "/spec/minReadySeconds"))];
+    let told = |object: &Value| {
+        ["readyReplicas", "availableReplicas"].map(|field| number(&object["status"], &format!("/{field}")))
+    };
+    let judge = |object: &Value, there: [i64; 2]| {
+        let told = told(object);
+        if told.iter().zip(&there).all(|(told, there)| told <= there) {
+            return Ok(());
+        }
+        let name = text(object, "/metadata/name");
+        let what = format!(
+            "{name} says that {told:?} pods are ready and available, of which {there:?} are since {AT_ONCE:?}"
+        );
+        Err(Breach::new("S27", what))
+    };
+    for set in objects(picture, "replicasets") {
+        judge(set, counts(set))?;
+    }
+    for deployment in objects(picture, "deployments") {
+        let uid = text(deployment, "/metadata/uid");
+        let sets = objects(picture, "replicasets").filter(|set| controller(set) == uid).map(counts);
+        judge(deployment, sets.fold([0, 0], |sum, [ready, available]| [sum[0] + ready, sum[1] + available]))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_that_says_more_than_there_is_is_found_on_both_levels() {
+        let owner = |uid: &str| json!([{"uid": uid, "controller": true}]);
+        let status = |number: i64| json!({"readyReplicas": number, "availableReplicas": number});
+        let pod = json!({"metadata": {"name": "p", "ownerReferences": owner("s")}, "status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}});
+        let picture = |of_set: i64, of_deployment: i64| -> Picture {
+            let set = json!({"metadata": {"name": "web-1", "uid": "s", "ownerReferences": owner("d")},
+                             "status": status(of_set)});
+            let deployment =
+                json!({"metadata": {"name": "web", "uid": "d"}, "status": status(of_deployment)});
+            [("deployments", deployment), ("replicasets", set), ("pods", pod.clone())]
+                .map(|(resource, object)| {
+                    (resource.to_owned(), BTreeMap::from([("x".to_owned(), Arc::new(object))]))
+                })
+                .into()
+        };
+        let judged =
+            |of_set, of_deployment| overstated(&picture(of_set, of_deployment), jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(judged(1, 1), Ok(()));
+        assert_eq!(judged(0, 0), Ok(()), "a rise may wait");
+        assert!(judged(2, 1).unwrap_err().what.starts_with("web-1 says"));
+        assert!(judged(1, 2).unwrap_err().what.starts_with("web says"));
+    }
+}

@@ -1,0 +1,40 @@
+//! S7: a rollback to the last revision leads to the template before, also where the one that it leaves has no
+//! ReplicaSet yet.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::actors::Actors;
+use super::monitors::{Breach, text};
+use super::rest::objects;
+use super::server::{Picture, Server};
+
+/// How long a rollback takes: one write.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// Gives every Deployment another image while it is paused, and asks for the last revision.
+///
+/// # Errors
+/// When the image is another one than before.
+pub async fn lead_back(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    let before = server.picture();
+    actors.pause(true).await;
+    actors.images("skipped").await;
+    actors.roll_back_all().await;
+    actors.pause(false).await;
+    tokio::time::sleep(AT_ONCE).await;
+    let after = server.picture();
+    let (before, after) = (images(&before), images(&after));
+    match before.iter().find(|(name, image)| after.get(*name) != Some(image)) {
+        Some((name, image)) if !server.is_over() => {
+            let other = after.get(name);
+            Err(Breach::new("S7", format!("{name} was rolled back to {image}, and has {other:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn images(picture: &Picture) -> BTreeMap<&str, &str> {
+    let image = |deployment| text(deployment, "/spec/template/spec/containers/0/image");
+    objects(picture, "deployments").map(|d| (text(d, "/metadata/name"), image(d))).collect()
+}
