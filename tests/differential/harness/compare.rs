@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::declared::{Declared, Noise, fits};
-use super::facts::{EXISTS, Facts, Key};
+use super::facts::{ALL_STEPS, EXISTS, Facts, Key};
 
 /// Said of a fact that only the other side has.
 pub const ABSENT: &str = "absent";
@@ -32,7 +32,19 @@ pub fn compare(upstream: &Facts, windlass: &Facts) -> Vec<Difference> {
         };
         of(upstream) == of(windlass)
     };
+    let last = |facts: &Facts| facts.keys().map(|key| key.step).filter(|step| *step != ALL_STEPS).max();
+    let both = last(upstream).min(last(windlass));
+    if last(upstream) != last(windlass) {
+        let [theirs, ours] =
+            [upstream, windlass].map(|facts| last(facts).map_or(0, |last| last + 1).to_string());
+        let what = ("script", "script".to_owned(), "steps".to_owned(), theirs, ours);
+        found.insert(what, vec![both.unwrap_or_default()]);
+    }
     for key in keys {
+        // What follows a step too many belongs to another step.
+        if key.step != ALL_STEPS && Some(key.step) > both {
+            continue;
+        }
         let value = |facts: &Facts| facts.get(key).cloned().unwrap_or_else(|| ABSENT.into());
         let (theirs, ours) = (value(upstream), value(windlass));
         // Of an object that only one side has, this is enough.
@@ -78,7 +90,7 @@ impl Noise {
     pub fn covers(&self, difference: &Difference) -> bool {
         let Difference { section, object, path, upstream, windlass, .. } = difference;
         let [one, other] = self.values;
-        self.section == *section
+        fits(self.section, section)
             && fits(self.object, object)
             && fits(self.path, path)
             && (fits(one, upstream) && fits(other, windlass) || fits(other, upstream) && fits(one, windlass))

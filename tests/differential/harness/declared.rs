@@ -66,12 +66,6 @@ pub static GENERAL: &[Declared] = &[
         "seen",
         "absent",
     ),
-    differs(
-        &GATHERED_STATUS,
-        ["conditions", "Deployment/*", "Progressing=True NewReplicaSetCreated: *"],
-        "absent",
-        "seen",
-    ),
     // A deadline runs while a Recreate waits for its old pods.
     differs(
         &RECREATE_DEADLINE,
@@ -122,6 +116,8 @@ pub static GENERAL: &[Declared] = &[
 /// What differs from one play of upstream to the next.
 #[derive(Debug)]
 pub struct Noise {
+    /// In which workloads.
+    pub workload: &'static str,
     pub section: &'static str,
     pub object: &'static str,
     pub path: &'static str,
@@ -136,7 +132,7 @@ const fn noise(
     [section, object, path]: [&'static str; 3],
     values: [&'static str; 2],
 ) -> Noise {
-    Noise { section, object, path, values, reason }
+    Noise { workload: "*", section, object, path, values, reason }
 }
 
 const EARLY_STATUS: &str = "upstream's first status after a creation may or may not count the first pods";
@@ -152,4 +148,25 @@ pub static NOISE: &[Noise] = &[
         ["conditions", "Deployment/*", "Progressing=True ReplicaSetUpdated: ReplicaSet * is progressing."],
         ["seen", "absent"],
     ),
+    noise(
+        EARLY_STATUS,
+        ["conditions", "Deployment/*", "Progressing=True NewReplicaSetCreated: *"],
+        ["seen", "absent"],
+    ),
+    Noise {
+        workload: "a_replica_set_of_a_deployment_is_deleted",
+        section: "counts",
+        object: "pods of ReplicaSet/*",
+        path: "*",
+        values: ["*", "*"],
+        reason: "the garbage collector deletes pods while others are created",
+    },
+    Noise {
+        workload: "a_replica_set_is_scaled_by_a_user",
+        section: "*",
+        object: "*ReplicaSet/web#1",
+        path: "*",
+        values: ["*", "*"],
+        reason: "the ReplicaSet controller acts before or after the Deployment controller takes the size back",
+    },
 ];

@@ -21,6 +21,9 @@ pub struct Key {
     pub path: String,
 }
 
+/// The step of facts about all of a play. Events arrive late when many are sent.
+pub const ALL_STEPS: usize = usize::MAX;
+
 /// The path of the fact that an object is there at rest.
 pub const EXISTS: &str = "exists";
 
@@ -31,6 +34,8 @@ struct Reader<'a> {
     canonical: Canonical,
     script: &'a Script,
     current: BTreeMap<(&'static str, String), Value>,
+    /// By object, and how often each.
+    events: BTreeMap<String, Vec<(String, i64)>>,
     facts: Facts,
 }
 
@@ -41,7 +46,6 @@ struct Passing {
     /// By object, all states that conditions have come to.
     conditions: BTreeMap<String, BTreeSet<String>>,
     sizes: BTreeMap<String, Vec<String>>,
-    events: BTreeMap<String, Vec<(String, i64)>>,
     deleted: BTreeMap<String, Vec<String>>,
     counts: BTreeMap<(String, &'static str), (i64, i64)>,
 }
@@ -49,7 +53,8 @@ struct Passing {
 /// The facts of a namespace's history.
 pub fn facts(changes: &[Change], script: &Script) -> Facts {
     let canonical = Canonical::new(changes, &script.own_names);
-    let mut reader = Reader { canonical, script, current: BTreeMap::new(), facts: Facts::new() };
+    let mut reader =
+        Reader { canonical, script, current: BTreeMap::new(), events: BTreeMap::new(), facts: Facts::new() };
     let mut rest = changes;
     for (number, step) in script.steps.iter().enumerate() {
         let until = rest.iter().position(|change| change.version > step.end).unwrap_or(rest.len());
@@ -65,6 +70,7 @@ pub fn facts(changes: &[Change], script: &Script) -> Facts {
         reader.passed(number, passing);
         reader.at_rest(number);
     }
+    reader.tell_events();
     reader.facts
 }
 
@@ -93,7 +99,7 @@ impl Reader<'_> {
         let before = self.current.get(&key).cloned();
         let name = title(change.kind, &self.name(object));
         match change.kind {
-            "Event" => self.read_event(change, before.as_ref(), passing),
+            "Event" => self.read_event(change, before.as_ref()),
             "Pod" => {
                 let was_leaving = before.as_ref().is_some_and(is_leaving);
                 if (change.what == What::Deleted || is_leaving(object)) && !was_leaving {
@@ -134,7 +140,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read_event(&self, change: &Change, before: Option<&Value>, passing: &mut Passing) {
+    fn read_event(&mut self, change: &Change, before: Option<&Value>) {
         if change.what == What::Deleted {
             return;
         }
@@ -148,13 +154,18 @@ impl Reader<'_> {
             (source, reporting) if source == reporting => source.to_owned(),
             (source, reporting) => format!("source {source:?}, reporting {reporting:?}"),
         };
-        let line = format!(
-            "{} {} from {from}: {}",
-            text(&event["type"]),
-            text(&event["reason"]),
-            text(&event["message"])
-        );
-        passing.events.entry(about).or_default().push((self.canonical.text(&line), more));
+        let reason = text(&event["reason"]);
+        let (mut from, mut message) = (from, text(&event["message"]));
+        // client-go forgets one message by chance for each that it combines. Pods have messages of their own, so there
+        // chance makes no difference.
+        if reason == "ScalingReplicaSet"
+            && let Some(combined) = message.strip_prefix("(combined from similar events): ")
+        {
+            (from, message) = (text(&event["source"]["component"]).to_owned(), combined);
+        }
+        let line = format!("{} {reason} from {from}: {message}", text(&event["type"]));
+        let line = self.canonical.text(&line);
+        self.events.entry(about).or_default().push((line, more));
     }
 
     /// Whose pod it is.
@@ -207,7 +218,7 @@ impl Reader<'_> {
     }
 
     fn passed(&mut self, step: usize, passing: Passing) {
-        let Passing { created, conditions, sizes, events, deleted, counts } = passing;
+        let Passing { created, conditions, sizes, deleted, counts } = passing;
         for (object, mut values) in created {
             values.sort_by_key(Value::to_string);
             if object.starts_with("pods of") {
@@ -228,28 +239,32 @@ impl Reader<'_> {
         for (object, sizes) in sizes {
             self.tell(step, "sizes", &object, "spec.replicas", sizes.join(" -> "));
         }
-        for (object, lines) in events {
-            let mut order: Vec<String> = Vec::new();
-            let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-            for (line, count) in &lines {
-                *sums.entry(line).or_default() += count;
-                if order.last() != Some(line) {
-                    order.push(line.clone());
-                }
-            }
-            for (line, count) in &sums {
-                // How often something is tried again is a matter of time.
-                let count = if line.starts_with("Warning") { "some".into() } else { count.to_string() };
-                self.tell(step, "events", &object, line, count);
-            }
-            self.tell(step, "event order", &object, "", order.join(" | "));
-        }
         for (of, mut pods) in deleted {
             pods.sort();
             self.tell(step, "deleted", &of, "", pods.join(", "));
         }
         for ((of, what), (least, most)) in counts {
             self.tell(step, "counts", &of, what, format!("{least} to {most}"));
+        }
+    }
+
+    fn tell_events(&mut self) {
+        for (object, lines) in std::mem::take(&mut self.events) {
+            let mut order: Vec<&str> = Vec::new();
+            let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+            for (line, count) in &lines {
+                *sums.entry(line).or_default() += count;
+                // Who creates and deletes pods does many at a time.
+                if object.starts_with("Deployment/") && order.last() != Some(&line.as_str()) {
+                    order.push(line);
+                }
+            }
+            for (line, count) in &sums {
+                // How often something is tried again is a matter of time.
+                let count = if line.starts_with("Warning") { "some".into() } else { count.to_string() };
+                self.tell(ALL_STEPS, "events", &object, line, count);
+            }
+            self.tell(ALL_STEPS, "event order", &object, "", order.join(" | "));
         }
     }
 

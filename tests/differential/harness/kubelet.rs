@@ -20,11 +20,13 @@ fn condition(kind: &str, holds: bool, seconds: i64) -> Value {
     })
 }
 
+/// The time so many seconds ago. Longer times count from the full hour, so that pods which are to be of one age are:
+/// upstream leaves those that differ by a second to chance.
 fn ago(seconds: i64) -> String {
-    // The API has whole seconds.
     let now = Clock::System.now().as_second();
-    let then = Timestamp::from_second(now).unwrap() - SignedDuration::from_secs(seconds);
-    then.to_string()
+    let since = if seconds >= 1000 { now - now % 3600 } else { now };
+    // The API has whole seconds.
+    (Timestamp::from_second(since).unwrap() - SignedDuration::from_secs(seconds)).to_string()
 }
 
 fn running(ready: bool, seconds: i64, restarts: i64) -> Value {

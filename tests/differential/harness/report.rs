@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::compare::{Difference, compare};
-use super::declared::{Declared, GENERAL, NOISE};
+use super::declared::{Declared, GENERAL, NOISE, fits};
 use super::play::Played;
 use super::stage::Step;
 use super::workloads::Workload;
@@ -39,7 +39,7 @@ pub fn report(
             if ignored.is_some_and(|text| difference.path.contains(text)) {
                 continue;
             }
-            if NOISE.iter().any(|noise| noise.covers(&difference)) {
+            if NOISE.iter().any(|noise| fits(noise.workload, workload.name) && noise.covers(&difference)) {
                 continue;
             }
             let general = mark(GENERAL, &difference, &mut used);
@@ -106,9 +106,7 @@ impl Report {
         let labels: Vec<String> = at
             .iter()
             .take(3)
-            .map(|&number| {
-                format!("{number} ({})", steps.get(number).map_or("no such step", |step| &step.label))
-            })
+            .map(|&number| format!("{number} ({})", steps.get(number).map_or("of all", |step| &step.label)))
             .collect();
         let more = if at.len() > 3 { format!(" and {} more", at.len() - 3) } else { String::new() };
         let _ = writeln!(self.text, "{section}: {object} {path}\n  in step {}{more}", labels.join(", "));

@@ -372,7 +372,7 @@ impl Stage {
     /// What terminates ends, and pods become ready one at a time, with a rest after each. Until there is nothing
     /// to do.
     pub async fn roll(&self) {
-        for _ in 0..60 {
+        for _ in 0..100 {
             self.rest().await;
             if !self.go_on(true).await {
                 return;

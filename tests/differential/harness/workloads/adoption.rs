@@ -28,8 +28,8 @@ fn label(value: &str) -> serde_json::Value {
 }
 
 async fn pods_are_adopted_by_a_replica_set(s: &Stage) {
-    for name in ["one", "two", "three"] {
-        s.create(pod(name, "bare")).await;
+    for (name, cost) in [("one", "1"), ("two", "-1"), ("three", "3")] {
+        s.create(pod(name, "bare").annotation("controller.kubernetes.io/pod-deletion-cost", cost)).await;
     }
     s.rest().await;
     s.create(replica_set("bare").replicas(2)).await;
@@ -49,7 +49,8 @@ async fn pods_are_released_by_a_label_and_come_back(s: &Stage) {
 }
 
 async fn pods_are_adopted_and_released_by_a_replication_controller(s: &Stage) {
-    s.create(pod("one", "old")).await;
+    s.create(pod("one", "old").annotation("controller.kubernetes.io/pod-deletion-cost", "5")).await;
+    s.rest().await;
     s.create(replication_controller("old").replicas(2)).await;
     s.come_up().await;
     let taken = s.active()[0].clone();

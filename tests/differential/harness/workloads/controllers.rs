@@ -87,7 +87,9 @@ async fn fully_labeled_replicas(s: &Stage) {
 async fn extra_pods_are_adopted_and_deleted(s: &Stage) {
     for (app, object) in [("bare", replica_set("bare")), ("old", replication_controller("old"))] {
         for number in 0..3 {
-            s.create(pod(&format!("{app}-extra-{number}"), app)).await;
+            let cost = number.to_string();
+            let extra = pod(&format!("{app}-extra-{number}"), app);
+            s.create(extra.annotation("controller.kubernetes.io/pod-deletion-cost", &cost)).await;
         }
         s.rest().await;
         s.create(object.replicas(2)).await;

@@ -150,7 +150,7 @@ async fn hostile_size(s: &Stage, key: &str) {
     s.patch("ReplicaSet", &set(s, 0), annotate(key, "abc")).await;
     s.rest().await;
     s.scale("Deployment", "web", 6).await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn desired_replicas_is_garbage(s: &Stage) {

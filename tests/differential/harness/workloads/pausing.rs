@@ -72,7 +72,7 @@ async fn scaled_while_paused_in_the_middle_of_a_rollout(s: &Stage) {
     s.scale("Deployment", "web", 4).await;
     s.rest().await;
     s.pause("web", false).await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn history_is_cleaned_while_paused(s: &Stage) {

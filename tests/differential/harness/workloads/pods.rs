@@ -19,7 +19,7 @@ super::workloads! {
     recreate_with_a_pod_that_ends_in_failure,
     a_pod_is_not_ready_for_a_while,
     a_pod_with_a_finalizer,
-    deleting_and_failed_pods_of_a_replication_controller,
+    deleting_and_failed_pods_of_a_replication_controller: BACK_OFF,
     broken_pods_do_not_hold_up_another_image,
 }
 
@@ -167,7 +167,7 @@ async fn deleting_and_failed_pods_of_a_replication_controller(s: &Stage) {
     s.act("one fails, one is being deleted");
     s.fail(&pods[0], None).await;
     s.evict(&pods[1]).await;
-    s.rest().await;
+    s.until("there are two others", 30, |s| s.active().len() == 2).await;
     s.come_up().await;
 }
 

@@ -32,9 +32,9 @@ async fn three_revisions(s: &Stage) {
 async fn rollback_to_the_last_revision(s: &Stage) {
     three_revisions(s).await;
     s.roll_back("web", "0").await;
-    s.come_up().await;
+    s.roll().await;
     s.roll_back("web", "0").await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn rollback_to_a_revision(s: &Stage) {

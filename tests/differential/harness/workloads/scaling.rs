@@ -27,16 +27,16 @@ async fn half_way(s: &Stage) {
 
 async fn scale_up_during_a_rollout(s: &Stage) {
     half_way(s).await;
-    s.scale("Deployment", "web", 20).await;
+    s.scale("Deployment", "web", 16).await;
     s.rest().await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn scale_down_during_a_rollout(s: &Stage) {
     half_way(s).await;
     s.scale("Deployment", "web", 5).await;
     s.rest().await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn scale_with_three_replica_sets(s: &Stage) {
@@ -50,7 +50,7 @@ async fn scale_with_three_replica_sets(s: &Stage) {
     s.rest().await;
     s.scale("Deployment", "web", 6).await;
     s.rest().await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn scale_to_zero_during_a_rollout(s: &Stage) {
@@ -58,7 +58,7 @@ async fn scale_to_zero_during_a_rollout(s: &Stage) {
     s.scale("Deployment", "web", 0).await;
     s.come_up().await;
     s.scale("Deployment", "web", 3).await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 async fn resize_and_new_image_at_once(s: &Stage) {
@@ -116,7 +116,7 @@ async fn slow_pods_while_sizes_change(s: &Stage) {
     s.rest().await;
     s.scale("Deployment", "web", 14).await;
     s.rest().await;
-    s.come_up().await;
+    s.roll().await;
 }
 
 /// As upstream's test of Recreate with slow pods.
