@@ -2,6 +2,9 @@
 //! repeated, the end is the right one and no pod is made twice.
 
 mod support;
+
+#[path = "faults/frozen.rs"]
+mod frozen;
 #[path = "faults/unseen.rs"]
 mod unseen;
 

@@ -243,6 +243,7 @@ mod tests {
             scope: Default::default(),
             rollouts: Default::default(),
             coexistence: Default::default(),
+            field_manager: "windlass".to_owned(),
             recorder,
             metrics,
             failed_pod_backoff: true,
