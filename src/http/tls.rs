@@ -291,8 +291,11 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_known_is_refused_with_those_that_are() {
-        let error = "VersionTLS10".parse::<TlsVersion>().unwrap_err().to_string();
-        assert_eq!(error, "\"VersionTLS10\" is not known; the allowed values are VersionTLS12, VersionTLS13");
+        let error = "VersionSSL30".parse::<TlsVersion>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("\"VersionSSL30\" is not known; the allowed values are VersionTLS12,"),
+            "{error}"
+        );
         let error = "TLS_RSA_WITH_RC4_128_SHA".parse::<CipherSuite>().unwrap_err().to_string();
         assert!(error.contains("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"), "{error}");
     }

@@ -55,7 +55,7 @@ impl Freezer {
             move |(mut body, mut frozen)| async move {
                 let chunk = tokio::select! {
                     biased;
-                    _ = frozen.wait_for(|times| *times > begun) => std::future::pending().await,
+                    () = async { let _ = frozen.wait_for(|times| *times > begun).await.is_ok(); } => std::future::pending().await,
                     chunk = body.next() => chunk?,
                 };
                 Some((chunk, (body, frozen)))
