@@ -181,14 +181,14 @@ pub(crate) mod tests {
             ("--concurrent-deployment-syncs", "0"),
             ("--concurrent-replicaset-syncs", "1001"),
             ("--concurrent_rc_syncs", "0"),
-            ("--kube-api-qps", "0"),
             ("--kube-api-qps", "NaN"),
-            ("--kube-api-burst", "0"),
+            ("--kube-api-burst", "-1"),
+            ("--field-manager", ""),
             ("--controller-shutdown-timeout", "soon"),
             ("--controller-shutdown-timeout", "-5s"),
             ("--controller-start-interval", "1"),
             ("--min-resync-period", "5"),
-            ("--min-resync-period", "1s"),
+            ("--min-resync-period", "-5"),
             ("--logging-format", "xml"),
             ("--insecure-port", "70000"),
             ("--secure-port", "-1"),
@@ -204,8 +204,9 @@ pub(crate) mod tests {
             ("--leader-elect-resource-lock", "endpoints"),
             ("--leader-elect-resource-name", "A"),
             ("--leader-elect-resource-namespace", "x.y"),
-            ("--tls-min-version", "VersionTLS11"),
-            ("--tls-cipher-suites", "TLS_RSA_WITH_RC4_128_SHA"),
+            ("--tls-min-version", "VersionSSL30"),
+            ("--tls-cipher-suites", "TLS_RSA_WITH_RC4_128_MD5"),
+            ("--tls-cipher-suites", "TLS_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
             ("--requestheader-username-headers", "a b"),
             ("--authorization-always-allow-paths", "healthz"),
             ("--authorization-webhook-cache-authorized-ttl", "long"),
@@ -213,6 +214,42 @@ pub(crate) mod tests {
             let error = config(&[&format!("{flag}={value}")]).unwrap_err();
             assert!(error.contains(flag), "{flag}={value}: {error}");
         }
+    }
+
+    #[test]
+    fn rates_and_resyncs_are_read_as_kube_controller_manager_reads_them() {
+        let rate = |flags: &[&str]| {
+            let controllers = config(flags).unwrap().controllers;
+            (controllers.qps, controllers.burst)
+        };
+        assert_eq!(rate(&["--kube-api-qps=-1"]), (-1.0, 30));
+        assert_eq!(rate(&["--kube-api-qps", "-1", "--kube-api-burst", "-1"]), (-1.0, 10));
+        assert_eq!(rate(&["--kube-api-qps=0", "--kube-api-burst=0"]), (5.0, 10));
+        assert_eq!(rate(&["--kube-api-qps=2.5", "--kube-api-burst=100"]), (2.5, 100));
+        for (given, seconds) in
+            [("1s", Some(1)), ("30s", Some(30)), ("10ms", Some(1)), ("0", None), ("0s", None), ("-1m", None)]
+        {
+            let period =
+                config(&[&format!("--min-resync-period={given}")]).unwrap().controllers.resync_period;
+            assert_eq!(period, seconds.map(Duration::from_secs), "{given}");
+        }
+    }
+
+    #[test]
+    fn the_suites_of_hardening_guides_are_accepted_and_what_is_not_offered_is_passed_over() {
+        let tls = |flags: &[&str]| config(flags).unwrap().serving.unwrap().options.serving.tls;
+        // The list of the CIS benchmark, of a TLS 1.3 name, and of names that only Go has.
+        let options = tls(&[
+            "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,\
+            TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_128_GCM_SHA256,\
+            TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+        ]);
+        assert_eq!(options.cipher_suites.len(), 3);
+        assert_eq!(options.passed_over.len(), 4);
+        // Where only TLS 1.3 is spoken the list means nothing, as in Go.
+        let flags = ["--tls-cipher-suites=TLS_RSA_WITH_AES_128_GCM_SHA256", "--tls-min-version=VersionTLS13"];
+        assert_eq!(tls(&flags).passed_over.len(), 1);
+        assert_eq!(tls(&["--tls-min-version=VersionTLS10"]).min_version, tls(&[]).min_version);
     }
 
     #[test]

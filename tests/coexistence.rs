@@ -122,3 +122,36 @@ async fn changes_that_nobody_else_is_proven_to_have_made_are_no_conflict() {
         assert!(!daemon.metrics.render().contains("windlass_foreign_writes_total{"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_write_to_a_workload_carries_the_field_manager_that_was_asked_for() {
+    let cluster = Cluster::new().await;
+    let seen: std::sync::Arc<parking_lot::Mutex<Vec<String>>> = Default::default();
+    let log = seen.clone();
+    let config = ControllerConfig { field_manager: "kube-controller-manager".into(), ..unlimited() };
+    let _daemon = cluster.start_with(1, config, move |router| {
+        router.layer(axum::middleware::from_fn(
+            move |request: axum::extract::Request, next: axum::middleware::Next| {
+                let workload = ["/deployments", "/replicasets", "/pods"]
+                    .iter()
+                    .any(|it| request.uri().path().contains(it));
+                if workload
+                    && [http::Method::POST, http::Method::PATCH, http::Method::PUT].contains(request.method())
+                {
+                    log.lock().push(format!("{} {}", request.method(), request.uri()));
+                }
+                next.run(request)
+            },
+        ))
+    });
+    cluster.create(deployment("web").replicas(2)).await;
+    cluster.rolled_out("web").await;
+    let seen = seen.lock();
+    assert!(
+        seen.iter().any(|it| it.starts_with("PATCH")) && seen.iter().any(|it| it.contains("/pods")),
+        "{seen:?}"
+    );
+    let strange: Vec<_> =
+        seen.iter().filter(|it| !it.contains("fieldManager=kube-controller-manager")).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+}

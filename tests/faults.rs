@@ -4,6 +4,9 @@
 #[path = "faults/refusals.rs"]
 mod refusals;
 mod support;
+
+#[path = "faults/frozen.rs"]
+mod frozen;
 #[path = "faults/unseen.rs"]
 mod unseen;
 

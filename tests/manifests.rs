@@ -244,6 +244,14 @@ fn rights_and_the_admission_policy_are_for_the_account_of_the_pods() {
                 assert_eq!(named, user, "{origin}: {}", title(binding));
             }
         }
+        for schema in installation.of("FlowSchema") {
+            for rule in schema["spec"]["rules"].as_array().unwrap() {
+                let [subject] = &rule["subjects"].as_array().unwrap()[..] else { panic!("{schema}") };
+                let text = |field: &str| subject["serviceAccount"][field].as_str().unwrap();
+                let named = format!("system:serviceaccount:{}:{}", text("namespace"), text("name"));
+                assert_eq!(named, user, "{origin}: {}", title(schema));
+            }
+        }
         let argument = |start: &str| {
             let (_, template) = installation.templates().pop_first().unwrap();
             let arguments = template["spec"]["containers"][0]["args"].as_array().unwrap();
@@ -262,6 +270,33 @@ fn rights_and_the_admission_policy_are_for_the_account_of_the_pods() {
             }
         }
     }
+}
+
+#[test]
+fn its_requests_have_the_priority_of_kube_controller_manager_and_its_lease_that_of_elections() {
+    let deployed = deployed();
+    let levels: BTreeMap<String, (&Value, i64)> = deployed
+        .of("FlowSchema")
+        .map(|schema| {
+            let spec = &schema["spec"];
+            let precedence = spec["matchingPrecedence"].as_i64().unwrap();
+            (title(schema), (&spec["priorityLevelConfiguration"]["name"], precedence))
+        })
+        .collect();
+    let ("workload-high", all) =
+        (levels["FlowSchema/windlass"].0.as_str().unwrap(), levels["FlowSchema/windlass"].1)
+    else {
+        panic!("{levels:?}")
+    };
+    let lease = levels["FlowSchema/windlass-leader-election"];
+    assert_eq!(lease.0, "leader-election");
+    // Smaller comes first: the built-in schemas of service accounts and of elections are at 9000 and 200.
+    assert!(lease.1 < all && lease.1 < 200 && all < 9000);
+    let schema = deployed.of("FlowSchema").find(|it| title(it).ends_with("-leader-election")).unwrap();
+    let (_, template) = deployed.templates().pop_first().unwrap();
+    let namespace = schema["spec"]["rules"][0]["resourceRules"][0]["namespaces"][0].as_str().unwrap();
+    let argument = format!("--leader-elect-resource-namespace={namespace}");
+    assert!(template["spec"]["containers"][0]["args"].as_array().unwrap().contains(&argument.into()));
 }
 
 /// The rights of an installation of the chart with this set of values.

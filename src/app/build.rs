@@ -113,6 +113,7 @@ impl Controllers {
             scope: config.scope.clone(),
             rollouts: Rollouts::default(),
             coexistence: Coexistence::default(),
+            field_manager: config.field_manager.clone(),
             recorder,
             metrics,
             failed_pod_backoff: config.failed_pod_backoff,

@@ -27,7 +27,7 @@ pub struct File {
     pub controller_shutdown_timeout: Option<String>,
     pub min_resync_period: Option<String>,
     pub kube_api_qps: Option<f64>,
-    pub kube_api_burst: Option<u32>,
+    pub kube_api_burst: Option<i32>,
 
     pub leader_elect: Option<bool>,
     pub leader_elect_lease_duration: Option<String>,
@@ -46,6 +46,7 @@ pub struct File {
     pub selector: Option<String>,
     pub on_conflict: Option<String>,
     pub failed_pod_backoff: Option<bool>,
+    pub field_manager: Option<String>,
 
     pub profiling: Option<bool>,
     pub bind_address: Option<String>,

@@ -89,6 +89,33 @@ const REASONS: &[(&[&str], &str)] = &[
         "it belongs to a controller that stays with kube-controller-manager: keep it on its command line",
     ),
     (
+        &[
+            "add-dir-header",
+            "address",
+            "alsologtostderr",
+            "deployment-controller-sync-period",
+            "enable-taint-manager",
+            "experimental-cluster-signing-duration",
+            "horizontal-pod-autoscaler-downscale-delay",
+            "horizontal-pod-autoscaler-upscale-delay",
+            "log-backtrace-at",
+            "log-dir",
+            "log-file",
+            "log-file-max-size",
+            "logtostderr",
+            "one-output",
+            "pod-eviction-timeout",
+            "port",
+            "register-retry-count",
+            "skip-headers",
+            "skip-log-headers",
+            "stderrthreshold",
+            "volume-host-allow-local-loopback",
+            "volume-host-cidr-denylist",
+        ],
+        "kube-controller-manager itself no longer has it: leave the flag out",
+    ),
+    (
         &["use-service-account-credentials"],
         "Windlass acts as the one user of its kubeconfig or service account: leave the flag out, and give \
          that user the rules of all its controllers",
@@ -177,6 +204,31 @@ mod tests {
             let offered = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
             assert!(offered || reason(flag).is_some(), "--{flag}");
         }
+    }
+
+    /// The README's table of them, as it must be.
+    fn table() -> String {
+        let mut text = "| Flags | What to do |\n|---|---|\n".to_owned();
+        for (flags, why) in REASONS {
+            let names: Vec<String> = flags.iter().map(|flag| format!("`--{flag}`")).collect();
+            let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.push_str(&format!("| {} | {} |\n", names.join(" "), why));
+        }
+        text
+    }
+
+    #[test]
+    fn the_readme_lists_the_flags_to_leave_out() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+        let readme = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = readme.split_once("<!-- foreign flags -->\n").expect("the marker");
+        let (there, after) = rest.split_once("\n\n").unwrap();
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            let text = format!("{before}<!-- foreign flags -->\n{}\n{after}", table());
+            std::fs::write(path, text).unwrap();
+            return;
+        }
+        assert_eq!(there, table().trim_end(), "UPDATE_EXPECT=1 writes it");
     }
 
     #[test]

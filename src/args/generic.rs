@@ -37,16 +37,35 @@ pub struct GenericArgs {
     )]
     pub controller_shutdown_timeout: String,
     /// Every object is synced again after this time, or up to twice this time, even if nothing has
-    /// changed; 0s = never.
-    #[arg(long, value_name = "DURATION", default_value = "12h", env = "WINDLASS_MIN_RESYNC_PERIOD")]
+    /// changed; 0s or less = never. At least 1s, as in client-go.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "12h",
+        allow_hyphen_values = true,
+        env = "WINDLASS_MIN_RESYNC_PERIOD"
+    )]
     pub min_resync_period: String,
     /// Requests per second of each controller to the API server, on average. Raise it, and the burst, where
-    /// many workloads roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting.
-    #[arg(long, value_name = "N", default_value_t = 20.0, env = "WINDLASS_KUBE_API_QPS")]
+    /// many workloads roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting. Less than
+    /// 0 = no limit; 0 = 5, as in client-go.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20.0,
+        allow_negative_numbers = true,
+        env = "WINDLASS_KUBE_API_QPS"
+    )]
     pub kube_api_qps: f64,
-    /// Requests that each controller may send at once after a quiet time.
-    #[arg(long, value_name = "N", default_value_t = 30, env = "WINDLASS_KUBE_API_BURST")]
-    pub kube_api_burst: u32,
+    /// Requests that each controller may send at once after a quiet time; 0 = 10, as in client-go.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 30,
+        allow_negative_numbers = true,
+        env = "WINDLASS_KUBE_API_BURST"
+    )]
+    pub kube_api_burst: i32,
 }
 
 /// Which of several daemons acts.
@@ -155,6 +174,11 @@ pub struct ScopeArgs {
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_FAILED_POD_BACKOFF")]
     pub failed_pod_backoff: bool,
+    /// Name under which the API server notes the fields that Windlass writes (managedFields). With
+    /// kube-controller-manager rules that name that manager hold for Windlass too, such as Argo CD's
+    /// managedFieldsManagers, and a real one that acts on the same objects is not noticed.
+    #[arg(long, value_name = "NAME", default_value = "windlass", env = "WINDLASS_FIELD_MANAGER")]
+    pub field_manager: String,
 }
 
 /// How to reach the API server.

@@ -36,10 +36,12 @@ pub struct SecureArgs {
     /// PEM file with the key of --tls-cert-file.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_TLS_PRIVATE_KEY_FILE")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Cipher suites of TLS 1.2 that are offered. All that are known without it.
+    /// Cipher suites of TLS 1.2 that are offered. All that are known without it. All of Go's names are accepted;
+    /// those that are not offered, such as TLS_RSA_* and CBC suites, are passed over.
     #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_TLS_CIPHER_SUITES")]
     pub tls_cipher_suites: Vec<String>,
-    /// Oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13.
+    /// Oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13. VersionTLS10 and VersionTLS11 are taken
+    /// for VersionTLS12, below which nothing is spoken.
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", env = "WINDLASS_TLS_MIN_VERSION")]
     pub tls_min_version: String,
     /// Serve HTTP/1.1 only.

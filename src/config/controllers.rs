@@ -6,6 +6,7 @@ use super::selector::parse_selector;
 use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
 use crate::controllers::coexistence::OnConflict;
+use crate::controllers::execute::FIELD_MANAGER;
 use crate::controllers::scope::Scope;
 
 /// What the controllers were told.
@@ -17,7 +18,7 @@ pub struct ControllerConfig {
     pub set_workers: usize,
     /// ReplicationControllers synced at the same time.
     pub rc_workers: usize,
-    /// Requests per second, on average.
+    /// Requests per second, on average; less than 0 = no limit.
     pub qps: f64,
     /// Requests at once.
     pub burst: u32,
@@ -33,6 +34,8 @@ pub struct ControllerConfig {
     pub on_conflict: OnConflict,
     /// Whether pods that fail one after the other are replaced ever more slowly.
     pub failed_pod_backoff: bool,
+    /// The name under which the API server notes what we write.
+    pub field_manager: String,
 }
 
 impl Default for ControllerConfig {
@@ -50,6 +53,7 @@ impl Default for ControllerConfig {
             scope: Scope::default(),
             on_conflict: OnConflict::default(),
             failed_pod_backoff: true,
+            field_manager: FIELD_MANAGER.to_owned(),
         }
     }
 }
@@ -79,8 +83,14 @@ const NAMES: [&str; 3] =
 /// More tasks than this only wait for each other.
 const MOST_WORKERS: usize = 1000;
 
-/// A shorter time would do nothing but syncs.
-const SHORTEST_RESYNC: Duration = Duration::from_secs(60);
+/// client-go's: a shorter time is taken for this.
+const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
+
+/// What client-go takes for a rate of 0 and a burst of 0.
+const CLIENT_GO_RATE: (f64, u32) = (5.0, 10);
+
+/// The longest name of a field manager that the API server accepts.
+const LONGEST_FIELD_MANAGER: usize = 128;
 
 pub(super) fn controllers(
     generic: GenericArgs,
@@ -97,17 +107,16 @@ pub(super) fn controllers(
     } = generic;
     let ControllerArgs { concurrent_deployment_syncs, concurrent_replicaset_syncs, concurrent_rc_syncs } =
         controllers;
-    let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff } = scope;
+    let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff, field_manager } = scope;
 
-    if !(kube_api_qps.is_finite() && kube_api_qps > 0.0) {
-        return Err(error("kube-api-qps", "a number above 0", kube_api_qps));
-    }
-    if kube_api_burst == 0 {
-        return Err(error("kube-api-burst", "at least 1", kube_api_burst));
-    }
-    let resync = duration("min-resync-period", &min_resync_period)?;
-    if !resync.is_zero() && resync < SHORTEST_RESYNC {
-        return Err(error("min-resync-period", "at least 1m, or 0s for never", min_resync_period));
+    let (qps, burst) = rate(kube_api_qps, kube_api_burst)?;
+    let is_printable = |name: &str| !name.chars().any(char::is_control);
+    if field_manager.is_empty()
+        || field_manager.len() > LONGEST_FIELD_MANAGER
+        || !is_printable(&field_manager)
+    {
+        let allowed = "a name of at most 128 printable characters";
+        return Err(error("field-manager", allowed, format!("{field_manager:?}")));
     }
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
     if let Some(namespace) = &namespace
@@ -126,14 +135,15 @@ pub(super) fn controllers(
         deployment_workers: workers("concurrent-deployment-syncs", concurrent_deployment_syncs)?,
         set_workers: workers("concurrent-replicaset-syncs", concurrent_replicaset_syncs)?,
         rc_workers: workers("concurrent_rc_syncs", concurrent_rc_syncs)?,
-        qps: kube_api_qps,
-        burst: kube_api_burst,
+        qps,
+        burst,
         enabled: enabled(names)?,
         start_interval: duration("controller-start-interval", &controller_start_interval)?,
-        resync_period: (!resync.is_zero()).then_some(resync),
+        resync_period: resync_period(&min_resync_period)?,
         scope: Scope { namespace, selector },
         on_conflict: if on_conflict == "exit" { OnConflict::Exit } else { OnConflict::Warn },
         failed_pod_backoff,
+        field_manager,
     })
 }
 
@@ -171,6 +181,31 @@ fn enabled(given: Vec<String>) -> Result<Enabled, ConfigError> {
 /// By its name, or by its old one without the last word.
 fn is_called(known: &str, name: &str) -> bool {
     known == name || known.strip_suffix("-controller") == Some(name)
+}
+
+/// The rate limit as client-go reads the two flags.
+fn rate(qps: f64, burst: i32) -> Result<(f64, u32), ConfigError> {
+    if !qps.is_finite() {
+        return Err(error("kube-api-qps", "a number", qps));
+    }
+    let (default_qps, default_burst) = CLIENT_GO_RATE;
+    let qps = if qps == 0.0 { default_qps } else { qps };
+    match u32::try_from(burst) {
+        Ok(0) => Ok((qps, default_burst)),
+        Ok(burst) => Ok((qps, burst)),
+        Err(_) if qps < 0.0 => Ok((qps, default_burst)),
+        // No request would ever pass.
+        Err(_) => Err(error("kube-api-burst", "at least 1, or 0 for 10", burst)),
+    }
+}
+
+/// `--min-resync-period` as client-go reads it; `None` = never.
+fn resync_period(given: &str) -> Result<Option<Duration>, ConfigError> {
+    if let Some(positive) = given.strip_prefix('-') {
+        return duration("min-resync-period", positive).map(|_| None);
+    }
+    let period = duration("min-resync-period", given)?;
+    Ok((!period.is_zero()).then_some(period.max(SHORTEST_RESYNC)))
 }
 
 #[cfg(test)]

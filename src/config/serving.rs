@@ -6,7 +6,7 @@ use super::{ConfigError, contradiction, duration, error};
 use crate::args::{AuthenticationArgs, AuthorizationArgs, SecureArgs};
 use crate::http::authorization::AllowedPaths;
 use crate::http::serving::RequestHeaderOptions;
-use crate::http::tls::{CipherSuite, TlsOptions};
+use crate::http::tls::{CipherSuite, TlsOptions, TlsVersion};
 use crate::http::{AuthenticationOptions, AuthorizationOptions, Limits, SecureOptions, ServingOptions};
 
 /// Serving with TLS, for those who may.
@@ -47,11 +47,21 @@ fn serving_options(secure: SecureArgs) -> Result<ServingOptions, ConfigError> {
         disable_http2_serving,
         http2_max_streams_per_connection,
     } = secure;
-    let cipher_suites: Vec<CipherSuite> = tls_cipher_suites
+    let min_version = tls_min_version.parse().map_err(|wrong| unknown("tls-min-version", &wrong))?;
+    let (passed_over, offered): (Vec<String>, Vec<String>) =
+        tls_cipher_suites.into_iter().partition(|suite| CipherSuite::is_passed_over(suite));
+    let cipher_suites: Vec<CipherSuite> = offered
         .iter()
         .map(|suite| suite.parse().map_err(|wrong| unknown("tls-cipher-suites", &wrong)))
         .collect::<Result<_, _>>()?;
-    let min_version = tls_min_version.parse().map_err(|wrong| unknown("tls-min-version", &wrong))?;
+    if cipher_suites.is_empty() && !passed_over.is_empty() && min_version != TlsVersion::Tls13 {
+        let text = format!(
+            "--tls-cipher-suites: none of {} can be offered, and so no TLS 1.2: add one such as \
+             TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, or set --tls-min-version=VersionTLS13",
+            passed_over.join(", ")
+        );
+        return Err(contradiction(text));
+    }
     let tls_files = match (tls_cert_file, tls_private_key_file) {
         // What is switched off is not checked.
         _ if secure_port == 0 => None,
@@ -81,6 +91,7 @@ fn serving_options(secure: SecureArgs) -> Result<ServingOptions, ConfigError> {
         tls: TlsOptions {
             min_version,
             cipher_suites,
+            passed_over,
             disable_http2: disable_http2_serving,
             ..TlsOptions::default()
         },

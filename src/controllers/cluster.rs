@@ -87,6 +87,8 @@ pub struct Cluster {
     pub rollouts: Rollouts,
     /// What speaks for another controller on the same objects.
     pub coexistence: Coexistence,
+    /// The name under which the API server notes what we write.
+    pub field_manager: String,
     /// Events.
     pub recorder: EventRecorder,
     /// Metrics.

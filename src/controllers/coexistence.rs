@@ -8,7 +8,8 @@
 //! `managedFields`, so this costs nothing while all is well.
 //!
 //! The limits: another Windlass has our own field manager and is not told apart (leader election is the
-//! guard against that one). A controller that writes no status, or fewer than three objects a minute, is
+//! guard against that one). With `--field-manager=kube-controller-manager` the same holds for a real one: its
+//! writes and ours have the same manager, operation and subresource, so that nothing proves a conflict. A controller that writes no status, or fewer than three objects a minute, is
 //! not noticed. On an API server that keeps no `managedFields` nothing is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +23,6 @@ use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::error::SyncError;
-use super::execute::FIELD_MANAGER;
 use crate::model::{Meta, Record, Resource, Uid};
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::request;
@@ -46,6 +46,9 @@ const SUSPECTS: usize = 1024;
 
 /// Written by a rival: within this time before the latest write of the status.
 const RECENT: SignedDuration = SignedDuration::from_secs(60);
+
+/// The field manager of kube-controller-manager.
+const UPSTREAM: &str = "kube-controller-manager";
 
 /// What to do when another controller acts on the same objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,13 +192,13 @@ struct ManagedMeta {
 
 /// Who else writes this status: its manager's entry is as recent as the latest of them. An old entry is
 /// that of a controller which was switched off; one of kubectl is a person's.
-fn rival(managers: &[Manager]) -> Option<&str> {
+fn rival<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
     let of_status = || managers.iter().filter(|entry| entry.subresource == "status");
     let latest = of_status().filter_map(|entry| entry.time).max()?;
     let is_recent = |at: Timestamp| latest.duration_since(at) <= RECENT;
     of_status()
         .find(|entry| {
-            entry.manager != FIELD_MANAGER.1
+            entry.manager != ours
                 && !entry.manager.starts_with("kubectl")
                 && entry.time.is_some_and(is_recent)
         })
@@ -221,6 +224,12 @@ pub struct Conflict {
 /// Watches for rivals for as long as the controllers act. Returns only where a conflict is to end the
 /// program.
 pub async fn guard(cluster: Arc<Cluster>, on_conflict: OnConflict) -> Conflict {
+    if cluster.field_manager == UPSTREAM {
+        tracing::warn!(
+            "--field-manager={UPSTREAM}: a kube-controller-manager that acts on the same objects is not noticed, \
+             and --on-conflict does not act on it: make sure that its controllers are switched off"
+        );
+    }
     cluster.coexistence.0.lock().begin();
     loop {
         tokio::time::sleep(GRACE).await;
@@ -258,7 +267,7 @@ impl Cluster {
     async fn confirm(&self, suspects: &[Suspect]) -> Option<(String, EventTarget)> {
         for Suspect { target, .. } in suspects.iter().take(OBJECTS) {
             match self.managers(target).await {
-                Ok(managers) => match rival(&managers) {
+                Ok(managers) => match rival(&managers, &self.field_manager) {
                     Some(manager) => return Some((manager.to_owned(), target.clone())),
                     None => {
                         tracing::debug!(object = %target.key, ?managers, "a foreign status write is unproven")
@@ -380,7 +389,7 @@ mod tests {
                 time: Timestamp::from_second(1_000_000 + seconds).ok(),
             })
             .collect();
-        assert_eq!(rival(&managers), expected, "{entries:?}");
+        assert_eq!(rival(&managers, "windlass"), expected, "{entries:?}");
     }
 
     #[test]
@@ -398,6 +407,14 @@ mod tests {
         check_rival(&[("windlass", "status", 0), ("argocd", "", 1)], None);
         check_rival(&[("other", "status", 0)], Some("other"));
         check_rival(&[], None);
+        // Under upstream's name its writes are taken for ours, and those of others are not.
+        let entry = |manager: &str| Manager {
+            manager: manager.into(),
+            subresource: "status".into(),
+            time: Some(Timestamp::UNIX_EPOCH),
+        };
+        assert_eq!(rival(&[entry(UPSTREAM)], UPSTREAM), None);
+        assert_eq!(rival(&[entry(UPSTREAM), entry("windlass")], UPSTREAM), Some("windlass"));
     }
 
     #[test]
@@ -405,8 +422,8 @@ mod tests {
         let json = r#"{"metadata":{"managedFields":[{"manager":"m","operation":"Update","apiVersion":"apps/v1",
             "time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{},"subresource":"status"}]}}"#;
         let managed: Managed = serde_json::from_str(json).unwrap();
-        assert_eq!(rival(&managed.metadata.managed_fields), Some("m"));
+        assert_eq!(rival(&managed.metadata.managed_fields, "windlass"), Some("m"));
         let managed: Managed = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
-        assert_eq!(rival(&managed.metadata.managed_fields), None);
+        assert_eq!(rival(&managed.metadata.managed_fields, "windlass"), None);
     }
 }

@@ -24,7 +24,7 @@ use crate::runtime::request::{self, PatchType};
 use crate::runtime::store::Store;
 
 /// Who writes, for `managedFields`.
-pub const FIELD_MANAGER: (&str, &str) = ("fieldManager", "windlass");
+pub const FIELD_MANAGER: &str = "windlass";
 
 /// What became of a plan.
 #[derive(Debug, Default)]
@@ -72,6 +72,11 @@ fn owner_of<'a, T: Record>(owner: &'a T, api_version: &'a str) -> OwnerReference
 }
 
 impl Cluster {
+    /// Who writes, as a query parameter.
+    fn field_manager(&self) -> (&'static str, &str) {
+        ("fieldManager", &self.field_manager)
+    }
+
     /// Sends a patch in a sync of this owner; the answer's resourceVersion is what the cache must reach.
     async fn patch(
         &self,
@@ -81,7 +86,7 @@ impl Cluster {
         kind: PatchType,
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
-        let request = request::patch(path, &[FIELD_MANAGER], kind, body)
+        let request = request::patch(path, &[self.field_manager()], kind, body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let written: Written =
             self.api_for(owner).call(request).await.map_err(|error| SyncError::api(what(), error))?;
@@ -264,7 +269,7 @@ impl Cluster {
             .and_then(raw)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
-        let request = request::post(&collection, &[FIELD_MANAGER], &body)
+        let request = request::post(&collection, &[self.field_manager()], &body)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let still_wanted = || self.is_unchanged(&self.deployments, &deployment.meta);
         let error = match self.api_for(deployment).call_while::<Written>(request, still_wanted).await {

@@ -69,6 +69,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         scope: Default::default(),
         rollouts: Default::default(),
         coexistence: Default::default(),
+        field_manager: "windlass".to_owned(),
         recorder,
         metrics,
         failed_pod_backoff: true,

@@ -37,6 +37,11 @@ impl PodNames {
         self.0.lock().remove(owner);
     }
 
+    /// Whether nothing is remembered of anybody.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     fn is_known(&self, owner: &Uid) -> bool {
         self.0.lock().contains_key(owner)
     }

@@ -356,6 +356,7 @@ mod tests {
             cluster.set_changed(&change);
             let _ends = sync_replica_set::<ReplicaSet>(&cluster, &set().meta.key).await;
             assert!(cluster.expectations.is_empty() && cluster.unresolved.is_empty(), "{code}");
+            assert!(cluster.pod_names.is_empty(), "{code}");
         }
     }
 }

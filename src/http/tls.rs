@@ -50,8 +50,13 @@ pub enum TlsVersion {
     Tls13,
 }
 
-const VERSIONS: &[(&str, TlsVersion)] =
-    &[("VersionTLS12", TlsVersion::Tls12), ("VersionTLS13", TlsVersion::Tls13)];
+const VERSIONS: &[(&str, TlsVersion)] = &[
+    ("VersionTLS12", TlsVersion::Tls12),
+    ("VersionTLS13", TlsVersion::Tls13),
+    // What is at least 1.2 is at least these too.
+    ("VersionTLS11", TlsVersion::Tls12),
+    ("VersionTLS10", TlsVersion::Tls12),
+];
 
 impl FromStr for TlsVersion {
     type Err = UnknownName;
@@ -85,6 +90,33 @@ const SUITES: &[(&str, Suite)] = &[
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
+
+/// What else Go knows, and rustls has not: without forward secrecy, or with ciphers that have been broken.
+const PASSED_OVER: &[&str] = &[
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+impl CipherSuite {
+    /// Whether Go knows this name and nothing is offered for it.
+    pub fn is_passed_over(name: &str) -> bool {
+        PASSED_OVER.contains(&name)
+    }
+}
 
 impl FromStr for CipherSuite {
     type Err = UnknownName;
@@ -134,6 +166,8 @@ pub struct TlsOptions {
     pub min_version: TlsVersion,
     /// `--tls-cipher-suites`; empty means all that rustls has, which are good ones only.
     pub cipher_suites: Vec<CipherSuite>,
+    /// Those of the list that are not offered, for the log.
+    pub passed_over: Vec<String>,
     /// `--tls-curve-preferences`; empty means all, in rustls' order.
     pub curves: Vec<Curve>,
     /// `--disable-http2-serving`.
@@ -167,6 +201,10 @@ pub(super) fn server_config(
     asks: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(provider(options));
+    if !options.passed_over.is_empty() {
+        let suites = options.passed_over.join(",");
+        tracing::info!(suites, "--tls-cipher-suites: these are not offered");
+    }
     let suites_of = |version| provider.cipher_suites.iter().any(|suite| suite.version().version == version);
     let mut versions: Vec<&'static SupportedProtocolVersion> = vec![&rustls::version::TLS13];
     if options.min_version == TlsVersion::Tls12 && suites_of(ProtocolVersion::TLSv1_2) {
@@ -253,8 +291,11 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_known_is_refused_with_those_that_are() {
-        let error = "VersionTLS10".parse::<TlsVersion>().unwrap_err().to_string();
-        assert_eq!(error, "\"VersionTLS10\" is not known; the allowed values are VersionTLS12, VersionTLS13");
+        let error = "VersionSSL30".parse::<TlsVersion>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("\"VersionSSL30\" is not known; the allowed values are VersionTLS12,"),
+            "{error}"
+        );
         let error = "TLS_RSA_WITH_RC4_128_SHA".parse::<CipherSuite>().unwrap_err().to_string();
         assert!(error.contains("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"), "{error}");
     }

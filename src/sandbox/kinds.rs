@@ -258,6 +258,16 @@ pub(crate) static KINDS: &[Kind] = &[
         ..NAMESPACED
     },
     Kind {
+        group: "flowcontrol.apiserver.k8s.io",
+        kind: "FlowSchema",
+        plural: "flowschemas",
+        singular: "flowschema",
+        namespaced: false,
+        subresources: &[Subresource::Status],
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
         group: "networking.k8s.io",
         kind: "NetworkPolicy",
         plural: "networkpolicies",

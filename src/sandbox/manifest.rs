@@ -18,12 +18,13 @@ use serde_json::Value;
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
 /// The kinds the sandbox serves: apiVersion, kind, plural, whether it lives in a namespace.
-const SERVED: [(&str, &str, &str, bool); 21] = [
+const SERVED: [(&str, &str, &str, bool); 22] = [
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
     ("v1", "ConfigMap", "configmaps", true),
     ("apps/v1", "Deployment", "deployments", true),
     ("v1", "Event", "events", true),
+    ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "flowschemas", false),
     ("coordination.k8s.io/v1", "Lease", "leases", true),
     ("v1", "Namespace", "namespaces", false),
     ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", true),

@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::{
     Binding, ConfigMap, Event, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
+use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -101,6 +102,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         ("autoscaling/v1", "Scale") => decode::<Scale>(&object),
         ("coordination.k8s.io/v1", "Lease") => decode::<Lease>(&object),
         ("events.k8s.io/v1", "Event") => decode::<EventsEvent>(&object),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema") => decode::<FlowSchema>(&object),
         ("networking.k8s.io/v1", "NetworkPolicy") => decode::<NetworkPolicy>(&object),
         ("policy/v1", "Eviction") => decode::<Eviction>(&object),
         ("policy/v1", "PodDisruptionBudget") => decode::<PodDisruptionBudget>(&object),
@@ -476,6 +478,7 @@ mod tests {
             ("v1", "Namespace Node Pod Event ConfigMap ReplicationController Secret Service ServiceAccount"),
             ("v1", "Binding DeleteOptions"),
             ("apps/v1", "Deployment ReplicaSet StatefulSet"),
+            ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"),
             ("networking.k8s.io/v1", "NetworkPolicy"),
             (super::RBAC, "ClusterRole ClusterRoleBinding Role RoleBinding"),
             (super::ADMISSION, "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),

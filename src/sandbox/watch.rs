@@ -30,6 +30,8 @@ use super::store::{Change, Unreadable};
 const BATCH: usize = 256;
 /// When a watch without `timeoutSeconds` ends. A real server picks something between 30 and 60 minutes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
+/// A watch has a last bookmark so long before its end, as on a real server: who resumes it has missed little.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Marks the bookmark that ends the initial events of a streaming list (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -62,6 +64,8 @@ pub(crate) fn open(
         broken: server.watches(),
         deadline: begun + timeout,
         bookmarks: request.params.allow_watch_bookmarks.then_some(bookmarks),
+        last_bookmark: (request.params.allow_watch_bookmarks && timeout > LAST_BOOKMARK)
+            .then(|| begun + timeout - LAST_BOOKMARK),
         position: 0,
         headers_sent: false,
         pending: VecDeque::new(),
@@ -123,6 +127,8 @@ struct Watcher {
     broken: CancellationToken,
     deadline: Instant,
     bookmarks: Option<Interval>,
+    /// When the one is due that comes shortly before the end.
+    last_bookmark: Option<Instant>,
     /// Everything up to this revision has been delivered or queued.
     position: u64,
     headers_sent: bool,
@@ -183,6 +189,13 @@ impl Watcher {
                     None => std::future::pending().await,
                 }
             };
+            let last_bookmark_at = self.last_bookmark;
+            let last_bookmark = async {
+                match last_bookmark_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => return None,
@@ -190,6 +203,10 @@ impl Watcher {
                 changed = self.changed.recv() => if changed == Err(tokio::sync::broadcast::error::RecvError::Closed) { return None },
                 () = sleep_until(self.deadline) => return None,
                 _ = bookmark => self.push_bookmark(false),
+                () = last_bookmark => {
+                    self.last_bookmark = None;
+                    self.push_bookmark(false);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use super::actors::{hostile, owners};
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
 
 /// What the seed of what is drawn apart differs by.
-const APART: u64 = 0x5328;
+const APART: u64 = 0x5348;
 
 impl Scenario {
     /// The scenario of a seed.

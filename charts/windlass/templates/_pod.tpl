@@ -43,6 +43,7 @@ spec:
     - --kube-api-qps={{ .Values.kubeAPI.qps }}
     - --kube-api-burst={{ int64 .Values.kubeAPI.burst }}
     - --on-conflict={{ .Values.onConflict }}
+    - {{ printf "--field-manager=%s" .Values.fieldManager | quote }}
     - --logging-format={{ .Values.logging.format }}
     - --v={{ int64 .Values.logging.verbosity }}
     {{- with .Values.scope.namespace }}

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::cluster::Cluster;
 use super::super::error::SyncError;
 use super::super::pod_owner::PodOwner;
-use super::{Executed, FIELD_MANAGER, Written, path, raw};
+use super::{Executed, Written, path, raw};
 use crate::model::{Meta, Pod, Record};
 use crate::plan::Note;
 use crate::plan::replicaset::batch::batches;
@@ -121,7 +121,7 @@ impl Cluster {
             let body = pod_body(owner.as_set(), owner.reference(), name)
                 .and_then(raw)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            let request = request::post(&collection, &[FIELD_MANAGER], &body)
+            let request = request::post(&collection, &[self.field_manager()], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             self.name_asked(owner, name);
             let still_wanted = || self.still_needs(owner, true);

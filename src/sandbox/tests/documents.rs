@@ -13,6 +13,7 @@ async fn discovery_lists_the_table_of_kinds() {
         "coordination.k8s.io",
         "events.k8s.io",
         "admissionregistration.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
         "networking.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
@@ -56,7 +57,7 @@ async fn discovery_comes_in_one_document_for_those_who_ask() {
     assert_eq!(pods["scope"], "Namespaced");
     assert_eq!(pods["shortNames"], json!(["po"]));
     let groups = sandbox.get_as("/apis", accept).await.ok();
-    assert_eq!(groups["items"].as_array().map(Vec::len), Some(7));
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(8));
 }
 
 #[tokio::test(start_paused = true)]

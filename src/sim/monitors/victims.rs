@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::window::Window;
-use super::{ANOTHER, Breach, Commit, controller, is_available, is_live, text};
+use super::{Breach, Commit, controller, is_available, is_live, text};
 use crate::sim::call::Call;
 use crate::sim::server::Picture;
 
@@ -107,14 +107,11 @@ impl Victims {
         let Some(victim) = pods().find(|pod| text(pod, "/metadata/name") == call.name) else { return Ok(()) };
         let set = controller(victim);
         let sets = || picture.get("replicasets").into_iter().flatten().map(|(_, set)| set);
-        let owner =
-            sets().find(|other| text(other, "/metadata/uid") == set).map_or("", |set| controller(set));
-        // Of a ReplicaSet that nobody owns no neighbours count, not even its own pods. One that belongs to another
-        // kind of owner is alone here.
+        // Of a ReplicaSet that nobody owns no neighbours count, not even its own pods. The owner may be of any kind.
+        let owner = sets().find(|other| text(other, "/metadata/uid") == set).and_then(|set| owner_of(set));
         let siblings: BTreeSet<&str> = sets()
-            .filter(|other| !owner.is_empty() && owner != ANOTHER && controller(other) == owner)
+            .filter(|other| owner.is_some() && owner_of(other) == owner)
             .map(|other| text(other, "/metadata/uid"))
-            .chain([set].into_iter().filter(|_| !owner.is_empty()))
             .collect();
         let crowd = |pod: &Value| {
             let node = text(pod, "/spec/nodeName");
@@ -138,6 +135,14 @@ impl Victims {
     }
 }
 
+/// The API group, kind and UID of what controls a ReplicaSet.
+fn owner_of(set: &Value) -> Option<(&str, &str, &str)> {
+    let owners = set["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let (group, _) = text(owner, "/apiVersion").rsplit_once('/').unwrap_or_default();
+    Some((group, text(owner, "/kind"), text(owner, "/uid")))
+}
+
 impl<'p> Rank<'p> {
     fn of(pod: &'p Value, crowd: usize, now: Timestamp) -> Self {
         let age = |since: &str| match since.parse::<Timestamp>() {
@@ -154,8 +159,9 @@ impl<'p> Rank<'p> {
             containers.any(|container| container["name"] == *name && container["restartPolicy"] == "Always")
         };
         let regular = most(&mut all("/status/containerStatuses"));
-        let sidecars = all("/status/initContainerStatuses").filter(|status| restarts_anew(&status["name"]));
-        let restarts = (regular, most(&mut { sidecars }));
+        let mut sidecars =
+            all("/status/initContainerStatuses").filter(|status| restarts_anew(&status["name"]));
+        let restarts = (regular, most(&mut sidecars));
         Rank {
             worth: Worth::of(pod, now),
             crowd: Reverse(crowd),
