@@ -265,6 +265,14 @@ fn when_a_failure_is_reported() {
 }
 
 #[test]
+fn a_refused_deletion_is_reported_in_upstreams_words() {
+    let message = |write: Write| Failure::of(&write, "pods \"p\" is forbidden".into()).message;
+    assert_eq!(message(Write::Delete(Vec::new())), "unable to delete pods: pods \"p\" is forbidden");
+    let creation = Write::Create { count: 1, names: Vec::new() };
+    assert_eq!(message(creation), "pods \"p\" is forbidden", "that of a creation as it is");
+}
+
+#[test]
 fn when_the_next_pod_becomes_available() {
     let at = |set: SetBuilder, pods: &[PodBuilder]| set.settled(pods, None).look_again;
     let ready = |name: &str, seconds: i64| pod(name).on("n").ready(seconds);

@@ -22,12 +22,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A refusal of `write`.
+    /// A refusal of `write`. The condition words that of a deletion otherwise than the event, as upstream's
+    /// `RealPodControl.DeletePod` does.
     pub fn of(write: &Write, message: String) -> Self {
-        let reason = match write {
-            Write::Create { .. } => "FailedCreate",
-            Write::Delete(_) => "FailedDelete",
-            Write::Adopt(_) | Write::Release(_) => "FailedAdopt",
+        let (reason, message) = match write {
+            Write::Create { .. } => ("FailedCreate", message),
+            Write::Delete(_) => ("FailedDelete", format!("unable to delete pods: {message}")),
+            Write::Adopt(_) | Write::Release(_) => ("FailedAdopt", message),
         };
         Failure { reason, message }
     }

@@ -3,7 +3,7 @@
 
 use super::rows::{
     AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, GATHERED_STATUS, LOST_REPLIES, RECREATE_DEADLINE,
-    ROLLBACK_DEADLINE, Row,
+    ROLLBACK_DEADLINE, Row, SEQUENCE_OF_NAMES,
 };
 
 /// Where a row shows in a play. Texts are patterns, in which `*` stands for anything.
@@ -99,6 +99,13 @@ pub static GENERAL: &[Declared] = &[
         "True FailedCreate: pods \"*-\" is forbidden*",
         "True FailedCreate: pods \"*-POD\" is forbidden*",
     ),
+    // A refused creation is tried again under the same name.
+    differs(
+        &SEQUENCE_OF_NAMES,
+        ["events", "*", "Warning FailedCreate *(combined from similar events): Error creating: pods *"],
+        "some",
+        "absent",
+    ),
     differs(
         &AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET,
         ["conditions", "Deployment/*", "Available=False MinimumReplicasUnavailable: *"],
@@ -168,5 +175,13 @@ pub static NOISE: &[Noise] = &[
         path: "*",
         values: ["*", "*"],
         reason: "the ReplicaSet controller acts before or after the Deployment controller takes the size back",
+    },
+    Noise {
+        workload: "a_*_refuses_*",
+        section: "events",
+        object: "*",
+        path: "Normal Successful*",
+        values: ["*", "*"],
+        reason: "an object may have 25 events and then one in five minutes; refusals use them up",
     },
 ];

@@ -106,7 +106,10 @@ impl Report {
         let labels: Vec<String> = at
             .iter()
             .take(3)
-            .map(|&number| format!("{number} ({})", steps.get(number).map_or("of all", |step| &step.label)))
+            .map(|&number| match steps.get(number) {
+                Some(step) => format!("{number} ({})", step.label),
+                None => "all".into(),
+            })
             .collect();
         let more = if at.len() > 3 { format!(" and {} more", at.len() - 3) } else { String::new() };
         let _ = writeln!(self.text, "{section}: {object} {path}\n  in step {}{more}", labels.join(", "));

@@ -24,8 +24,8 @@ rows! {
     }
     SEQUENCE_OF_NAMES {
         "The API server draws the random suffix of a pod's name",
-        "The ReplicaSet's UID determines a sequence of suffixes",
-        "A restarted controller asks for the same names, so that the API server refuses a duplicate"
+        "The UID of a ReplicaSet determines a sequence of suffixes, and a new pod takes the first that no pod of it has had. `generateName` is set beside the name, as admission webhooks expect",
+        "A restarted controller asks for the same name again, so that the API server refuses a duplicate. A refused creation is retried under the same name, so that its event is counted where upstream's are combined"
     }
     FAILED_PODS_BACK_OFF {
         "Pods that fail at startup are replaced at once, without end",
@@ -82,11 +82,6 @@ rows! {
         "`Progressing` becomes `ReplicaSetUpdated` as soon as old pods are scaled down, and the deadline runs",
         "`kubectl rollout status` and alerts see a Recreate that hangs"
     }
-    RECREATE_ENDED_PODS {
-        "Recreate waits for Failed and Succeeded pods until somebody deletes them (kubernetes#128798)",
-        "Pods that have ended do not block it",
-        "They use no resources that the new pods need"
-    }
     ROLLBACK_DEADLINE {
         "Rolling back to an existing ReplicaSet keeps `NewReplicaSetAvailable`, under which no deadline runs",
         "`FoundNewReplicaSet`, and the deadline runs",
@@ -103,9 +98,9 @@ rows! {
         "What caused the failure ends some day"
     }
     STEPS_IN_REPLICA_FAILURE {
-        "A scaling, update or deletion of a ReplicaSet that the API server refuses is only logged",
-        "It shows in the Deployment's condition `ReplicaFailure`: `FailedScale`, `FailedUpdate`, `FailedDelete`, `FailedAdopt`",
-        "A rollout that is refused says so"
+        "A step of a Deployment that the API server refuses is only logged, as is the adoption or release of a pod",
+        "It shows in `ReplicaFailure` of the Deployment (`FailedScale`, `FailedUpdate`, `FailedDelete`, `FailedAdopt`) or of the ReplicaSet (`FailedAdopt`), until it succeeds",
+        "Who waits for a rollout learns why it does not go on"
     }
     INVALID_SELECTORS {
         "A selector that cannot work (not the template's, an unknown operator) creates pods or ReplicaSets without end",
@@ -132,9 +127,64 @@ rows! {
         "Such a revision counts as none, and the next sync replaces it",
         "Rollbacks go on working"
     }
+    STATUS_DESPITE_REFUSAL {
+        "A sync that a refusal ends writes no status: its numbers stay as they were, or are not there",
+        "The numbers are written; a Deployment's `observedGeneration` waits until the generation was acted on",
+        "Numbers that are true while a rollout hangs"
+    }
+    ROLLBACK_WITHOUT_DETOUR {
+        "A rollback by annotation first creates the ReplicaSet of the template that it leaves, with pods",
+        "It creates none",
+        "No pod of an image that is being given up"
+    }
+    UNANSWERED_GENERATION {
+        "A ReplicaSet observes a generation also when a request for it got no answer",
+        "Only once the request is known to have succeeded or was refused, which `ReplicaFailure` says in the same write",
+        "`observedGeneration` means that the generation was acted on"
+    }
+    GENERATION_TOO_HIGH {
+        "An `observedGeneration` above the generation stays where the selector selects everything",
+        "It is put right everywhere",
+        "The same"
+    }
+    UNANSWERED_REQUESTS {
+        "A request that gets no answer (a broken connection, a timeout, a 502, 503 or 504 of a proxy) is an event `FailedCreate` and a condition",
+        "The outcome is looked up and nothing is reported. What the API server answers with a 4xx or 500, a failing webhook included, is reported as upstream",
+        "A pod that was created is not reported as failed"
+    }
+    RETRY_AFTER {
+        "The client waits as long as a `Retry-After` says, and takes a 429 without one for a failure",
+        "It waits for 60 s at most, and for 1 s where a 429 does not say; up to ten times, as upstream",
+        "No answer of a proxy stops a workload for an hour"
+    }
+    LOST_REPLICA_SET {
+        "The answer to the creation of a ReplicaSet is lost: no event, and `FoundNewReplicaSet`",
+        "The event `ScalingReplicaSet` and `NewReplicaSetCreated` follow when the ReplicaSet is seen",
+        "What happened is reported"
+    }
+    NAMESPACE_GOING {
+        "In a namespace that is being deleted each missing pod is asked for once",
+        "One request, then a retry with backoff",
+        "No load without end"
+    }
+    OWNERS {
+        "A ReplicaSet belongs to the Deployment of its namespace whose UID it names, as whatever kind; a pod to the owner whose kind, name and UID it names",
+        "Both by namespace, API group, kind and UID. A pod that names its owner by a wrong name counts, until the garbage collector deletes it",
+        "One rule for all, which nobody can use across namespaces"
+    }
+    CO_LOCATION {
+        "For the co-location rank each pod counts that the selector of a ReplicaSet with the same owner matches",
+        "Each pod that one of these ReplicaSets owns",
+        "Foreign pods have no influence"
+    }
+    SILENT_WATCH {
+        "A watch whose connection relays nothing is noticed by HTTP/2 pings after 45 s, unless a proxy in between answers them",
+        "Within 45 s in any case: a silent watch is resumed, and a connection without an answer is replaced",
+        "No leader that holds its lease and sees nothing"
+    }
     AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET {
-        "A Deployment whose first ReplicaSet is refused has no condition `Available`",
-        "`Available=False`",
+        "A Deployment whose first ReplicaSet is refused has no status but the condition `Progressing`",
+        "It has `Available=False` and its numbers, too",
         "It has no pods, and `kubectl wait` and dashboards need not guess"
     }
 }
@@ -145,10 +195,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &LOST_REPLIES,
         "tests/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hundred_pods_are_made",
     ),
-    (
-        &SEQUENCE_OF_NAMES,
-        "tests/set_races.rs::a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_free",
-    ),
+    (&SEQUENCE_OF_NAMES, "tests/pod_names.rs::pods_that_are_deleted_by_force_are_replaced_under_new_names"),
     (&QUOTA_RETRY, "tests/sets.rs::pods_that_a_quota_refused_are_made_as_soon_as_there_is_room"),
     (
         &LIVE_READS,
@@ -179,5 +226,26 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (&DELETED_BY_UID, "tests/set_faults.rs::one_daemon_makes_no_pod_too_many_and_deletes_none_too_many"),
     (&TOTAL_ORDER, "tests/replicaset_tables.rs::pods_that_nothing_but_their_uid_tells_apart"),
+    (
+        &UNANSWERED_GENERATION,
+        "src/controllers/replicaset.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
+    ),
+    (&GENERATION_TOO_HIGH, "tests/statuses.rs::an_observed_generation_that_somebody_has_raised_is_put_right"),
+    (&UNANSWERED_REQUESTS, "tests/pod_names.rs::a_creation_whose_reply_is_lost_is_asked_for_once_and_found"),
+    (&RETRY_AFTER, "src/runtime/patience.rs::nobody_waits_for_longer_than_a_minute_or_more_than_ten_times"),
+    (
+        &LOST_REPLICA_SET,
+        "tests/faults/refusals.rs::a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created",
+    ),
+    (&NAMESPACE_GOING, "tests/faults.rs::a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod"),
+    (
+        &OWNERS,
+        "tests/owners.rs::a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at_once",
+    ),
+    (&CO_LOCATION, "tests/replicaset_tables.rs::what_counts_as_a_crowd_on_a_node"),
+    (
+        &SILENT_WATCH,
+        "tests/faults/frozen.rs::work_goes_on_over_new_connections_within_45_seconds_after_all_have_frozen",
+    ),
     (&TEMPLATE_HASH, "src/model/template.rs::hashes_are_the_same_in_every_release"),
 ];

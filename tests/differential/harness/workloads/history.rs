@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::declared::{Declared, differs};
 use super::super::objects::deployment;
-use super::super::rows::{HOSTILE_REVISIONS, SIZE_ANNOTATIONS};
+use super::super::rows::{HOSTILE_REVISIONS, ONE_PLAN, SIZE_ANNOTATIONS};
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -18,8 +18,8 @@ super::workloads! {
     revision_of_a_replica_set_is_the_greatest_number: REVISIONS,
     revision_of_a_replica_set_is_negative: REVISIONS,
     revision_of_a_deployment_is_changed,
-    desired_replicas_is_garbage,
-    max_replicas_is_garbage: SIZES,
+    desired_replicas_is_garbage: SIZES,
+    max_replicas_is_garbage: SIZES_AND_ORDER,
     annotations_of_a_replica_set_are_removed: SIZES,
     a_large_annotation,
     a_long_revision_history,
@@ -34,6 +34,16 @@ static SIZES: &[Declared] = &[differs(
     "*",
     "*",
 )];
+
+static SIZES_AND_ORDER: &[Declared] = &[
+    differs(
+        &SIZE_ANNOTATIONS,
+        ["rest", "ReplicaSet/*", "metadata.annotations.deployment.kubernetes.io/max-replicas"],
+        "*",
+        "*",
+    ),
+    differs(&ONE_PLAN, ["event order", "Deployment/web", ""], "*", "*"),
+];
 
 async fn versions(s: &Stage, tags: &[&str]) {
     for tag in tags {
@@ -149,16 +159,17 @@ async fn hostile_size(s: &Stage, key: &str) {
     s.rest().await;
     s.patch("ReplicaSet", &set(s, 0), annotate(key, "abc")).await;
     s.rest().await;
-    s.scale("Deployment", "web", 6).await;
-    s.roll().await;
 }
 
 async fn desired_replicas_is_garbage(s: &Stage) {
     hostile_size(s, "deployment.kubernetes.io/desired-replicas").await;
+    s.roll().await;
 }
 
 async fn max_replicas_is_garbage(s: &Stage) {
     hostile_size(s, "deployment.kubernetes.io/max-replicas").await;
+    s.scale("Deployment", "web", 6).await;
+    s.roll().await;
 }
 
 async fn annotations_of_a_replica_set_are_removed(s: &Stage) {

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::deployment;
+use super::super::rows::ONE_PLAN;
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -10,10 +12,12 @@ super::workloads! {
     a_new_image_while_paused,
     paused_in_the_middle_of_a_rollout,
     scaled_while_paused,
-    scaled_while_paused_in_the_middle_of_a_rollout,
+    scaled_while_paused_in_the_middle_of_a_rollout: ORDER,
     history_is_cleaned_while_paused,
     paused_with_an_old_template,
 }
+
+static ORDER: &[Declared] = &[differs(&ONE_PLAN, ["event order", "Deployment/web", ""], "*", "*")];
 
 async fn paused_from_the_beginning(s: &Stage) {
     s.create(deployment("web").replicas(2).spec("paused", true)).await;

@@ -45,6 +45,7 @@ async fn a_pod_is_deleted_by_force(s: &Stage) {
     s.act("a user deletes both pods by force");
     for pod in s.active() {
         s.end(&pod).await;
+        s.rest().await;
     }
     s.come_up().await;
 }
@@ -167,6 +168,7 @@ async fn deleting_and_failed_pods_of_a_replication_controller(s: &Stage) {
     s.act("one fails, one is being deleted");
     s.fail(&pods[0], None).await;
     s.evict(&pods[1]).await;
+    s.rest().await;
     s.until("there are two others", 30, |s| s.active().len() == 2).await;
     s.come_up().await;
 }

@@ -7,7 +7,9 @@ use super::super::admission::{
 };
 use super::super::declared::{Declared, differs};
 use super::super::objects::{deployment, pod, pod_quota, replica_set, replication_controller};
-use super::super::rows::STEPS_IN_REPLICA_FAILURE;
+use super::super::rows::{
+    AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, STATUS_DESPITE_REFUSAL, STEPS_IN_REPLICA_FAILURE,
+};
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -16,13 +18,13 @@ super::workloads! {
     a_quota_refuses_a_rollout,
     a_policy_refuses_pods,
     a_policy_refuses_deletions,
-    a_policy_refuses_replica_sets,
+    a_policy_refuses_replica_sets: FIRST_REPLICA_SET,
     a_policy_refuses_sizes: SCALING,
     a_policy_refuses_cleaning_up: CLEANING_UP,
-    a_policy_refuses_adoption,
+    a_policy_refuses_adoption: ADOPTION,
     a_webhook_for_pods_fails,
-    a_webhook_for_replica_sets_fails,
-    a_webhook_for_sizes_fails,
+    a_webhook_for_replica_sets_fails: FIRST_REPLICA_SET,
+    a_webhook_for_sizes_fails: SCALING,
     a_template_that_makes_invalid_pods,
 }
 
@@ -42,7 +44,55 @@ macro_rules! told {
 }
 
 static SCALING: &[Declared] = told!("True FailedScale: *", "ReplicaFailure=True FailedScale: *");
-static CLEANING_UP: &[Declared] = told!("True FailedDelete: *", "ReplicaFailure=True FailedDelete: *");
+static CLEANING_UP: &[Declared] = &[
+    differs(
+        &STEPS_IN_REPLICA_FAILURE,
+        ["rest", "Deployment/web", "status.conditions.ReplicaFailure"],
+        "absent",
+        "True FailedDelete: *",
+    ),
+    differs(
+        &STEPS_IN_REPLICA_FAILURE,
+        ["conditions", "Deployment/web", "ReplicaFailure=True FailedDelete: *"],
+        "absent",
+        "seen",
+    ),
+    differs(&STATUS_DESPITE_REFUSAL, ["rest", "Deployment/web", "status.terminatingReplicas"], "1", "0"),
+];
+
+static FIRST_REPLICA_SET: &[Declared] = &[differs(
+    &AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET,
+    ["rest", "Deployment/web", "status.terminatingReplicas"],
+    "absent",
+    "0",
+)];
+
+static ADOPTION: &[Declared] = &[
+    differs(
+        &STEPS_IN_REPLICA_FAILURE,
+        ["rest", "ReplicaSet/bare", "status.conditions.ReplicaFailure"],
+        "absent",
+        "True FailedAdopt: *",
+    ),
+    differs(
+        &STEPS_IN_REPLICA_FAILURE,
+        ["conditions", "ReplicaSet/bare", "ReplicaFailure=True FailedAdopt: *"],
+        "absent",
+        "seen",
+    ),
+    differs(
+        &STATUS_DESPITE_REFUSAL,
+        ["rest", "ReplicaSet/bare", "status.observedGeneration"],
+        "absent",
+        "generation",
+    ),
+    differs(
+        &STATUS_DESPITE_REFUSAL,
+        ["rest", "ReplicaSet/bare", "status.terminatingReplicas"],
+        "absent",
+        "0",
+    ),
+];
 
 /// Waits until the quota counts, and then until what it refused has come to be.
 async fn quota(s: &Stage, pods: i64) {

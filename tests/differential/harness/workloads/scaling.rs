@@ -2,20 +2,42 @@
 
 use serde_json::json;
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::deployment;
+use super::super::rows::{ONE_PLAN, SHRINKING_REPLICA_SETS};
 use super::super::stage::Stage;
 
 super::workloads! {
-    scale_up_during_a_rollout,
-    scale_down_during_a_rollout,
-    scale_with_three_replica_sets,
-    scale_to_zero_during_a_rollout,
+    scale_up_during_a_rollout: ORDER,
+    scale_down_during_a_rollout: SHRINKING,
+    scale_with_three_replica_sets: ORDER,
+    scale_to_zero_during_a_rollout: ORDER,
     resize_and_new_image_at_once,
     surge_changes_during_a_rollout,
     a_new_image_during_a_rollout,
     slow_pods_while_sizes_change,
     recreate_with_slow_pods_while_sizes_change,
 }
+
+static ORDER: &[Declared] = &[differs(&ONE_PLAN, ["event order", "Deployment/web", ""], "*", "*")];
+
+/// Old pods that the smaller ReplicaSet loses are not counted as available, so that one waits for a new one.
+static SHRINKING: &[Declared] = &[
+    differs(&SHRINKING_REPLICA_SETS, ["counts", "all pods", "wanted"], "5 to 13", "6 to 13"),
+    differs(
+        &SHRINKING_REPLICA_SETS,
+        ["sizes", "ReplicaSet/web#1", "spec.replicas"],
+        "6 -> 4 -> 1",
+        "6 -> 4 -> 3 -> 1",
+    ),
+    differs(&SHRINKING_REPLICA_SETS, ["rest", "ReplicaSet/web#1", "metadata.generation"], "*", "*"),
+    differs(
+        &SHRINKING_REPLICA_SETS,
+        ["events", "Deployment/web", "* Scaled down replica set web#1 from *"],
+        "*",
+        "*",
+    ),
+];
 
 /// Ten replicas, of which a few are of the new image; the next ones do not become ready.
 async fn half_way(s: &Stage) {
@@ -97,6 +119,7 @@ async fn slow_pods_while_sizes_change(s: &Stage) {
     s.act("three pods begin to end");
     for pod in s.active().iter().take(3) {
         s.evict(pod).await;
+        s.rest().await;
     }
     s.rest().await;
     s.act("their successors are ready");
