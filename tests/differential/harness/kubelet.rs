@@ -62,8 +62,25 @@ impl Stage {
         format!("{}/{}", self.path("Pod"), pod.name())
     }
 
+    /// Waits until the watch has shown this version of the pod, so that the script does not decide on an older one.
+    async fn shown(&self, pod: &Value) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let version = |pod: &Value| {
+            pod["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok())
+        };
+        loop {
+            let seen = self.one("Pod", name);
+            // A pod without a node is gone as soon as it is deleted.
+            if seen.is_null() || version(&seen) >= version(pod) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     async fn pod_status(&self, pod: &Pod, patch: &Value) {
-        self.call(Method::PATCH, &format!("{}/status", self.pod_path(pod)), patch).await;
+        let written = self.call(Method::PATCH, &format!("{}/status", self.pod_path(pod)), patch).await;
+        self.shown(&written).await;
     }
 
     /// Binds the pod to a node.
@@ -146,11 +163,13 @@ impl Stage {
     /// A user deletes the pod; it terminates until [`Stage::end`].
     pub async fn evict(&self, pod: &Pod) {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        self.call(Method::DELETE, &self.pod_path(pod), &options).await;
+        let written = self.call(Method::DELETE, &self.pod_path(pod), &options).await;
+        self.shown(&written).await;
     }
 
     /// A user's patch of the pod.
     pub async fn patch_pod(&self, pod: &Pod, patch: Value) {
-        self.call(Method::PATCH, &self.pod_path(pod), &patch).await;
+        let written = self.call(Method::PATCH, &self.pod_path(pod), &patch).await;
+        self.shown(&written).await;
     }
 }

@@ -21,6 +21,9 @@ use crate::support::process::{Process, WINDLASS};
 /// How many workloads are played at the same time.
 const TOGETHER: usize = 14;
 
+/// No workload takes a third of this.
+const LONGEST: Duration = Duration::from_secs(400);
+
 /// The program that plays upstream's part.
 const UPSTREAM: &str = "kube-controller-manager";
 
@@ -73,7 +76,11 @@ pub async fn play(
             let history = recorder.history(&namespace);
             let stage = Arc::new(Stage::new(client, history.clone(), &namespace).await);
             let (on, play) = (stage.clone(), workload.play);
-            let panic = tokio::spawn(async move { play(&on).await }).await.err().map(said);
+            let played = async move {
+                let ended = tokio::time::timeout(LONGEST, play(&on)).await;
+                assert!(ended.is_ok(), "not at its end after {} s", LONGEST.as_secs());
+            };
+            let panic = tokio::spawn(played).await.err().map(said);
             stage.rest().await;
             let changes = history.lock().unwrap().in_order();
             let script = std::mem::take(&mut *stage.script.lock().unwrap());

@@ -117,7 +117,7 @@ impl Report {
     }
 
     fn unused_ones(&mut self, whose: &str, declared: &[Declared], used: &[bool]) {
-        for (declared, _) in declared.iter().zip(used).filter(|(_, used)| !**used) {
+        for (declared, _) in declared.iter().zip(used).filter(|(declared, used)| declared.always && !**used) {
             self.unused += 1;
             let Declared { section, object, path, upstream, windlass, .. } = declared;
             let what = format!("{section}: {object} {path}, upstream {upstream}, windlass {windlass}");

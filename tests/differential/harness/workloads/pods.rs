@@ -165,11 +165,13 @@ async fn deleting_and_failed_pods_of_a_replication_controller(s: &Stage) {
     s.create(replication_controller("old").replicas(2)).await;
     s.come_up().await;
     let pods = s.active();
-    s.act("one fails, one is being deleted");
+    s.act("one fails");
     s.fail(&pods[0], None).await;
+    s.until("there is another", 30, |s| s.active().len() == 2).await;
+    s.come_up().await;
+    s.act("one is being deleted");
     s.evict(&pods[1]).await;
-    s.rest().await;
-    s.until("there are two others", 30, |s| s.active().len() == 2).await;
+    s.until("there is another", 30, |s| s.active().len() == 2).await;
     s.come_up().await;
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::admission::{
     CREATE_PODS, CREATE_REPLICA_SETS, DELETE_PODS, DELETE_REPLICA_SETS, UPDATE_PODS, UPDATE_REPLICA_SETS,
 };
-use super::super::declared::{Declared, differs};
+use super::super::declared::{Declared, differs, may_differ};
 use super::super::objects::{deployment, pod, pod_quota, replica_set, replication_controller};
 use super::super::rows::{
     AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, STATUS_DESPITE_REFUSAL, STEPS_IN_REPLICA_FAILURE,
@@ -57,7 +57,7 @@ static CLEANING_UP: &[Declared] = &[
         "absent",
         "seen",
     ),
-    differs(&STATUS_DESPITE_REFUSAL, ["rest", "Deployment/web", "status.terminatingReplicas"], "1", "0"),
+    may_differ(&STATUS_DESPITE_REFUSAL, ["rest", "Deployment/web", "status.terminatingReplicas"], "1", "0"),
 ];
 
 static FIRST_REPLICA_SET: &[Declared] = &[differs(
