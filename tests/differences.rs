@@ -237,7 +237,7 @@ fn the_page_of_differences_is_what_is_declared() {
 #[test]
 fn an_undeclared_difference_and_an_unused_declaration_are_told() {
     use harness::play::Played;
-    use harness::report::report;
+    use harness::report::{Scope, report};
     static DECLARED: &[harness::declared::Declared] =
         &[differs(&GATHERED_STATUS, ["rest", "Deployment/web", "status.replicas"], "1", "2")];
     static WORKLOAD: workloads::Workload =
@@ -247,7 +247,7 @@ fn an_undeclared_difference_and_an_unused_declaration_are_told() {
         BTreeMap::from([("one", Played { facts, steps: script().steps, panic: None })])
     };
     let outcome = |ours: &str| {
-        let report = report(&[&WORKLOAD], &play("1"), &play(ours), false, None);
+        let report = report(&[&WORKLOAD], &play("1"), &play(ours), Scope::default());
         (report.undeclared, report.unused, report.declared)
     };
     assert_eq!(outcome("2"), (0, 0, 1), "as declared");

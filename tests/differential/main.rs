@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use harness::play::{self, Side};
-use harness::report::report;
+use harness::report::{Scope, report};
 use harness::workloads::{self, Workload};
 
 /// What the command line asks for. Flags of cargo's own test programs are accepted and say nothing here.
@@ -84,7 +84,12 @@ fn main() -> ExitCode {
         let keep = asked.keep.as_deref().filter(|_| !asked.noise);
         (upstream, play::play(&assets, other, &chosen, keep).await)
     });
-    let report = report(&chosen, &upstream, &windlass, chosen.len() == all.len(), asked.ignored.as_deref());
+    let scope = Scope {
+        all_were_played: chosen.len() == all.len(),
+        noise: asked.noise,
+        ignored: asked.ignored.as_deref(),
+    };
+    let report = report(&chosen, &upstream, &windlass, scope);
     writeln!(out, "{}", report.text).unwrap();
     writeln!(
         out,

@@ -196,7 +196,18 @@ pub static NOISE: &[Noise] = &[
         section: "rest",
         object: "Deployment/*",
         path: PROGRESSING,
-        values: ["True NewReplicaSetAvailable: *", "True *"],
+        values: ["True NewReplicaSetAvailable: *", "True ReplicaSetUpdated: ReplicaSet *"],
+        reason: LOST_CONDITION,
+    },
+    Noise {
+        workload: "recreate_*",
+        section: "rest",
+        object: "Deployment/*",
+        path: PROGRESSING,
+        values: [
+            "True NewReplicaSetAvailable: ReplicaSet \"web#1\" *",
+            "True NewReplicaSetAvailable: ReplicaSet \"web#2\" *",
+        ],
         reason: LOST_CONDITION,
     },
     Noise {

@@ -20,20 +20,33 @@ pub struct Report {
     pub declared: usize,
 }
 
-/// Compares two plays of the same workloads. Whether every declaration occurs can only be said when all were played.
+/// What is to be reported.
+#[derive(Clone, Copy, Default)]
+pub struct Scope<'a> {
+    /// Whether a declaration for all workloads has to occur, which can be said only when all were played.
+    pub all_were_played: bool,
+    /// Both plays are upstream's, for which nothing is declared.
+    pub noise: bool,
+    /// Paths that are passed over.
+    pub ignored: Option<&'a str>,
+}
+
+/// Compares two plays of the same workloads.
 pub fn report(
     workloads: &[&'static Workload],
     upstream: &BTreeMap<&str, Played>,
     windlass: &BTreeMap<&str, Played>,
-    all_were_played: bool,
-    ignored: Option<&str>,
+    scope: Scope<'_>,
 ) -> Report {
     let mut report = Report::default();
-    let mut used = vec![false; GENERAL.len()];
+    let Scope { all_were_played, noise, ignored } = scope;
+    let general: &[Declared] = if noise { &[] } else { GENERAL };
+    let mut used = vec![false; general.len()];
     for workload in workloads {
         let (theirs, ours) = (&upstream[workload.name], &windlass[workload.name]);
         report.broken_scripts(workload, theirs, ours);
-        let mut own_used = vec![false; workload.declared.len()];
+        let declared = if noise { &[] } else { workload.declared };
+        let mut own_used = vec![false; declared.len()];
         let mut undeclared = Vec::new();
         for difference in compare(&theirs.facts, &ours.facts) {
             if ignored.is_some_and(|text| difference.path.contains(text)) {
@@ -42,9 +55,9 @@ pub fn report(
             if NOISE.iter().any(|noise| fits(noise.workload, workload.name) && noise.covers(&difference)) {
                 continue;
             }
-            let general = mark(GENERAL, &difference, &mut used);
-            let own = mark(workload.declared, &difference, &mut own_used);
-            if general || own {
+            let in_general = mark(general, &difference, &mut used);
+            let here = mark(declared, &difference, &mut own_used);
+            if in_general || here {
                 report.declared += 1;
             } else {
                 undeclared.push(difference);
@@ -58,10 +71,10 @@ pub fn report(
                 report.difference(difference, &theirs.steps);
             }
         }
-        report.unused_ones(workload.name, workload.declared, &own_used);
+        report.unused_ones(workload.name, declared, &own_used);
     }
     if all_were_played {
-        report.unused_ones("all workloads", GENERAL, &used);
+        report.unused_ones("all workloads", general, &used);
     }
     report
 }

@@ -19,7 +19,7 @@ super::workloads! {
     recreate_with_a_pod_that_ends_in_failure,
     a_pod_is_not_ready_for_a_while,
     a_pod_with_a_finalizer,
-    deleting_and_failed_pods_of_a_replication_controller: BACK_OFF,
+    deleting_and_failed_pods_of_a_replication_controller,
     broken_pods_do_not_hold_up_another_image,
 }
 
