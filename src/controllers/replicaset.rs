@@ -287,8 +287,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_more_of_a_batch_is_sent_where_there_is_no_answer() {
-        // Those that are sent at the same time are on their way already.
-        assert!(creations_before_giving_up(64, 502).await <= 63 + AT_ONCE);
+        // Those that are sent at the same time are on their way already, and each success makes room for another.
+        assert!(creations_before_giving_up(64, 502).await <= 64 + AT_ONCE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -144,12 +144,12 @@ mod tests {
 
     #[test]
     fn a_status_that_says_more_than_there_is_is_found_on_both_levels() {
-        let owner = |uid: &str| json!([{"uid": uid, "controller": true}]);
+        let owner = |kind: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}]);
         let status = |number: i64| json!({"readyReplicas": number, "availableReplicas": number});
-        let pod = json!({"metadata": {"name": "p", "ownerReferences": owner("s")}, "status": {"phase": "Running",
+        let pod = json!({"metadata": {"name": "p", "ownerReferences": owner("ReplicaSet", "s")}, "status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}});
         let picture = |of_set: i64, of_deployment: i64| -> Picture {
-            let set = json!({"metadata": {"name": "web-1", "uid": "s", "ownerReferences": owner("d")},
+            let set = json!({"metadata": {"name": "web-1", "uid": "s", "ownerReferences": owner("Deployment", "d")},
                              "status": status(of_set)});
             let deployment =
                 json!({"metadata": {"name": "web", "uid": "d"}, "status": status(of_deployment)});

@@ -59,8 +59,9 @@ fn main() -> ExitCode {
     let chosen: Vec<&'static Workload> = all.iter().filter(is_asked_for).copied().collect();
     let mut out = std::io::stderr();
     if asked.list {
+        let mut stdout = std::io::stdout();
         for workload in chosen {
-            writeln!(std::io::stdout(), "{}: test", workload.name).unwrap();
+            writeln!(stdout, "{}: test", workload.name).unwrap();
         }
         return ExitCode::SUCCESS;
     }

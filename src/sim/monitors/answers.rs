@@ -151,7 +151,8 @@ impl Answers {
             }
         }
         match answer {
-            Answer::Refused => self.owes(at, call, picture),
+            // A look-up that is refused changes nothing that anybody asked for.
+            Answer::Refused if call.is_act() => self.owes(at, call, picture),
             Answer::Success if call.is_act() && call.subresource.is_empty() => self.is_over(call, picture),
             _ => {}
         }

@@ -94,7 +94,7 @@ async fn get(client: &kube::Client) -> Result<String, kube::Error> {
 async fn until(client: &kube::Client, words: &str) {
     let mut last = String::new();
     for _ in 0..500 {
-        last = get(client).await.map_or_else(|error| error.to_string(), |text| text);
+        last = get(client).await.unwrap_or_else(|error| error.to_string());
         if last.contains(words) {
             return;
         }

@@ -176,7 +176,7 @@ async fn a_watch_is_opened_no_sooner_than_the_server_asks_for() {
     let mut busy = status(429, "TooManyRequests");
     busy["details"] = json!({"retryAfterSeconds": 20});
     let world = start(vec![Answer::Status(429, busy), Answer::Stream(vec![complete(10)])]);
-    tokio::time::sleep(60 * S).await;
+    tokio::time::sleep(40 * S).await;
     assert_eq!(world.times(), [0, 20_000]);
 }
 
