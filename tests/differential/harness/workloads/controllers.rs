@@ -27,7 +27,7 @@ async fn a_replication_controller_comes_up_and_is_scaled(s: &Stage) {
     s.scale("ReplicationController", "old", 0).await;
     s.come_up().await;
     s.delete("ReplicationController", "old", "Background").await;
-    s.rest().await;
+    s.until("it is gone", 30, |s| s.all("ReplicationController").is_empty()).await;
 }
 
 async fn a_replication_controller_is_scaled_by_its_subresource(s: &Stage) {

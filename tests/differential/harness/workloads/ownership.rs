@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::objects::{deployment, pod, replica_set, replication_controller};
-use super::super::stage::Stage;
+use super::super::stage::{Pod, Stage};
 
 super::workloads! {
     two_deployments_with_one_selector,
@@ -52,6 +52,7 @@ async fn two_replica_sets_with_one_selector(s: &Stage) {
         s.come_up().await;
     }
     s.delete("ReplicaSet", "one", "Orphan").await;
+    s.until("it is gone", 60, |s| s.one("ReplicaSet", "one").is_null()).await;
     s.come_up().await;
 }
 
@@ -66,6 +67,11 @@ async fn two_replication_controllers_with_one_selector(s: &Stage) {
         .await;
         s.come_up().await;
     }
+}
+
+/// The garbage collector may take its time.
+async fn nothing_is_active(s: &Stage) {
+    s.until("all pods go", 60, |s| s.active().is_empty()).await;
 }
 
 fn newest(s: &Stage) -> String {
@@ -86,6 +92,7 @@ async fn the_name_of_the_replica_set_is_taken(s: &Stage) {
     s.come_up().await;
     let name = newest(s);
     s.delete("Deployment", "web", "Background").await;
+    nothing_is_active(s).await;
     s.come_up().await;
     s.act("another takes the name of the ReplicaSet");
     let foreign =
@@ -101,7 +108,11 @@ async fn a_replica_set_of_a_deployment_is_deleted(s: &Stage) {
     s.come_up().await;
     s.image("web", "v2").await;
     s.come_up().await;
-    s.delete("ReplicaSet", &newest(s), "Background").await;
+    let old = newest(s);
+    s.delete("ReplicaSet", &old, "Background").await;
+    let is_of = |pod: &Pod| pod.name().starts_with(&old);
+    s.until("its pods go", 60, |s| s.one("ReplicaSet", &old).is_null() && !s.active().iter().any(is_of))
+        .await;
     s.come_up().await;
 }
 
@@ -133,6 +144,7 @@ async fn cascade(s: &Stage, propagation: &str) {
     s.image("web", "v2").await;
     s.roll_some(1).await;
     s.delete("Deployment", "web", propagation).await;
+    nothing_is_active(s).await;
     s.come_up().await;
 }
 
@@ -148,6 +160,7 @@ async fn a_deployment_is_deleted_and_its_replica_set_stays(s: &Stage) {
     s.create(deployment("web").replicas(2)).await;
     s.come_up().await;
     s.delete("Deployment", "web", "Orphan").await;
+    s.until("it is gone", 60, |s| s.one("Deployment", "web").is_null()).await;
     s.come_up().await;
     s.create(deployment("web").replicas(3)).await;
     s.come_up().await;
@@ -157,10 +170,12 @@ async fn a_replica_set_is_deleted_and_its_pods_stay(s: &Stage) {
     s.create(replica_set("bare").replicas(2)).await;
     s.come_up().await;
     s.delete("ReplicaSet", "bare", "Orphan").await;
+    s.until("it is gone", 60, |s| s.one("ReplicaSet", "bare").is_null()).await;
     s.rest().await;
     s.create(replica_set("bare").replicas(3)).await;
     s.come_up().await;
     s.delete("ReplicaSet", "bare", "Foreground").await;
+    nothing_is_active(s).await;
     s.come_up().await;
 }
 
@@ -168,6 +183,7 @@ async fn a_replication_controller_is_deleted_and_its_pods_stay(s: &Stage) {
     s.create(replication_controller("old").replicas(2)).await;
     s.come_up().await;
     s.delete("ReplicationController", "old", "Orphan").await;
+    s.until("it is gone", 60, |s| s.one("ReplicationController", "old").is_null()).await;
     s.rest().await;
     s.create(replication_controller("old").replicas(1)).await;
     s.come_up().await;
@@ -252,6 +268,7 @@ async fn a_deployment_with_a_finalizer_is_deleted(s: &Stage) {
     s.image("web", "v2").await;
     s.rest().await;
     s.patch("Deployment", "web", json!({"metadata": {"finalizers": null}})).await;
+    nothing_is_active(s).await;
     s.come_up().await;
 }
 
