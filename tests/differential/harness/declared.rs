@@ -167,6 +167,11 @@ pub static NOISE: &[Noise] = &[
     ),
     noise(
         EARLY_STATUS,
+        ["rest", "Deployment/*", PROGRESSING],
+        ["True FoundNewReplicaSet: *", "True ReplicaSetUpdated: *"],
+    ),
+    noise(
+        EARLY_STATUS,
         ["conditions", "Deployment/*", "Progressing=True ReplicaSetUpdated: ReplicaSet * is progressing."],
         ["seen", "absent"],
     ),

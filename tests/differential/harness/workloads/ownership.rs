@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::objects::{deployment, pod, replica_set, replication_controller};
-use super::super::stage::{Pod, Stage};
+use super::super::stage::{Pod, Stage, controller_of};
 
 super::workloads! {
     two_deployments_with_one_selector,
@@ -108,11 +108,11 @@ async fn a_replica_set_of_a_deployment_is_deleted(s: &Stage) {
     s.come_up().await;
     s.image("web", "v2").await;
     s.come_up().await;
-    let old = newest(s);
-    s.delete("ReplicaSet", &old, "Background").await;
-    let is_of = |pod: &Pod| pod.name().starts_with(&old);
-    s.until("its pods go", 60, |s| s.one("ReplicaSet", &old).is_null() && !s.active().iter().any(is_of))
-        .await;
+    let old = s.sets_of("web").pop().unwrap();
+    s.delete("ReplicaSet", &newest(s), "Background").await;
+    let uid = old["metadata"]["uid"].as_str();
+    let is_of = |pod: &Pod| controller_of(&pod.object) == uid;
+    s.until("its pods go", 60, |s| !s.active().iter().any(is_of)).await;
     s.come_up().await;
 }
 
