@@ -129,6 +129,9 @@ fn event(kind: &str, object: &Value) -> Bytes {
     (json!({"type": kind, "object": object}).to_string() + "\n").into()
 }
 
+/// The kinds of which there are no objects.
+const SILENT: [&str; 2] = ["/apis/apps/v1/deployments", "/api/v1/replicationcontrollers"];
+
 /// All objects are older than this, and every change is newer.
 const LISTED: u64 = 1_000_000;
 
@@ -196,7 +199,7 @@ impl Server {
         let (set_feed, sets) = Feed::new(sets);
         let mut feeds = BTreeMap::from([("/api/v1/pods", pod_feed), ("/apis/apps/v1/replicasets", set_feed)]);
         let mut silent = Vec::new();
-        for path in ["/apis/apps/v1/deployments", "/api/v1/replicationcontrollers"] {
+        for path in SILENT {
             let (feed, feeder) = Feed::new(std::iter::empty());
             feeds.insert(path, feed);
             silent.push(feeder);
@@ -230,6 +233,10 @@ impl Server {
         {
             let lines = stream::iter(list).chain(changes).map(|line| Ok(Frame::data(line)));
             return Response::new(StreamBody::new(lines).boxed_unsync());
+        }
+        // A watch that has been silent for half a minute is opened again.
+        if method == Method::GET && SILENT.contains(&path.as_str()) {
+            return Response::new(StreamBody::new(stream::pending()).boxed_unsync());
         }
         let name = state.measured["metadata"]["name"].as_str().unwrap_or_default();
         if method == Method::PATCH && path.ends_with(&format!("/replicasets/{name}/status")) {

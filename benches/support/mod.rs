@@ -100,7 +100,7 @@ pub fn replica_set(n: usize) -> String {
         "spec": {"replicas": 5, "selector": {"matchLabels": labels},
                  "template": {"metadata": {"labels": labels}, "spec": pod_spec()}},
         "status": {"replicas": 5, "fullyLabeledReplicas": 5, "readyReplicas": 5, "availableReplicas": 5,
-                   "observedGeneration": 1},
+                   "terminatingReplicas": 0, "observedGeneration": 1},
     })
     .to_string()
 }
