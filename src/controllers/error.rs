@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pace::SPACING;
 use crate::runtime::api::ApiError;
 use crate::runtime::worker::SyncFailure;
 
@@ -169,6 +170,15 @@ impl SyncFailure for SyncError {
         match self {
             SyncError::OutcomeUnknown { error, .. } | SyncError::Refused { error, .. } => error.retry_after(),
             _ => None,
+        }
+    }
+
+    /// Nothing need wake the key of a write that comes second: the other one was shown before it was answered. It may
+    /// be the key of a set whose pods were refused for an hour, with a backoff of a minute.
+    fn retry_within(&self) -> Duration {
+        match self {
+            SyncError::Overtaken { .. } => SPACING,
+            _ => Duration::MAX,
         }
     }
 

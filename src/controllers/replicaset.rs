@@ -204,6 +204,7 @@ mod tests {
     use crate::model::{Interner, Meta};
     use crate::runtime::expectations::Caches;
     use crate::runtime::store::{Change, Store};
+    use crate::runtime::worker::run_workers;
 
     fn set() -> ReplicaSet {
         set_at(1, 1)
@@ -314,6 +315,32 @@ mod tests {
         assert_eq!(*requests.lock(), 0);
         drop(resize);
         assert!(sync_replica_set::<ReplicaSet>(&cluster, &meta.key).await.is_ok());
+        assert_eq!(*requests.lock(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_a_resize_overtakes_does_not_wait_as_long_as_a_refusal() {
+        let requests = Arc::new(Mutex::new(0));
+        let count = requests.clone();
+        let cluster = Arc::new(cluster(200, move |_| *count.lock() += 1));
+        cluster.sets.put(set_at(1, 0));
+        let meta = set().meta;
+        for _ in 0..12 {
+            tokio::time::sleep(cluster.set_queue.retry(meta.key.clone())).await;
+        }
+        cluster.set_queue.retain(|_| false);
+        let resize = cluster.turns.take(&meta, Instant::now());
+        cluster.set_queue.add(meta.key.clone());
+        let syncs = cluster.clone();
+        let sync = move |key| {
+            let cluster = syncs.clone();
+            async move { sync_replica_set::<ReplicaSet>(&cluster, &key).await }
+        };
+        let _workers = tokio::spawn(run_workers(cluster.set_queue.clone(), 1, sync));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(resize);
+        assert_eq!(*requests.lock(), 0);
+        tokio::time::sleep(SPACING).await;
         assert_eq!(*requests.lock(), 1);
     }
 

@@ -40,6 +40,11 @@ pub trait SyncFailure: Display {
         None
     }
 
+    /// The longest wait that makes sense, however often the key has failed: what stood in the way has ended by then.
+    fn retry_within(&self) -> Duration {
+        Duration::MAX
+    }
+
     /// Whether the error is the ordinary course of things, as a conflict with another writer is. It is
     /// then logged for debugging only.
     fn is_ordinary(&self) -> bool {
@@ -150,7 +155,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
 
     /// Adds a key after its backoff, and returns that delay.
     pub fn retry(&self, key: K) -> Duration {
-        self.retry_no_sooner(key, Duration::ZERO)
+        self.retry_between(key, Duration::ZERO, Duration::MAX)
     }
 
     /// For how long the longest running sync has been running; nothing if none runs.
@@ -191,10 +196,10 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         self.shared.wake.notify_waiters();
     }
 
-    fn retry_no_sooner(&self, key: K, least: Duration) -> Duration {
+    fn retry_between(&self, key: K, least: Duration, most: Duration) -> Duration {
         self.shared.metrics.retries.inc();
         let delay = self.change(|state, now| {
-            let delay = state.backoff.failed(&key, now).max(least.min(LONGEST_DELAY));
+            let delay = state.backoff.failed(&key, now).min(most).max(least.min(LONGEST_DELAY));
             state.queue.add_after(key, delay, now);
             delay
         });
@@ -322,8 +327,8 @@ where
         Ok(Err(_)) if planted!("failed syncs are not tried again") => {}
         Ok(Err(error)) => {
             let reason = error.label();
-            let delay =
-                queue.retry_no_sooner(key.clone(), error.retry_after().unwrap_or_default()).as_secs_f64();
+            let least = error.retry_after().unwrap_or_default();
+            let delay = queue.retry_between(key.clone(), least, error.retry_within()).as_secs_f64();
             queue.shared.metrics.errors.with_label_values(&[name, reason]).inc();
             if error.is_ordinary() {
                 tracing::debug!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed");
