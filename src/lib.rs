@@ -30,5 +30,3 @@ pub mod metrics;
 pub mod model;
 pub mod plan;
 pub mod runtime;
-pub mod sandbox;
-pub mod sim;

@@ -5,8 +5,6 @@
 //! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml` and held by
 //! `deploy/admissionpolicy.yaml`.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,16 +12,18 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Method;
 use serde_json::{Value, json};
-use support::apiserver::{ApiServer, DAEMON, User, on_a_real_server, run_the_rest_of_the_cluster, said};
-use support::build::deployment;
-use support::https;
-use support::manifests;
-use support::process::{PATIENCE, Process, WINDLASS};
-use support::rights::{self, Rights};
-use support::scenarios::{self, every_scenario, every_scenario_with_its_own_daemons};
-use support::stage::{Seen, Stage, Writes, name, recorded};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use windlass_testkit::apiserver::{
+    ApiServer, DAEMON, User, on_a_real_server, run_the_rest_of_the_cluster, said,
+};
+use windlass_testkit::build::deployment;
+use windlass_testkit::https;
+use windlass_testkit::manifests;
+use windlass_testkit::process::{PATIENCE, Process, windlass};
+use windlass_testkit::rights::{self, Rights};
+use windlass_testkit::stage::{Seen, Stage, Writes, name, recorded};
+use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};
 
 /// A scenario by its name.
 type Scenario = (&'static str, fn(Arc<Stage>) -> BoxFuture<'static, ()>);
@@ -121,7 +121,7 @@ fn the_program_needs_exactly_the_rights_that_ship() {
             &format!("--secure-port={port}"),
             "--bind-address=127.0.0.1",
         ];
-        let daemon = Process::start(WINDLASS, &flags, &log);
+        let daemon = Process::start(&windlass(), &flags, &log);
         let played = tokio::spawn(play_workloads(client.clone())).await;
         let log = std::fs::read_to_string(log).unwrap();
         played.unwrap_or_else(|error| panic!("{}\n{log}", said(error)));

@@ -1,16 +1,14 @@
 //! The daemon as a process of its own behind a bad network: real HTTP, real time.
 
-mod support;
-
 use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::process::{PATIENCE, Server};
-use support::proxy::Proxy;
 use tokio::time::Instant;
+use windlass_testkit::process::{PATIENCE, Server};
+use windlass_testkit::proxy::Proxy;
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 

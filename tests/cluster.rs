@@ -1,7 +1,5 @@
 //! The real app against the sandbox, in virtual time: what the API server's answers matter for. What needs
-//! no sandbox to be seen is in `support/scenarios.rs`, and holds on a real API server as well.
-
-mod support;
+//! no sandbox to be seen is in `crates/testkit/src/scenarios.rs`, and holds on a real API server as well.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +7,11 @@ use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::{Cluster, Faults, condition};
-use support::scenarios::{self, every_scenario, every_scenario_with_its_own_daemons};
-use support::stage::Stage;
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, Faults, condition};
+use windlass_testkit::stage::Stage;
+use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 

@@ -1,14 +1,12 @@
 //! What a daemon leaves alone: controllers that are switched off, what is outside of its scope, and the
 //! objects of another controller, which it notices on its own.
 
-mod support;
-
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::{Cluster, unlimited};
 use windlass::config::{ControllerConfig, Enabled, OnConflict, Scope, parse_selector};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, unlimited};
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_switched_off_does_nothing() {
@@ -64,7 +62,7 @@ fn with_managers(router: axum::Router, managers: &'static [&'static str]) -> axu
 async fn with_a_rival(
     config: ControllerConfig,
     managers: &'static [&'static str],
-) -> (Cluster, support::cluster::Daemon) {
+) -> (Cluster, windlass_testkit::cluster::Daemon) {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_with(1, config, |router| with_managers(router, managers));
     for name in ["a", "b", "c"] {

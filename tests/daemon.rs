@@ -1,12 +1,10 @@
 //! The two programs as a user runs them: separate processes, a socket, signals, exit codes.
 
-mod support;
-
 use std::fs;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::process::{SANDBOX, Server, WINDLASS, run};
+use windlass_testkit::process::{Server, run, windlass};
 
 #[tokio::test]
 async fn the_daemon_killed_in_the_middle_and_started_again_ends_right_with_no_pod_twice() {
@@ -51,7 +49,7 @@ const HANGS_LATER: &str = r#"
 "#;
 
 async fn appears(file: &std::path::Path) {
-    let end = tokio::time::Instant::now() + support::process::PATIENCE;
+    let end = tokio::time::Instant::now() + windlass_testkit::process::PATIENCE;
     while !file.exists() {
         assert!(tokio::time::Instant::now() < end, "{}", file.display());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -126,14 +124,14 @@ async fn a_credential_plugin_that_fails_later_is_told_of_without_what_must_stay_
 #[tokio::test]
 async fn a_daemon_whose_log_nobody_reads_any_more_goes_on() {
     let server = Server::start().await;
-    let mut child = std::process::Command::new(WINDLASS)
+    let mut child = std::process::Command::new(windlass())
         .arg(format!("--kubeconfig={}", server.file("kubeconfig").display()))
         .args(["--secure-port=0", "--leader-elect=false"])
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     drop(child.stderr.take());
-    let mut daemon = support::process::Process(child);
+    let mut daemon = windlass_testkit::process::Process(child);
     server.create_web(2).await;
     server.rolled_out().await;
     daemon.terminate();
@@ -171,67 +169,9 @@ fn a_daemon_that_cannot_start_says_which_flag_to_mend() {
         (&["--kubeconfig=/no/such/file"][..], 1, "--kubeconfig"),
         (&[][..], 1, "give --kubeconfig"),
     ] {
-        let output = run(WINDLASS, args);
+        let output = run(&windlass(), args);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
         assert!(errors.contains(text), "{args:?}: {errors}");
     }
-}
-
-const GOOD: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: good}
-spec:
-  selector: {matchLabels: {app: good}}
-  template:
-    metadata: {labels: {app: good}}
-    spec: {containers: [{name: c, image: 'i:1'}]}
-";
-
-/// A file of a good Deployment and a changed one: the message must name file, document and field, and
-/// nothing may have been applied.
-#[track_caller]
-fn check_manifest(change: impl FnOnce(&str) -> String, expected: &[&str]) {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("app.yaml");
-    fs::write(&file, format!("{GOOD}---\n{}", change(&GOOD.replace("good", "bad")))).unwrap();
-    let kubeconfig = dir.path().join("kubeconfig");
-    let output = run(
-        SANDBOX,
-        &[
-            "-f",
-            file.to_str().unwrap(),
-            "--exit-when-complete",
-            "--write-kubeconfig",
-            kubeconfig.to_str().unwrap(),
-        ],
-    );
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    for text in [&["app.yaml", "document 2"], expected].concat() {
-        assert!(errors.contains(text), "{text:?} is missing in: {errors}");
-    }
-    assert_eq!(errors.lines().count(), 1, "one message: {errors}");
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("created"), "nothing is applied");
-}
-
-#[test]
-fn a_bad_manifest_gets_one_message_with_file_document_and_field() {
-    check_manifest(|_| "a: [b\nc: d".into(), &["line"]);
-    check_manifest(|bad| bad.replace("apps/v1", "apps/v1beta1"), &["apps/v1beta1", "use apps/v1"]);
-    check_manifest(
-        |bad| bad.replace("selector: {matchLabels: {app: bad}}", "replicas: 1"),
-        &["spec.selector"],
-    );
-    check_manifest(
-        |bad| bad.replace("matchLabels: {app: bad}", "matchLabels: {app: other}"),
-        &["spec.template.metadata.labels", "does not match template"],
-    );
-    check_manifest(|bad| bad.replace("  selector", "  replicas: -1\n  selector"), &["spec.replicas", "-1"]);
-    check_manifest(
-        |bad| bad.replace("  selector", "  replcas: 1\n  selector"),
-        &["unknown field", "spec.replcas"],
-    );
-    check_manifest(|bad| bad.replace("kind: Deployment", "kind: Deploymint"), &["Deploymint"]);
 }

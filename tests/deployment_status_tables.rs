@@ -19,14 +19,12 @@
 //!   it; upstream keeps the old text.
 //! - `revision-history` is kept to 2,000 characters, which is no parameter.
 
-mod support;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::situation::{NOW, SetBuilder, Situation, decode, set};
 use windlass::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 use windlass::plan::deployment::{Write, body, revision, status};
+use windlass_testkit::build::deployment;
+use windlass_testkit::situation::{NOW, SetBuilder, Situation, decode, set};
 
 fn now() -> Timestamp {
     NOW.parse().unwrap()

@@ -20,13 +20,11 @@
 //! - An absent `maxSurge` or `maxUnavailable` is the API's default of 25 %, as in any stored object;
 //!   upstream's function takes it for nothing.
 
-mod support;
-
 use serde_json::{Value, json};
-use support::build::{DeploymentBuilder, deployment};
-use support::situation::{SetBuilder, Situation, decode, set};
 use windlass::model::{Deployment, Interner, Pod, Record};
 use windlass::plan::deployment::{Course, Write, history};
+use windlass_testkit::build::{DeploymentBuilder, deployment};
+use windlass_testkit::situation::{SetBuilder, Situation, decode, set};
 
 #[track_caller]
 fn check_sizes(what: &str, start: DeploymentBuilder, sets: &[SetBuilder], expected: &[i32]) {

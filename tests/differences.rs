@@ -3,8 +3,6 @@
 
 #[path = "differential/harness/mod.rs"]
 mod harness;
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -1,16 +1,11 @@
 //! Several daemons, one API server, virtual time: one acts at a time, whatever goes wrong, and another
 //! takes over in time.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::{Daemon, tag};
-use support::election::{A, B, C, LEASE, MS, Rig, S, acts, ends, leads, led_by_a, options};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use windlass::clock::Clock;
@@ -19,7 +14,10 @@ use windlass::runtime::events::EventRecorder;
 use windlass::runtime::fence::{Fence, fence};
 use windlass::runtime::lease::{Election, Tools, Watchdog};
 use windlass::runtime::{Api, Limiter, request};
-use windlass::sandbox::{RequestInfo, Verdict};
+use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Daemon, tag};
+use windlass_testkit::election::{A, B, C, LEASE, MS, Rig, S, acts, ends, leads, led_by_a, options};
 
 /// Whether `agent` wants to write the Lease.
 fn writes_lease(request: &RequestInfo, agent: &str) -> bool {

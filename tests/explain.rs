@@ -1,7 +1,5 @@
 //! Every plan says why it is what it is and what it waits for.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,14 +7,14 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use support::build::{DeploymentBuilder, deployment};
-use support::cluster::{Cluster, Daemon, Faults, condition};
 use tower::ServiceExt;
 use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Uid, Waiting};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::revision::size_annotations;
 use windlass::plan::deployment::{Observed, plan, why};
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::build::{DeploymentBuilder, deployment};
+use windlass_testkit::cluster::{Cluster, Daemon, Faults, condition};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 

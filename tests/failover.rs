@@ -2,19 +2,17 @@
 //!
 //! The API server runs in this process, with a port for each daemon, so that its log tells them apart.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::tag;
-use support::election::{A, B, Rig, S};
-use support::process;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::tag;
+use windlass_testkit::election::{A, B, Rig, S};
+use windlass_testkit::process;
 
 /// Short enough for a test, and long enough for a busy machine.
 const LEASE_DURATION: Duration = Duration::from_secs(5);
@@ -168,7 +166,7 @@ async fn a_leader_whose_lease_was_taken_exits_with_1_and_names_the_taker() {
     let mut a = field.start(A).await;
     field.rig.until(30, "a leads", |rig| !rig.holder().is_empty()).await;
     let patch: Value = json!({"spec": {"holderIdentity": "somebody-else"}});
-    field.rig.cluster.call(http::Method::PATCH, support::election::LEASE, &patch).await;
+    field.rig.cluster.call(http::Method::PATCH, windlass_testkit::election::LEASE, &patch).await;
     assert_eq!(a.exit_code().await, Some(1));
     assert!(a.log().contains("somebody-else holds it now"), "{}", a.log());
 }

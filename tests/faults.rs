@@ -1,12 +1,10 @@
 //! The real app against an API server and a network that misbehave: whatever is lost, late, refused or
 //! repeated, the end is the right one and no pod is made twice.
 
-#[path = "faults/refusals.rs"]
-mod refusals;
-mod support;
-
 #[path = "faults/frozen.rs"]
 mod frozen;
+#[path = "faults/refusals.rs"]
+mod refusals;
 #[path = "faults/unseen.rs"]
 mod unseen;
 
@@ -16,9 +14,9 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::build::{DeploymentBuilder, deployment};
-use support::cluster::{Cluster, Faults, USER_AGENT, condition};
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::build::{DeploymentBuilder, deployment};
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";

@@ -1,12 +1,10 @@
 //! A leader that is asked to stop, in virtual time: what must have ended before another may lead, and when
 //! the lease is given up or left to run out.
 
-mod support;
-
-use support::cluster::Daemon;
-use support::election::{A, MS, Rig, S, Sent, acts, ends, leads, led_by_a, options};
 use tokio::time::Instant;
-use windlass::sandbox::Verdict;
+use windlass_apiserver::Verdict;
+use windlass_testkit::cluster::Daemon;
+use windlass_testkit::election::{A, MS, Rig, S, Sent, acts, ends, leads, led_by_a, options};
 
 #[tokio::test(start_paused = true)]
 async fn a_clean_stop_hands_over_within_the_retry_period_and_after_the_last_write() {

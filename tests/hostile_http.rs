@@ -13,10 +13,7 @@ use tokio_util::sync::CancellationToken;
 use windlass::http::{Checks, Limits, ServingMetrics, router, serve};
 use windlass::metrics::Metrics;
 
-#[path = "support/serving.rs"]
-mod support;
-
-use support::{ApiServer, Options, Serving, ask, connect_from};
+use windlass_testkit::serving::{ApiServer, Options, Serving, ask, connect_from};
 
 /// Nothing here takes a tenth of this on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);

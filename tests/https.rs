@@ -1,22 +1,17 @@
 //! The program over HTTPS, as an operator runs it: given certificates that are replaced while it runs,
 //! `/configz`, and a standby that is ready.
 
-mod support;
-
-#[path = "support/serving.rs"]
-mod serving;
-
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
-use serving::{Authority, Identity, ask, handshake, write};
-use support::process::{PATIENCE, Process, Server};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
+use windlass_testkit::process::{PATIENCE, Process, Server};
+use windlass_testkit::serving::{Authority, Identity, ask, handshake, write};
 
 /// A sandbox, the authorities of both sides, and an operator's client certificate.
 struct House {

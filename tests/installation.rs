@@ -3,21 +3,19 @@
 //!
 //! With `WINDLASS_RENDERED` (see `tests/manifests.rs`) so is what the chart renders for each of its sets of values.
 
-mod support;
-
 use std::io::Write as _;
 use std::path::Path;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::apiserver::{
+use tokio_util::sync::CancellationToken;
+use windlass_testkit::apiserver::{
     self, ApiServer, DAEMON, TOKEN, User, on_a_real_server, run_the_rest_of_the_cluster,
 };
-use support::process::{Process, WINDLASS};
-use support::rights::{self, PODS, SETS, pod};
-use support::stage::{Stage, Writes};
-use support::{https, manifests, scenarios};
-use tokio_util::sync::CancellationToken;
+use windlass_testkit::process::{Process, windlass};
+use windlass_testkit::rights::{self, PODS, SETS, pod};
+use windlass_testkit::stage::{Stage, Writes};
+use windlass_testkit::{https, manifests, scenarios};
 
 fn set(name: &str, owner: Value) -> Value {
     let Value::Object(mut metadata) = pod(name, owner)["metadata"].take() else { unreachable!() };
@@ -354,7 +352,7 @@ fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
                 .filter(|flag| !flag.starts_with("--secure-port"))
                 .chain(own.iter().map(String::as_str))
                 .collect();
-            let daemon = Process::start(WINDLASS, &flags, &log);
+            let daemon = Process::start(&windlass(), &flags, &log);
             let stage = Stage::in_namespace(client.clone(), client.clone(), Writes::default(), scope.into());
             let played = tokio::spawn(async move {
                 scenarios::a_deployment_comes_up_rolls_and_goes_back(&stage).await;

@@ -6,8 +6,6 @@
 
 #[path = "manifests/fields.rs"]
 mod fields;
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +13,9 @@ use std::path::{Path, PathBuf};
 use fields::unknown_fields;
 use http::Method;
 use serde_json::{Value, json};
-use support::cluster::Cluster;
-use support::manifests::{self, collection, objects};
-use support::rights;
+use windlass_testkit::cluster::Cluster;
+use windlass_testkit::manifests::{self, collection, objects};
+use windlass_testkit::rights;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -3,8 +3,6 @@
 //! `UPDATE_EXPECT=1 cargo test --test operations` writes the list of metrics and the tables of the README
 //! anew.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
@@ -12,13 +10,13 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::{Cluster, condition, unlimited};
-use support::rights::{self, Rights};
 use windlass::args::Args;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
 use windlass::runtime::election::ElectionOptions;
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, condition, unlimited};
+use windlass_testkit::rights::{self, Rights};
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)

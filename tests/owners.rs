@@ -3,17 +3,15 @@
 //! collector is kept from what was forged: a tenant can make it again and again, and a test bed may have no
 //! collector at all.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::{Cluster, Faults, USER_AGENT};
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT};
 
 const S: Duration = Duration::from_secs(1);
 const KINDS: [(&str, &str); 4] = [

@@ -1,18 +1,16 @@
 //! The planners' answers to single situations, as data.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use support::build::{DeploymentBuilder, deployment};
 use windlass::model::{Deployment, Interner, Record, ReplicaSet};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::status::counts;
 use windlass::plan::deployment::{Observed, Plan, Sets, Write, plan};
 use windlass::plan::replicaset;
+use windlass_testkit::build::{DeploymentBuilder, deployment};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 

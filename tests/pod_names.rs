@@ -1,7 +1,5 @@
 //! The name of a pod is never used for another pod: the real controllers against the sandbox, in virtual time.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,11 +7,11 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::cluster::{Cluster, Faults};
-use support::election::{A, B, options};
 use windlass::model::Uid;
 use windlass::plan::replicaset::names::{LENGTH, Sequence};
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::cluster::{Cluster, Faults};
+use windlass_testkit::election::{A, B, options};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";

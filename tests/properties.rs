@@ -3,16 +3,14 @@
 //! The histories are the same in every run. `HISTORY_SEED=7 cargo test --test properties` plays others;
 //! a failure names its seed, and the shortest history that still fails.
 
-mod support;
-
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use support::history::steps::{Step, step};
-use support::history::{Order, World};
+use windlass_testkit::history::steps::{Step, step};
+use windlass_testkit::history::{Order, World};
 
 thread_local! {
     /// Whether this thread's panics are kept quiet: those of the cases on the way to the shortest one

@@ -27,17 +27,15 @@
 //!   ([`pods_that_fail_as_soon_as_they_are_made_are_few_and_the_first_that_lives_ends_it`]).
 //! - A message of `ReplicaFailure` under the same reason is brought up to date; upstream keeps the first.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::set::{PodBuilder, SetBuilder, ago, pod, set};
 use windlass::model::Pod;
 use windlass::plan::replicaset::batch::batches;
 use windlass::plan::replicaset::status::Failure;
 use windlass::plan::replicaset::{BURST, Plan, Write, rank};
+use windlass_testkit::set::{PodBuilder, SetBuilder, ago, pod, set};
 
 const MONTH: i64 = 30 * 24 * 3600;
 const HOUR: i64 = 3600;

@@ -7,10 +7,8 @@
 mod midway;
 #[path = "rollout/mishaps.rs"]
 mod mishaps;
-mod support;
-
-use support::build::{DeploymentBuilder, deployment};
-use support::world::World;
+use windlass_testkit::build::{DeploymentBuilder, deployment};
+use windlass_testkit::world::World;
 
 /// Plays a rollout and compares its transcript with `tests/rollout/<name>.txt`.
 #[track_caller]

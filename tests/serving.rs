@@ -17,10 +17,7 @@ use windlass::http::serving::SniPair;
 use windlass::http::{AuthenticationOptions, Limits, ServingMetrics, ServingOptions, serve};
 use windlass::metrics::Metrics;
 
-#[path = "support/serving.rs"]
-mod support;
-
-use support::{ApiServer, Authority, Identity, Options, Serving};
+use windlass_testkit::serving::{ApiServer, Authority, Identity, Options, Serving};
 
 /// What the API server publishes, with these authorities.
 fn published(clients: &Authority, proxies: &Authority) -> serde_json::Value {
@@ -225,7 +222,7 @@ async fn an_api_server_without_reviews_allows_health_only_and_the_answer_says_wh
 #[tokio::test]
 async fn beside_the_sandbox_it_starts_with_the_defaults_and_serves_health() {
     let now: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let sandbox = windlass::sandbox::Sandbox::new(windlass::sandbox::Options::new(Arc::new(move || now)));
+    let sandbox = windlass_apiserver::Sandbox::new(windlass_apiserver::Options::new(Arc::new(move || now)));
     let client = kube::Client::new(sandbox.router(), "default");
     let unused = ApiServer::new(Err(500));
     let serving = Serving::over(client, unused, Options::default()).await.unwrap();
@@ -319,7 +316,7 @@ async fn a_shutdown_lets_a_request_finish_and_waits_for_nobody_idle() {
     let _idle = TcpStream::connect(address).await.unwrap();
     let asking = tokio::spawn(async move {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        support::ask(&mut stream, "/", &[]).await
+        windlass_testkit::serving::ask(&mut stream, "/", &[]).await
     });
     begun.notified().await;
     stop.cancel();
@@ -339,7 +336,7 @@ async fn an_answer_that_panics_is_a_500_and_the_connection_goes_on() {
     let mut answer = [0; 1024];
     let read = stream.read(&mut answer).await.unwrap();
     assert!(answer[..read].starts_with(b"HTTP/1.1 500"));
-    let (code, text) = support::ask(&mut stream, "/", &[]).await;
+    let (code, text) = windlass_testkit::serving::ask(&mut stream, "/", &[]).await;
     assert!(code == 200 || text.contains("HTTP/1.1 200"), "{text}");
 }
 

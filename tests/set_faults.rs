@@ -12,8 +12,6 @@
 //!   then there is a pod too many for a moment. Nothing that an API server keeps could tell it.
 //! - A creation or deletion is on its way, or the cache lags, while the size is changed the other way.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +19,10 @@ use std::time::Duration;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use support::cluster::{Cluster, Daemon, Faults, USER_AGENT, unlimited};
-use support::network::{Network, Weather};
 use tokio::time::Instant;
-use windlass::sandbox::{RequestInfo, Sandbox, Verdict};
+use windlass_apiserver::{RequestInfo, Sandbox, Verdict};
+use windlass_testkit::cluster::{Cluster, Daemon, Faults, USER_AGENT, unlimited};
+use windlass_testkit::network::{Network, Weather};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";

@@ -18,17 +18,15 @@
 
 #[path = "set_races/quota.rs"]
 mod quota;
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
-use support::network::{Network, Weather};
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
+use windlass_testkit::network::{Network, Weather};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";

@@ -1,16 +1,14 @@
 //! The ReplicaSet controller against the sandbox, in virtual time: exactness, refusals, storms, pace.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
 use windlass::config::ControllerConfig;
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -155,7 +153,7 @@ async fn upstreams_way_with_failing_pods_can_be_chosen() {
 
 /// A cluster whose quota is six pods.
 async fn namespace_of_six() -> Cluster {
-    let sandbox = Arc::new(parking_lot::Mutex::new(None::<windlass::sandbox::Sandbox>));
+    let sandbox = Arc::new(parking_lot::Mutex::new(None::<windlass_apiserver::Sandbox>));
     let quota = sandbox.clone();
     let cluster = Cluster::with(
         hook(move |request| {

@@ -1,24 +1,22 @@
 //! What a status says, and when: each field is there exactly where upstream's is, `observedGeneration` tells
 //! what was acted on, and a pod that is lost is reported at once.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::{Cluster, Daemon, Faults, USER_AGENT, condition};
-use support::set::{pod, set as replica_set};
-use support::situation::{NOW, SetBuilder, Situation, decode, set};
 use windlass::model::{Deployment, DeploymentStatus, condition as conditions};
 use windlass::plan::deployment::progress::{Failed, Outcome, Settled, settle};
 use windlass::plan::deployment::rollback::RollBack;
 use windlass::plan::deployment::{Course, Write, plan, status};
 use windlass::plan::replicaset::status::{Failure, hold_generation};
-use windlass::sandbox::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, Daemon, Faults, USER_AGENT, condition};
+use windlass_testkit::set::{pod, set as replica_set};
+use windlass_testkit::situation::{NOW, SetBuilder, Situation, decode, set};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
@@ -329,7 +327,7 @@ async fn a_replica_set_whose_pods_cannot_be_deleted_says_so_beside_the_generatio
 #[tokio::test(start_paused = true)]
 async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
     for unavailable in [1, 2] {
-        let sandbox: Arc<std::sync::OnceLock<windlass::sandbox::Sandbox>> = Arc::default();
+        let sandbox: Arc<std::sync::OnceLock<windlass_apiserver::Sandbox>> = Arc::default();
         let inner = sandbox.clone();
         let cluster = with(move |request| {
             let alive =

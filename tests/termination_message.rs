@@ -2,16 +2,14 @@
 //!
 //! A test program of its own: what one thread logs depends on whether others have subscribers.
 
-mod support;
-
 use std::sync::Arc;
 
 use axum::body::Body;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use support::build::deployment;
-use support::cluster::Cluster;
 use tower::ServiceExt;
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::Cluster;
 
 async fn ask(router: &axum::Router) -> (u16, String) {
     let request = http::Request::get("/debug/deployments/shop/web").body(Body::empty()).unwrap();
@@ -41,7 +39,7 @@ async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_ne
     const SECRET: &str = "postgres://admin:hunter2@db";
     let log = Log::default();
     let writer = log.clone();
-    let filter = Some("windlass=trace,windlass::sandbox=off".into());
+    let filter = Some("windlass=trace,windlass_apiserver=off,windlass_nodes=off".into());
     let options = windlass::logging::LogOptions { filter, ..Default::default() };
     let subscriber = windlass::logging::subscriber(&options, move || writer.clone(), false).unwrap();
     let _logs = tracing::subscriber::set_default(subscriber);

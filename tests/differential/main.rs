@@ -13,9 +13,6 @@
 //! ```
 
 mod harness;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;

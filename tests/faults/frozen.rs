@@ -13,8 +13,8 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::support::build::deployment;
-use crate::support::cluster::{Cluster, unlimited};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, unlimited};
 
 /// How long a frozen connection may hold up work.
 const LIMIT: u64 = 45;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass::sandbox::{RequestInfo, Verdict};
+use windlass_apiserver::{RequestInfo, Verdict};
 
-use super::support::build::deployment;
-use super::support::cluster::{Cluster, USER_AGENT, condition};
 use super::{DEPLOYMENTS, PODS, S, SETS, count, hook, is_pod_creation, is_write, settles, small, with};
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, USER_AGENT, condition};
 
 const WEBHOOK: &str =
     "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use serde_json::json;
-use windlass::sandbox::Verdict;
+use windlass_apiserver::Verdict;
 
-use super::support::build::deployment;
-use super::support::cluster::{Cluster, USER_AGENT};
 use super::{
     DEPLOYMENTS, PODS, S, count, hook, is_pod_creation, is_write, lagging, server_error, settles, small,
     wanted, with,
 };
+use windlass_testkit::build::deployment;
+use windlass_testkit::cluster::{Cluster, USER_AGENT};
 
 /// Rolls out, and from then on the watches under `lag` show nothing.
 async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::support::build::deployment;
 use super::{check, roll_to_v2};
+use windlass_testkit::build::deployment;
 
 #[test]
 fn a_third_version_comes_before_the_first_pod_of_the_second() {

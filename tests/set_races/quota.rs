@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass::sandbox::Verdict;
+use windlass_apiserver::Verdict;
 
-use super::support::cluster::Cluster;
 use super::{PODS, S, SETS, asks, create_set, forbidden, has, live, name_of, patch, set_named, with};
+use windlass_testkit::cluster::Cluster;
 
 /// Lets so many pods live at once, and refuses the others, as a quota does that is counted at once.
 async fn with_quota(pods: usize) -> Cluster {
-    let sandbox: Arc<std::sync::OnceLock<windlass::sandbox::Sandbox>> = Arc::default();
+    let sandbox: Arc<std::sync::OnceLock<windlass_apiserver::Sandbox>> = Arc::default();
     let inner = sandbox.clone();
     let cluster = with(move |request| {
         let alive = |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));

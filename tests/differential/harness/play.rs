@@ -15,8 +15,8 @@ use super::objects::deployment;
 use super::recording::{History, Recorder};
 use super::stage::{Stage, Step};
 use super::workloads::Workload;
-use crate::support::apiserver::{self, ApiServer, TOKEN, said};
-use crate::support::process::{Process, WINDLASS};
+use windlass_testkit::apiserver::{self, ApiServer, TOKEN, said};
+use windlass_testkit::process::{Process, windlass};
 
 /// How many workloads are played at the same time.
 const TOGETHER: usize = 14;
@@ -118,11 +118,10 @@ fn start_controllers(assets: &Path, side: Side, server: &ApiServer, keep: Option
     let mut flags = common.to_vec();
     flags.push(&names);
     let upstream = assets.join(UPSTREAM);
-    let mut processes =
-        vec![Process::start(&upstream.to_string_lossy(), &flags, &log("kube-controller-manager.log"))];
+    let mut processes = vec![Process::start(&upstream, &flags, &log("kube-controller-manager.log"))];
     if side == Side::Windlass {
-        let windlass = std::env::var("DIFFERENTIAL_WINDLASS").unwrap_or_else(|_| WINDLASS.into());
-        processes.push(Process::start(&windlass, &common, &log("windlass.log")));
+        let program = std::env::var_os("DIFFERENTIAL_WINDLASS").map_or_else(windlass, PathBuf::from);
+        processes.push(Process::start(&program, &common, &log("windlass.log")));
     }
     processes
 }

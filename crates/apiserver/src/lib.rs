@@ -1,0 +1,247 @@
+//! An embedded Kubernetes API server, for tests and for people who want to try things without a cluster.
+//!
+//! The guarantee: what a client may rely on with a real API server it may rely on here, for the kinds
+//! served. Stale writes are refused, status and spec are apart, deletions are graceful, watches are
+//! consistent and can expire. What is left out is refused, not faked: there is no authentication, no
+//! server-side apply and no managedFields.
+//!
+//! [`Sandbox::router`] is an [`axum::Router`], which is a transport for `kube::Client` as it stands, and
+//! [`Sandbox::serve`] puts the same router on a socket for kubectl. Time and randomness are handed in,
+//! so under tokio's paused clock a rollout of minutes takes milliseconds and repeats exactly:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use k8s_openapi::api::core::v1::Namespace;
+//! use windlass_apiserver::{Options, Sandbox};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+//! let sandbox = Sandbox::new(Options::new(Arc::new(move || start)));
+//! let client = kube::Client::new(sandbox.router(), "default");
+//! let namespaces: kube::Api<Namespace> = kube::Api::all(client);
+//! assert!(namespaces.get("kube-system").await.is_ok());
+//! # });
+//! ```
+
+// What a request goes through: the wire, the kinds, the objects.
+mod conversion;
+mod discovery;
+mod hook;
+mod kinds;
+mod names;
+mod negotiate;
+mod object;
+mod params;
+mod protobuf;
+mod render;
+mod request;
+mod rest;
+mod selection;
+mod status;
+mod store;
+mod watch;
+
+// What the API means, as pure functions.
+pub mod defaults;
+pub mod openapi;
+pub mod quantity;
+pub mod selector;
+pub mod strategic;
+pub mod strict;
+pub mod table;
+pub mod validate;
+
+#[cfg(test)]
+mod robustness;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+pub use hook::{Hook, RequestInfo, Verdict};
+pub use kinds::{ServedKind, served_kinds};
+
+use rest::Server;
+
+/// How long open requests may take to end when [`Sandbox::serve`] is told to stop.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// The namespaces of every new cluster.
+const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// What a sandbox is made of. [`Options::new`] has the defaults.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// The time for `creationTimestamp`, `deletionTimestamp` and ages. Waiting (bookmarks, time-outs,
+    /// delays) follows tokio's clock instead.
+    pub now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>,
+    /// Seed of UIDs, generated names and cluster IPs. The default is 0.
+    pub seed: u64,
+    /// Changes of each kind that are kept; a watch from before the oldest gets 410. The default is
+    /// 10 000, the least is 1.
+    pub history: usize,
+    /// Time between the bookmarks of a watch that allows them. The default is 10 s.
+    pub bookmark_interval: Duration,
+    /// How a watch from an expired revision is refused.
+    pub expired_watch: ExpiredWatch,
+    /// Whether `sendInitialEvents` is served (KEP-3157, the WatchList feature); otherwise it is refused
+    /// with 422, as by servers before 1.32. The default is true.
+    pub streaming_lists: bool,
+    /// Sees every request and decides its fate. The default is none.
+    pub on_request: Option<Hook>,
+}
+
+/// The two forms in which servers and proxies say that a watch's revision has expired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpiredWatch {
+    /// An ERROR event in a stream that began with 200, as kube-apiserver does.
+    #[default]
+    Event,
+    /// An HTTP status 410, as aggregated servers and proxies may do.
+    Http,
+}
+
+impl Options {
+    /// The defaults, with this clock.
+    pub fn new(now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>) -> Self {
+        Options {
+            now,
+            seed: 0,
+            history: 10_000,
+            bookmark_interval: Duration::from_secs(10),
+            expired_watch: ExpiredWatch::default(),
+            streaming_lists: true,
+            on_request: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { now: _, seed, history, bookmark_interval, expired_watch, streaming_lists, on_request } =
+            self;
+        formatter
+            .debug_struct("Options")
+            .field("seed", seed)
+            .field("history", history)
+            .field("bookmark_interval", bookmark_interval)
+            .field("expired_watch", expired_watch)
+            .field("streaming_lists", streaming_lists)
+            .field("on_request", &on_request.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cluster's API server in this process. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Sandbox {
+    server: Arc<Server>,
+}
+
+impl Sandbox {
+    /// A cluster with the namespaces that every cluster begins with, and nothing else.
+    pub fn new(options: Options) -> Self {
+        let server = Arc::new(Server::new(options));
+        if let Some(kind) = kinds::named("Namespace") {
+            for name in NAMESPACES {
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                if let Err(failure) = rest::insert(&server, kind, namespace, false) {
+                    tracing::error!(name, message = failure.message, "a first namespace was refused");
+                }
+            }
+        }
+        Sandbox { server }
+    }
+
+    /// The API, for `kube::Client::new(sandbox.router(), "default")` or a server of one's own.
+    pub fn router(&self) -> Router {
+        self.routes(CancellationToken::new())
+    }
+
+    /// Serves the API on a socket, without TLS, until `shutdown` is cancelled. Open watches end then, and
+    /// other requests have two seconds to.
+    ///
+    /// # Errors
+    /// What the socket reports. Failed connections are no error.
+    pub async fn serve(
+        &self,
+        listener: tokio::net::TcpListener,
+        shutdown: CancellationToken,
+    ) -> std::io::Result<()> {
+        // Without this, a watch event may wait 40 ms for the acknowledgement of the one before.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection stays with delayed small packets");
+            }
+        });
+        let serving = axum::serve(listener, self.routes(shutdown.clone()))
+            .with_graceful_shutdown(shutdown.clone().cancelled_owned());
+        let patience = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(DRAIN).await;
+        };
+        tokio::select! {
+            served = serving => served,
+            () = patience => Ok(()),
+        }
+    }
+
+    /// Forgets the history, as etcd's compaction does: a watch, an exact list or a continue token from an
+    /// earlier revision gets 410. Open watches that are up to date go on.
+    pub fn compact(&self) {
+        self.server.store.compact();
+    }
+
+    /// Ends all open watches, as a restart of the server or a load balancer does.
+    pub fn break_watches(&self) {
+        self.server.break_watches();
+    }
+
+    /// Replaces the hook of [`Options::on_request`] for the requests from now on.
+    pub fn on_request(&self, hook: Option<Hook>) {
+        *self.server.hook.write() = hook;
+    }
+
+    /// The revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.server.store.revision()
+    }
+
+    /// The stored objects of a kind in the order of namespace and name, read without a request: for
+    /// monitors that judge a request by the state it will meet. Empty for a kind that is not served.
+    pub fn objects(&self, kind: &str) -> Vec<Value> {
+        match self.server.store.list(kind, "", None, None) {
+            Ok(snapshot) => {
+                snapshot.objects.into_iter().map(|(_, object)| Value::clone(&object.value)).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// One stored object, read without a request; "" is the namespace of cluster-wide kinds.
+    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.server.store.get(kind, &store::Key::new(namespace, name)).map(|object| object.value.clone())
+    }
+
+    fn routes(&self, closing: CancellationToken) -> Router {
+        let server = self.server.clone();
+        Router::new().fallback(move |request: axum::extract::Request| {
+            rest::answer(server.clone(), closing.clone(), request)
+        })
+    }
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sandbox").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! Reading the object out of a request's body, as strictly as the request asks for.
+
+use serde_json::Value;
+
+use crate::conversion;
+use crate::kinds::Kind;
+use crate::object::{meta, normalise, set_meta, text};
+use crate::params::FieldValidation;
+use crate::request::{Place, Request};
+use crate::status::Failure;
+use crate::strict::{self, Checked};
+
+/// As much of a patch is shown in the message that refuses it; an upstream server shows all of it.
+const SHOWN_PATCH: usize = 4096;
+
+/// An object in the form it is stored in, and what the client is to be warned of.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) object: Value,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Refuses bodies that are not JSON by their Content-Type. An absent one counts as JSON.
+pub(super) fn require_json(request: &Request) -> Result<(), Failure> {
+    match media_type(request) {
+        "" | "application/json" => Ok(()),
+        other => Err(Failure::unsupported_media_type(format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json, application/vnd.kubernetes.protobuf, not {other}"
+        ))),
+    }
+}
+
+/// The Content-Type without its parameters.
+pub(super) fn media_type(request: &Request) -> &str {
+    request.content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// The object in the body of a POST or PUT.
+pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
+    require_json(request)?;
+    let kind = request.kind();
+    check_type(kind, &request.body)?;
+    let cannot = |error: String| {
+        let (name, version) = (kind.kind, kind.version);
+        Failure::bad_request(format!(
+            "{name} in version \"{version}\" cannot be handled as a {name}: {error}"
+        ))
+    };
+    let checked = strict::check(&kind.api_version(), kind.kind, &request.body).map_err(&cannot)?;
+    let (object, reports) = split(checked);
+    let warnings = judge(request.params.field_validation, reports).map_err(cannot)?;
+    Ok(Decoded { object: stored(kind, object), warnings })
+}
+
+/// The object that a patch has made of `current`. Its failures are about the patch, as the API words them.
+pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value) -> Result<Decoded, Failure> {
+    let kind = request.kind();
+    let invalid = |error: String| {
+        let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
+        let patch = String::from_utf8_lossy(shown);
+        let error = crate::validate::FieldError {
+            field: "patch".to_owned(),
+            reason: "FieldValueInvalid",
+            detail: format!("Invalid value: {patch:?}: {error}"),
+        };
+        Failure::invalid_as("", "", "", &[error])
+    };
+    let (api_version, name) = (text(&patched, "/apiVersion"), text(&patched, "/kind"));
+    if (api_version, name) != (kind.api_version().as_str(), kind.kind) {
+        return Err(mismatch(kind, api_version, name));
+    }
+    let checked =
+        strict::check_patched(&kind.api_version(), kind.kind, patched, current).map_err(&invalid)?;
+    let (object, reports) = split(checked);
+    let warnings = judge(request.params.field_validation, reports).map_err(invalid)?;
+    Ok(Decoded { object: stored(kind, object), warnings })
+}
+
+/// Gives the object the name and namespace of the path, or refuses it if it says otherwise.
+pub(super) fn place_object(place: &Place, object: &mut Value) -> Result<(), Failure> {
+    let (name, namespace) = (meta(object, "name"), meta(object, "namespace"));
+    if !place.name.is_empty() && !name.is_empty() && name != place.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            place.name
+        )));
+    }
+    if place.kind.namespaced && !namespace.is_empty() && namespace != place.namespace {
+        return Err(Failure::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request \
+             ({namespace} and {})",
+            place.namespace
+        )));
+    }
+    if !place.kind.namespaced && !namespace.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "a {} is not in a namespace, but the provided object says {namespace}",
+            place.kind.kind
+        )));
+    }
+    if !place.name.is_empty() {
+        set_meta(object, "name", place.name.clone());
+    }
+    if place.kind.namespaced {
+        set_meta(object, "namespace", place.namespace.clone());
+    }
+    Ok(())
+}
+
+/// Whether the body is an object of this kind, as far as it says.
+fn check_type(kind: &Kind, body: &[u8]) -> Result<(), Failure> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct TypeMeta {
+        api_version: Option<String>,
+        kind: Option<String>,
+    }
+    let found: TypeMeta = serde_json::from_slice(body).map_err(|error| {
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
+             json parse error: {error}",
+            kind.kind
+        ))
+    })?;
+    let (api_version, name) = (found.api_version.unwrap_or_default(), found.kind.unwrap_or_default());
+    let agrees = |said: &str, expected: &str| said.is_empty() || said == expected;
+    if agrees(&api_version, &kind.api_version()) && agrees(&name, kind.kind) {
+        Ok(())
+    } else {
+        Err(mismatch(kind, &api_version, &name))
+    }
+}
+
+fn mismatch(kind: &Kind, api_version: &str, name: &str) -> Failure {
+    let expected = kind.api_version();
+    if api_version != expected && !api_version.is_empty() {
+        return Failure::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        ));
+    }
+    let version = kind.version;
+    Failure::bad_request(format!(
+        "{name} in version \"{version}\" cannot be handled as a {}: the kind in the data ({name}) does not \
+         match the expected kind ({})",
+        kind.kind, kind.kind
+    ))
+}
+
+fn split(checked: Checked) -> (Value, Vec<String>) {
+    let Checked { object, unknown, duplicates } = checked;
+    (object, duplicates.into_iter().chain(unknown).collect())
+}
+
+/// What to do about unknown and repeated fields.
+fn judge(validation: FieldValidation, reports: Vec<String>) -> Result<Vec<String>, String> {
+    match validation {
+        FieldValidation::Strict if !reports.is_empty() => {
+            Err(format!("strict decoding error: {}", reports.join(", ")))
+        }
+        FieldValidation::Strict | FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(reports),
+    }
+}
+
+fn stored(kind: &Kind, object: Value) -> Value {
+    let mut object = conversion::to_storage(kind, object);
+    normalise(&mut object);
+    object
+}

@@ -1,0 +1,83 @@
+//! POST: new objects.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::body::{self, Decoded};
+use super::{Reply, Server, strategy};
+use crate::kinds::{self, Kind};
+use crate::object::{Object, is_deleting, meta, set_meta};
+use crate::request::Request;
+use crate::status::Failure;
+use crate::store::{Key, Raced};
+use crate::{defaults, validate};
+
+/// Tries at a free name for a generateName, as upstream's since 1.30 (KEP-4420).
+const NAME_TRIES: usize = 8;
+
+pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    let Decoded { mut object, warnings } = body::decode(request)?;
+    body::place_object(&request.place, &mut object)?;
+    let created = insert(server, request.kind(), object, request.params.dry_run)?;
+    Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
+}
+
+/// Stores a new object, whose namespace is set already. On a dry run everything happens but that.
+pub(crate) fn insert(
+    server: &Server,
+    kind: &'static Kind,
+    object: Value,
+    dry_run: bool,
+) -> Result<Arc<Object>, Failure> {
+    if !meta(&object, "resourceVersion").is_empty() {
+        return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    let (given, base) = (meta(&object, "name"), meta(&object, "generateName"));
+    let namespace = meta(&object, "namespace").to_owned();
+    let (given, base) = (given.to_owned(), base.to_owned());
+    if kind.namespaced {
+        admit_to_namespace(server, kind, &namespace, if given.is_empty() { &base } else { &given })?;
+    }
+    let generated = given.is_empty() && !base.is_empty();
+    let mut tries = if generated { NAME_TRIES } else { 1 };
+    loop {
+        let mut object = object.clone();
+        if generated {
+            set_meta(&mut object, "name", server.names.generate(&base));
+        }
+        strategy::prepare_create(server, kind, &mut object);
+        defaults::apply(kind.kind, &mut object);
+        let name = meta(&object, "name").to_owned();
+        let errors = validate::create(kind.kind, &object);
+        if !errors.is_empty() {
+            return Err(Failure::invalid(kind, &name, &errors));
+        }
+        let key = Key::new(&namespace, &name);
+        let stored = if !dry_run {
+            server.store.put(kind.kind, &key, None, object)
+        } else if server.store.get(kind.kind, &key).is_none() {
+            Ok(Arc::new(Object::new(object)))
+        } else {
+            Err(Raced)
+        };
+        tries -= 1;
+        match stored {
+            Ok(stored) => return Ok(stored),
+            Err(Raced) if tries == 0 => return Err(Failure::already_exists(kind, &name)),
+            Err(Raced) => {}
+        }
+    }
+}
+
+/// New objects need a namespace that is there to stay (the NamespaceLifecycle admission plugin).
+fn admit_to_namespace(server: &Server, kind: &Kind, namespace: &str, name: &str) -> Result<(), Failure> {
+    let Some(row) = kinds::named("Namespace") else { return Ok(()) };
+    match server.store.get(row.kind, &Key::new("", namespace)) {
+        None => Err(Failure::not_found(row, namespace)),
+        Some(found) if is_deleting(&found.value) => {
+            Err(Failure::namespace_terminating(kind, name, namespace))
+        }
+        Some(_) => Ok(()),
+    }
+}

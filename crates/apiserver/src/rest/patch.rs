@@ -1,0 +1,166 @@
+//! PATCH: JSON patches (RFC 6902), merge patches (RFC 7396) and strategic merge patches.
+
+use json_patch::{Patch, PatchOperation};
+use serde_json::{Map, Value};
+
+use super::body;
+use super::{Reply, Server, update};
+use crate::conversion;
+use crate::kinds::Kind;
+use crate::object::meta;
+use crate::request::Request;
+use crate::status::Failure;
+use crate::strategic;
+use crate::validate::FieldError;
+
+/// More operations than this in one JSON patch are refused, as upstream does.
+const MAX_OPERATIONS: usize = 10_000;
+/// What the copies and moves of one JSON patch may carry, counted in values: each copy of a list into
+/// itself doubles it, so thirty of them would fill any memory.
+const MAX_CARRIED: usize = 1_000_000;
+/// The depth at which reading JSON stops as well. A deeper object could not even be dropped safely.
+const MAX_DEPTH: usize = 128;
+
+/// A patch of one of the served types.
+#[derive(Debug)]
+pub(super) enum Change {
+    Json(Vec<PatchOperation>),
+    Merge(Value),
+    Strategic(Value),
+}
+
+pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    let change = Change::parse(request)?;
+    let kind = request.kind();
+    let mut warnings = Vec::new();
+    let stored = update::write(server, &request.place, request.params.dry_run, true, |current| {
+        let current_wire = conversion::to_wire(kind, &current.value);
+        let mut object = Value::clone(&current_wire);
+        change.apply(kind.kind, &mut object)?;
+        let decoded = body::decode_patched(request, object, &current_wire)?;
+        warnings = decoded.warnings;
+        let mut object = decoded.object;
+        body::place_object(&request.place, &mut object)?;
+        check_uid(kind, &request.place.name, &current.value, &object)?;
+        Ok(object)
+    })?;
+    Ok(Reply::object(server, request, 200, &stored).with_warnings(warnings))
+}
+
+/// A UID in a patch is no precondition, as it is in a PUT, but a field that cannot change. A stale
+/// resourceVersion is told first.
+fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Failure> {
+    let (uid, version) = (meta(new, "uid"), meta(new, "resourceVersion"));
+    let is_stale = !matches!(version, "" | "0") && version != meta(old, "resourceVersion");
+    if uid.is_empty() || uid == meta(old, "uid") || is_stale {
+        return Ok(());
+    }
+    let error = FieldError {
+        field: "metadata.uid".to_owned(),
+        reason: "FieldValueInvalid",
+        detail: format!("Invalid value: {uid:?}: field is immutable"),
+    };
+    Err(Failure::invalid(kind, name, &[error]))
+}
+
+impl Change {
+    pub(super) fn parse(request: &Request) -> Result<Self, Failure> {
+        let unreadable =
+            |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
+        match body::media_type(request) {
+            "application/json-patch+json" => {
+                let Patch(operations) = serde_json::from_slice(&request.body).map_err(unreadable)?;
+                if operations.len() > MAX_OPERATIONS {
+                    let message = format!(
+                        "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                        operations.len()
+                    );
+                    return Err(Failure::new(413, "RequestEntityTooLarge", message));
+                }
+                Ok(Change::Json(operations))
+            }
+            "application/merge-patch+json" => {
+                let patch: Map<String, Value> = serde_json::from_slice(&request.body).map_err(unreadable)?;
+                Ok(Change::Merge(Value::Object(patch)))
+            }
+            "application/strategic-merge-patch+json" => {
+                let patch: Map<String, Value> = serde_json::from_slice(&request.body).map_err(unreadable)?;
+                Ok(Change::Strategic(Value::Object(patch)))
+            }
+            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
+                Err(Failure::unsupported_media_type(
+                    "server-side apply is not served by the sandbox; use a JSON, merge or strategic merge patch",
+                ))
+            }
+            other => Err(Failure::unsupported_media_type(format!(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json, \
+                 application/strategic-merge-patch+json, not {other:?}"
+            ))),
+        }
+    }
+
+    pub(super) fn apply(&self, kind: &str, object: &mut Value) -> Result<(), Failure> {
+        match self {
+            Change::Json(operations) => apply_operations(operations, object),
+            Change::Merge(patch) => {
+                json_patch::merge(object, patch);
+                Ok(())
+            }
+            // A Scale has no lists to merge.
+            Change::Strategic(patch) if kind == "Scale" => {
+                json_patch::merge(object, patch);
+                Ok(())
+            }
+            Change::Strategic(patch) => strategic::merge(kind, object, patch).map_err(Failure::bad_request),
+        }
+    }
+}
+
+/// One by one, so that each is judged by what the ones before it have made.
+fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result<(), Failure> {
+    let mut carried = 0_usize;
+    for operation in operations {
+        let (value, carries) = match operation {
+            PatchOperation::Add(add) => (Some(&add.value), false),
+            PatchOperation::Replace(replace) => (Some(&replace.value), false),
+            PatchOperation::Copy(copy) => (object.pointer(copy.from.as_str()), true),
+            PatchOperation::Move(relocation) => (object.pointer(relocation.from.as_str()), true),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => (None, false),
+        };
+        if let Some(value) = value {
+            let Extent { values, depth } = Extent::of(value);
+            carried = carried.saturating_add(if carries { values } else { 0 });
+            if carried > MAX_CARRIED || operation.path().count().saturating_add(depth) > MAX_DEPTH {
+                let message = "the JSON patch makes the object too large or too deep";
+                return Err(Failure::new(413, "RequestEntityTooLarge", message));
+            }
+        }
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|error| {
+            let message = "the server rejected our request due to an error in our request";
+            Failure::new(422, "Invalid", format!("{message}: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// How much there is of a value.
+struct Extent {
+    values: usize,
+    depth: usize,
+}
+
+impl Extent {
+    fn of(value: &Value) -> Self {
+        let children: Vec<&Value> = match value {
+            Value::Array(array) => array.iter().collect(),
+            Value::Object(map) => map.values().collect(),
+            _ => Vec::new(),
+        };
+        let start = Extent { values: 1, depth: 1 };
+        children.into_iter().map(Extent::of).fold(start, |whole, child| Extent {
+            values: whole.values + child.values,
+            depth: whole.depth.max(child.depth + 1),
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! `/scale`: a Deployment, ReplicaSet or ReplicationController seen as an `autoscaling/v1` Scale.
+
+use serde_json::{Map, Value, json};
+
+use super::body;
+use super::patch::Change;
+use super::{Reply, Server, update};
+use crate::object::{Object, map_mut, meta, set_meta, strings, text};
+use crate::request::{Place, Request};
+use crate::status::Failure;
+use crate::strict;
+use crate::validate::FieldError;
+
+const API_VERSION: &str = "autoscaling/v1";
+
+pub(super) fn get(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    let object = server
+        .store
+        .get(request.kind().kind, &request.key())
+        .ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
+    Ok(Reply::value(200, &scale_of(&object.value)))
+}
+
+pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    body::require_json(request)?;
+    let checked = strict::check(API_VERSION, "Scale", &request.body).map_err(|error| {
+        Failure::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {error}"))
+    })?;
+    write(server, request, |_| Ok(checked.object.clone()))
+}
+
+pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    let change = Change::parse(request)?;
+    write(server, request, |current| {
+        let mut scale = scale_of(&current.value);
+        change.apply("Scale", &mut scale)?;
+        let checked = strict::check_value(API_VERSION, "Scale", scale);
+        Ok(checked.map_err(Failure::bad_request)?.object)
+    })
+}
+
+fn write(
+    server: &Server,
+    request: &Request,
+    mut scale: impl FnMut(&Object) -> Result<Value, Failure>,
+) -> Result<Reply, Failure> {
+    let place = Place { subresource: None, ..request.place.clone() };
+    let stored = update::write(server, &place, request.params.dry_run, true, |current| {
+        let scale = scale(current)?;
+        let (name, said) = (place.name.as_str(), meta(&scale, "name"));
+        if !said.is_empty() && said != name {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({said}) does not match the name on the URL ({name})"
+            )));
+        }
+        let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
+        if replicas < 0 {
+            let error = FieldError {
+                field: "spec.replicas".to_owned(),
+                reason: "FieldValueInvalid",
+                detail: format!("Invalid value: {replicas}: must be greater than or equal to 0"),
+            };
+            return Err(Failure::invalid_as("Scale", "autoscaling", name, &[error]));
+        }
+        let mut object = Value::clone(&current.value);
+        map_mut(&mut object, "spec").insert("replicas".to_owned(), json!(replicas));
+        for field in ["resourceVersion", "uid"] {
+            set_meta(&mut object, field, meta(&scale, field));
+        }
+        Ok(object)
+    })?;
+    Ok(Reply::value(200, &scale_of(&stored.value)))
+}
+
+fn scale_of(object: &Value) -> Value {
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        let value = meta(object, field);
+        if !value.is_empty() {
+            metadata.insert(field.to_owned(), json!(value));
+        }
+    }
+    json!({
+        "kind": "Scale",
+        "apiVersion": API_VERSION,
+        "metadata": metadata,
+        "spec": {"replicas": object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default()},
+        "status": {
+            "replicas": object.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or_default(),
+            "selector": selector_query(text(object, "/kind"), object.pointer("/spec/selector")),
+        },
+    })
+}
+
+/// A label selector in the syntax of queries: `app=web,tier in (a,b),!canary`.
+fn selector_query(kind: &str, selector: Option<&Value>) -> String {
+    if kind == "ReplicationController" {
+        // Its selector is a plain map; a label called `matchLabels` is a label.
+        return equalities(selector).collect::<Vec<_>>().join(",");
+    }
+    let mut terms: Vec<String> =
+        equalities(selector.and_then(|selector| selector.get("matchLabels"))).collect();
+    let expressions =
+        selector.and_then(|selector| selector.get("matchExpressions")).and_then(Value::as_array);
+    for expression in expressions.into_iter().flatten() {
+        let key = text(expression, "/key");
+        let values = strings(expression.get("values")).join(",");
+        match text(expression, "/operator") {
+            "In" => terms.push(format!("{key} in ({values})")),
+            "NotIn" => terms.push(format!("{key} notin ({values})")),
+            "Exists" => terms.push(key.to_owned()),
+            "DoesNotExist" => terms.push(format!("!{key}")),
+            _ => {}
+        }
+    }
+    terms.sort();
+    terms.join(",")
+}
+
+/// `key=value` for each label, ordered by key.
+fn equalities(labels: Option<&Value>) -> impl Iterator<Item = String> {
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_written_as_a_query() {
+        let selector = json!({
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["a", "b"]},
+                {"key": "canary", "operator": "DoesNotExist"},
+            ],
+        });
+        assert_eq!(selector_query("ReplicaSet", Some(&selector)), "!canary,app=web,tier in (a,b)");
+    }
+
+    #[test]
+    fn a_map_of_labels_is_a_query_too() {
+        let selector = json!({"tier": "", "app": "web"});
+        assert_eq!(selector_query("ReplicationController", Some(&selector)), "app=web,tier=");
+        assert_eq!(selector_query("ReplicationController", None), "");
+    }
+}

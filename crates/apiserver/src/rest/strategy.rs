@@ -1,0 +1,203 @@
+//! What the server itself decides about an object of each kind before it is stored: which parts a
+//! client may write through which path, and what is filled in. The rules are those of upstream's
+//! registry strategies (pkg/registry/*/*/strategy.go).
+
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::kinds::{Generation, Kind, Subresource};
+use crate::object::{as_map, copy_field, map_mut, metadata_mut, set_meta, strings, text};
+
+/// Metadata that a client cannot change by an update.
+const SYSTEM_METADATA: &[&str] = &[
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+];
+
+/// Cluster IPs are handed out from 10.96.0.0/16.
+const CLUSTER_IPS: u32 = 1 << 16;
+
+/// A new object: what the client sent in fields that are the server's is dropped.
+pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
+    let metadata = metadata_mut(object);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), json!(server.names.uid()));
+    metadata.insert("creationTimestamp".to_owned(), json!(seconds((server.options.now)())));
+    if kind.generation != Generation::None {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+    match kind.kind {
+        // A node registers with its status (registry/core/node).
+        "Node" => taint_as_not_ready(object),
+        "Namespace" => {
+            as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
+            own_namespace_finalizer(object);
+            label_with_name(object);
+        }
+        _ if kind.has(Subresource::Status) => {
+            as_map(object).remove("status");
+            super::counts::as_stored(kind, object);
+        }
+        _ => {}
+    }
+    if kind.kind == "Service" {
+        allocate_cluster_ip(server, object);
+    }
+}
+
+/// No pod goes to a new node before somebody has seen that it is ready (the admission plugin
+/// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
+fn taint_as_not_ready(object: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let taints = map_mut(object, "spec").entry("taints").or_insert(Value::Null);
+    let mut all = taints.as_array().cloned().unwrap_or_default();
+    let is_there = |other: &Value| other["key"] == taint["key"] && other["effect"] == taint["effect"];
+    if !all.iter().any(is_there) {
+        all.push(taint);
+        *taints = Value::Array(all);
+    }
+}
+
+/// A write through the object's own path: everything but the status and system metadata.
+pub(super) fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
+    keep_system_metadata(new, old);
+    if kind.has(Subresource::Status) {
+        copy_field(as_map(new), Some(old), "status");
+    }
+    match kind.kind {
+        "Namespace" => {
+            copy_field(as_map(new), Some(old), "spec");
+            label_with_name(new);
+        }
+        "Service" => keep_cluster_ip(new, old),
+        _ => {}
+    }
+}
+
+/// Raises the generation if what it counts has changed. Called after defaulting, so that a default
+/// that a client leaves out is no change.
+pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
+    let changed = match kind.generation {
+        Generation::None => false,
+        Generation::Spec => new.get("spec") != old.get("spec"),
+        Generation::SpecAndAnnotations => {
+            new.get("spec") != old.get("spec")
+                || new.pointer("/metadata/annotations") != old.pointer("/metadata/annotations")
+        }
+    };
+    if changed {
+        let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+        set_meta(new, "generation", generation.saturating_add(1));
+    }
+}
+
+/// A write through `/status`. What else than the status gets through differs by kind, and clients rely
+/// on it: the Deployment controller writes its revision annotation this way.
+pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
+    keep_system_metadata(new, old);
+    copy_field(as_map(new), Some(old), "spec");
+    match kind.kind {
+        "Deployment" => {
+            copy_field(metadata_mut(new), old.get("metadata"), "labels");
+            super::counts::as_stored(kind, new);
+        }
+        "Pod" => {
+            copy_field(metadata_mut(new), old.get("metadata"), "ownerReferences");
+            copy_field(map_mut(new, "status"), old.get("status"), "qosClass");
+        }
+        _ => super::counts::as_stored(kind, new),
+    }
+}
+
+/// A write through `/finalize`: the namespace's `spec.finalizers`, and its metadata.
+pub(super) fn prepare_finalize(new: &mut Value, old: &Value) {
+    keep_system_metadata(new, old);
+    copy_field(as_map(new), Some(old), "status");
+}
+
+fn keep_system_metadata(new: &mut Value, old: &Value) {
+    let metadata = metadata_mut(new);
+    for field in SYSTEM_METADATA {
+        copy_field(metadata, old.get("metadata"), field);
+    }
+}
+
+/// A timestamp as the API writes it: whole seconds.
+pub(super) fn seconds(now: jiff::Timestamp) -> String {
+    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+fn own_namespace_finalizer(object: &mut Value) {
+    let spec = map_mut(object, "spec");
+    let present = strings(spec.get("finalizers")).contains(&"kubernetes");
+    if !present {
+        let mut finalizers: Vec<Value> =
+            strings(spec.get("finalizers")).into_iter().map(Value::from).collect();
+        finalizers.push(json!("kubernetes"));
+        spec.insert("finalizers".to_owned(), Value::Array(finalizers));
+    }
+}
+
+/// Every namespace can be selected by its name (KEP-2161).
+fn label_with_name(object: &mut Value) {
+    let name = text(object, "/metadata/name").to_owned();
+    let metadata = metadata_mut(object);
+    let labels = as_map(metadata.entry("labels").or_insert_with(|| json!({})));
+    labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
+}
+
+/// Gives a service that needs one a cluster address that no other service has.
+fn allocate_cluster_ip(server: &Server, object: &mut Value) {
+    let spec = map_mut(object, "spec");
+    let external = spec.get("type").and_then(Value::as_str) == Some("ExternalName");
+    let chosen = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if external {
+        return;
+    }
+    let address = if chosen.is_empty() {
+        let taken: Vec<String> = match server.store.list("Service", "", None, None) {
+            Ok(all) => all
+                .objects
+                .iter()
+                .map(|(_, object)| text(&object.value, "/spec/clusterIP").to_owned())
+                .collect(),
+            Err(_) => Vec::new(),
+        };
+        // 0 is the network's own address and 1 the API server's.
+        let first = server.names.below(CLUSTER_IPS - 3);
+        let free = (0..CLUSTER_IPS - 3)
+            .map(|step| 2 + (first + step) % (CLUSTER_IPS - 3))
+            .map(|host| format!("10.96.{}.{}", host >> 8, host & 0xff))
+            .find(|address| !taken.contains(address));
+        let Some(free) = free else { return };
+        free
+    } else {
+        chosen
+    };
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.insert("clusterIP".to_owned(), json!(address));
+    for (field, default) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
+        spec.entry(field).or_insert(default);
+    }
+}
+
+/// An update that leaves the cluster address out keeps it.
+fn keep_cluster_ip(new: &mut Value, old: &Value) {
+    let kept = text(new, "/spec/clusterIP").is_empty()
+        && text(new, "/spec/type") != "ExternalName"
+        && !text(old, "/spec/clusterIP").is_empty();
+    if kept {
+        let spec = map_mut(new, "spec");
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            copy_field(spec, old.get("spec"), field);
+        }
+    }
+}

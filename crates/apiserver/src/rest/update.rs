@@ -1,0 +1,146 @@
+//! PUT, and what PUT, PATCH and the subresources share: the way from one state of an object to the next.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::body::{self, Decoded};
+use super::{Reply, Server, create, strategy};
+use crate::defaults;
+use crate::kinds::{Kind, Subresource};
+use crate::object::{Object, finalizers, is_deleting, meta, normalise, strings};
+use crate::request::{Place, Request};
+use crate::status::Failure;
+use crate::store::Key;
+use crate::validate::{self, FieldError};
+
+pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    let Decoded { mut object, warnings } = body::decode(request)?;
+    body::place_object(&request.place, &mut object)?;
+    let kind = request.kind();
+    let absent = server.store.get(kind.kind, &request.key()).is_none();
+    let (code, stored) = if absent && kind.create_on_update && request.place.subresource.is_none() {
+        if !meta(&object, "uid").is_empty() {
+            let why = format!(
+                "Precondition failed: UID in precondition: {}, UID in object meta: ",
+                meta(&object, "uid")
+            );
+            return Err(Failure::conflict(kind, &request.place.name, &why));
+        }
+        if !meta(&object, "resourceVersion").is_empty() {
+            return Err(Failure::not_found(kind, &request.place.name));
+        }
+        (201, create::insert(server, kind, object, request.params.dry_run)?)
+    } else {
+        let unconditional = kind.unconditional_update;
+        (200, write(server, &request.place, request.params.dry_run, unconditional, |_| Ok(object.clone()))?)
+    };
+    Ok(Reply::object(server, request, code, &stored).with_warnings(warnings))
+}
+
+/// Computes the next state of an object from the current one and commits it, again and again until
+/// nobody else has written in between. `unconditional` says whether the new state may come without a
+/// resourceVersion.
+pub(super) fn write(
+    server: &Server,
+    place: &Place,
+    dry_run: bool,
+    unconditional: bool,
+    mut change: impl FnMut(&Object) -> Result<Value, Failure>,
+) -> Result<Arc<Object>, Failure> {
+    let key = Key::new(&place.namespace, &place.name);
+    loop {
+        let current = server
+            .store
+            .get(place.kind.kind, &key)
+            .ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
+        let new = change(&current)?;
+        let committed = match next(place, &current.value, new, unconditional)? {
+            Next::Same => return Ok(current),
+            Next::Put(new) | Next::Remove(new) if dry_run => return Ok(Arc::new(Object::new(new))),
+            Next::Put(new) => server.store.put(place.kind.kind, &key, Some(&current), new),
+            Next::Remove(new) => {
+                server.store.remove(place.kind.kind, &key, &current).map(|_| Arc::new(Object::new(new)))
+            }
+        };
+        if let Ok(stored) = committed {
+            return Ok(stored);
+        }
+    }
+}
+
+/// What follows from a write.
+#[derive(Debug)]
+enum Next {
+    /// Nothing would change: no new revision, no event.
+    Same,
+    Put(Value),
+    /// The write takes the last finalizer off an object that is being deleted.
+    Remove(Value),
+}
+
+fn next(place: &Place, old: &Value, mut new: Value, unconditional: bool) -> Result<Next, Failure> {
+    let kind = place.kind;
+    check_preconditions(kind, &place.name, old, &new, unconditional)?;
+    match place.subresource {
+        Some(Subresource::Status) => strategy::prepare_status(kind, &mut new, old),
+        Some(Subresource::Finalize) => strategy::prepare_finalize(&mut new, old),
+        // The server's own write, computed from the stored object.
+        Some(Subresource::Binding) => {}
+        _ => strategy::prepare_update(kind, &mut new, old),
+    }
+    normalise(&mut new);
+    defaults::apply(kind.kind, &mut new);
+    let errors = match place.subresource {
+        Some(Subresource::Status) => validate::update_status(kind.kind, &new, old),
+        Some(Subresource::Finalize | Subresource::Binding) => Vec::new(),
+        _ => validate::update(kind.kind, &new, old),
+    };
+    if !errors.is_empty() {
+        return Err(Failure::invalid(kind, &place.name, &errors));
+    }
+    if new == *old {
+        return Ok(Next::Same);
+    }
+    if place.subresource.is_none() {
+        strategy::bump_generation(kind, &mut new, old);
+    }
+    Ok(if is_finished(kind, &new) { Next::Remove(new) } else { Next::Put(new) })
+}
+
+fn check_preconditions(
+    kind: &Kind,
+    name: &str,
+    old: &Value,
+    new: &Value,
+    unconditional: bool,
+) -> Result<(), Failure> {
+    let version = meta(new, "resourceVersion");
+    if version.is_empty() || version == "0" {
+        if !unconditional {
+            let error = FieldError {
+                field: "metadata.resourceVersion".to_owned(),
+                reason: "FieldValueInvalid",
+                detail: "Invalid value: 0: must be specified for an update".to_owned(),
+            };
+            return Err(Failure::invalid(kind, name, &[error]));
+        }
+    } else if version != meta(old, "resourceVersion") {
+        return Err(Failure::modified(kind, name));
+    }
+    let (wanted, found) = (meta(new, "uid"), meta(old, "uid"));
+    if !wanted.is_empty() && wanted != found {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+        return Err(Failure::conflict(kind, name, &why));
+    }
+    Ok(())
+}
+
+/// Whether nothing holds a deleted object any longer. A pod in its grace period is held by its kubelet.
+fn is_finished(kind: &Kind, object: &Value) -> bool {
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    is_deleting(object)
+        && finalizers(object).is_empty()
+        && grace.unwrap_or_default() == 0
+        && (kind.kind != "Namespace" || strings(object.pointer("/spec/finalizers")).is_empty())
+}

@@ -1,0 +1,145 @@
+//! One spelling per value: quantities and times as a real API server stores them.
+//!
+//! The precision matters to clients: a `Time` loses its fraction of a second when it is stored, so
+//! whoever compares what was written with what is read back must be met by the same loss here.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Dotted, Segment, is_string_map};
+use crate::quantity::{self, Quantity};
+
+/// Rewrites `value`, which stands at `path`, and everything in it.
+///
+/// # Errors
+/// A quantity that cannot be parsed. Times that cannot be parsed are left to the typed decode.
+pub(super) fn rewrite(value: &mut Value, path: &mut Vec<Segment>) -> Result<(), String> {
+    match value {
+        Value::Object(map) => {
+            for (key, child) in map {
+                // Their keys are the user's, even if one reads like the name of a field.
+                if is_string_map(key) {
+                    continue;
+                }
+                path.push(Segment::Key(key.clone()));
+                field(key, child, path)?;
+                path.pop();
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                path.push(Segment::Index(index));
+                rewrite(item, path)?;
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), String> {
+    match (name, &mut *value) {
+        (
+            "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "allocatedResources",
+            Value::Object(resources),
+        ) => {
+            for (name, amount) in resources {
+                path.push(Segment::Key(name.clone()));
+                quantity(amount, path)?;
+                path.pop();
+            }
+        }
+        ("sizeLimit" | "divisor", amount) => quantity(amount, path)?,
+        ("eventTime" | "lastObservedTime" | "acquireTime" | "renewTime", Value::String(text)) => {
+            if let Ok(time) = text.parse::<Timestamp>() {
+                let micros = time.subsec_nanosecond() / 1000;
+                *text = format!("{}.{micros:06}Z", time.strftime("%Y-%m-%dT%H:%M:%S"));
+            }
+        }
+        (
+            "creationTimestamp"
+            | "deletionTimestamp"
+            | "lastTransitionTime"
+            | "lastUpdateTime"
+            | "lastProbeTime"
+            | "lastHeartbeatTime"
+            | "startTime"
+            | "startedAt"
+            | "finishedAt"
+            | "firstTimestamp"
+            | "lastTimestamp"
+            | "deprecatedFirstTimestamp"
+            | "deprecatedLastTimestamp"
+            | "timeAdded"
+            | "time",
+            Value::String(text),
+        ) => {
+            if let Ok(time) = text.parse::<Timestamp>() {
+                *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            }
+        }
+        _ => rewrite(value, path)?,
+    }
+    Ok(())
+}
+
+/// Accepts `cpu: 1` as well as `cpu: "1"`.
+fn quantity(amount: &mut Value, path: &[Segment]) -> Result<(), String> {
+    let text = match &*amount {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.trim().to_owned(),
+        Value::Null => "0".to_owned(),
+        // The typed decode words this error.
+        _ => return Ok(()),
+    };
+    match Quantity::parse(&text) {
+        Some(quantity) => {
+            *amount = Value::String(quantity.canonical());
+            Ok(())
+        }
+        None => Err(format!("{}: {}", Dotted(path), quantity::PATTERN)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::strict::check_value;
+
+    #[test]
+    fn quantities_may_be_numbers_and_are_stored_canonically() {
+        let pod = |resources: Value| {
+            let container = json!({"name": "a", "resources": resources});
+            let metadata = json!({"annotations": {"limits": "1000m"}});
+            check_value("v1", "Pod", json!({"metadata": metadata, "spec": {"containers": [container]}}))
+        };
+        let resources = json!({"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": 0.5}});
+        let checked = pod(resources).unwrap();
+        assert_eq!(
+            checked.object["spec"]["containers"][0]["resources"],
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}})
+        );
+        assert_eq!(checked.object["metadata"]["annotations"]["limits"], "1000m");
+        let error = pod(json!({"limits": {"cpu": "lots"}})).unwrap_err();
+        assert!(
+            error.starts_with("spec.containers[0].resources.limits.cpu: quantities must match"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn times_are_stored_in_utc_with_the_precision_of_their_type() {
+        let lease = json!({
+            "metadata": {"creationTimestamp": "2026-01-01T01:00:00.75+01:00", "labels": {"time": "x"}},
+            "spec": {"renewTime": "2026-01-01T00:00:00.1Z"},
+        });
+        let object = check_value("coordination.k8s.io/v1", "Lease", lease).unwrap().object;
+        assert_eq!(object["metadata"]["creationTimestamp"], "2026-01-01T00:00:00Z");
+        assert_eq!(object["spec"]["renewTime"], "2026-01-01T00:00:00.100000Z");
+        let junk = json!({"spec": {"renewTime": "yesterday"}});
+        let error = check_value("coordination.k8s.io/v1", "Lease", junk).unwrap_err();
+        assert!(error.starts_with("spec.renewTime: "), "{error}");
+    }
+}

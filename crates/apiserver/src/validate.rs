@@ -1,0 +1,322 @@
+//! What an API server refuses, in the words that users know (upstream `pkg/apis/*/validation` and
+//! apimachinery `api/validation`).
+//!
+//! Objects come here decoded ([`super::strict`]) and defaulted ([`super::defaults`]); shapes that the
+//! decoder would have refused are not reported again, and never panic.
+
+use std::fmt;
+
+use serde_json::Value;
+
+mod container;
+mod metadata;
+pub mod names;
+mod objects;
+mod pod;
+mod volume;
+mod workload;
+
+/// One reason why an object is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The path of the field: `spec.template.spec.containers[0].image`.
+    pub field: String,
+    /// The machine-readable cause, such as `FieldValueInvalid`.
+    pub reason: &'static str,
+    /// The explanation: `Invalid value: -1: must be greater than or equal to 0`.
+    pub detail: String,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.detail)
+    }
+}
+
+/// Everything that is wrong with a new object of `kind`.
+pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::validate(kind, &object["metadata"], &mut errors);
+    match kind {
+        "Deployment" => workload::deployment(object, &mut errors),
+        "ReplicaSet" => workload::replica_set(object, &mut errors),
+        "ReplicationController" => workload::replication_controller(object, &mut errors),
+        "Pod" => pod::pod(object, &mut errors),
+        _ => objects::create(kind, object, &mut errors),
+    }
+    errors.0
+}
+
+/// Everything that is wrong with replacing `old` by `new` through the main resource.
+pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
+    match kind {
+        "Deployment" => {
+            workload::deployment(new, &mut errors);
+            workload::immutable_selector(new, old, &mut errors);
+        }
+        "ReplicaSet" => {
+            workload::replica_set(new, &mut errors);
+            workload::immutable_selector(new, old, &mut errors);
+        }
+        // Its selector may change: it is older than the rule.
+        "ReplicationController" => workload::replication_controller(new, &mut errors),
+        "Pod" => pod::update(new, old, &mut errors),
+        _ => objects::update(kind, new, old, &mut errors),
+    }
+    errors.0
+}
+
+/// Everything that is wrong with replacing `old` by `new` through `/status`.
+pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
+    match kind {
+        "Deployment" => workload::deployment_status(new, old, &mut errors),
+        "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),
+        "Pod" => pod::update_status(new, old, &mut errors),
+        _ => {}
+    }
+    errors.0
+}
+
+/// Collects errors; one method per cause, as in apimachinery's `field` package.
+#[derive(Default)]
+struct Errors(Vec<FieldError>);
+
+impl Errors {
+    fn push(&mut self, field: &str, reason: &'static str, detail: String) {
+        self.0.push(FieldError { field: field.to_owned(), reason, detail });
+    }
+
+    fn required(&mut self, field: &str, why: &str) {
+        let detail =
+            if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
+        self.push(field, "FieldValueRequired", detail);
+    }
+
+    /// `value` is written as JSON, so strings are quoted.
+    fn invalid(&mut self, field: &str, value: impl Into<Value>, why: impl fmt::Display) {
+        let value: Value = value.into();
+        self.push(field, "FieldValueInvalid", format!("Invalid value: {value}: {why}"));
+    }
+
+    fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
+        for why in errors {
+            self.invalid(field, value, why);
+        }
+    }
+
+    fn forbidden(&mut self, field: &str, why: &str) {
+        self.push(field, "FieldValueForbidden", format!("Forbidden: {why}"));
+    }
+
+    fn duplicate(&mut self, field: &str, value: impl Into<Value>) {
+        let value: Value = value.into();
+        self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}"));
+    }
+
+    fn not_found(&mut self, field: &str, value: &str) {
+        self.push(field, "FieldValueNotFound", format!("Not found: {value:?}"));
+    }
+
+    fn not_supported(&mut self, field: &str, value: impl Into<Value>, supported: &[&str]) {
+        let value: Value = value.into();
+        let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        self.push(field, "FieldValueNotSupported", detail);
+    }
+
+    fn too_long(&mut self, field: &str, limit: usize) {
+        self.push(field, "FieldValueTooLong", format!("Too long: may not be more than {limit} bytes"));
+    }
+
+    /// Absent counts as zero.
+    fn non_negative(&mut self, field: &str, value: &Value) {
+        if let Some(number) = value.as_i64().filter(|number| *number < 0) {
+            self.invalid(field, number, "must be greater than or equal to 0");
+        }
+    }
+
+    /// A text out of a fixed set; absent is the caller's business.
+    fn one_of(&mut self, field: &str, value: &Value, supported: &[&str]) {
+        if let Some(text) = value.as_str()
+            && !supported.contains(&text)
+        {
+            self.not_supported(field, text, supported);
+        }
+    }
+
+    fn immutable(&mut self, field: &str, new: &Value, old: &Value) {
+        if essence(new) != essence(old) {
+            self.invalid(field, new.clone(), "field is immutable");
+        }
+    }
+}
+
+/// A text field; absent is empty, as in Go.
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object[field].as_str().unwrap_or_default()
+}
+
+/// The elements of a list with their paths.
+fn elements<'a>(
+    object: &'a Value,
+    field: &str,
+    path: &str,
+) -> impl Iterator<Item = (String, &'a Value)> + use<'a> {
+    let path = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
+    let items = object[field].as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().enumerate().map(move |(index, item)| (format!("{path}[{index}]"), item))
+}
+
+/// The value without what Go does not tell from "absent": nulls, empty lists and empty maps.
+fn essence(value: &Value) -> Value {
+    let nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(map) => {
+            let kept = map.iter().map(|(key, value)| (key.clone(), essence(value)));
+            Value::Object(kept.filter(|(_, value)| !nothing(value)).collect())
+        }
+        Value::Array(items) => items.iter().map(essence).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{FieldError, create, update, update_status};
+
+    /// Sets the value at a JSON pointer, making objects on the way.
+    #[track_caller]
+    pub(super) fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+        let mut at = &mut object;
+        for key in pointer.split('/').skip(1) {
+            at = match key.parse::<usize>() {
+                Ok(index) => &mut at[index],
+                Err(_) => &mut at[key],
+            };
+        }
+        *at = value;
+        object
+    }
+
+    pub(super) fn said(errors: Vec<FieldError>) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    pub(super) fn check_create(kind: &str, object: Value, expected: &[&str]) {
+        assert_eq!(said(create(kind, &object)), expected, "{object:#}");
+    }
+
+    #[track_caller]
+    pub(super) fn check_update(kind: &str, new: Value, old: Value, expected: &[&str]) {
+        assert_eq!(said(update(kind, &new, &old)), expected);
+    }
+
+    #[track_caller]
+    pub(super) fn check_status(kind: &str, new: Value, old: Value, expected: &[&str]) {
+        assert_eq!(said(update_status(kind, &new, &old)), expected);
+    }
+
+    pub(super) fn pod() -> Value {
+        let mut pod = json!({
+            "metadata": {"name": "p", "namespace": "shop"},
+            "spec": {"containers": [{"name": "app", "image": "nginx:1"}]},
+        });
+        crate::defaults::apply("Pod", &mut pod);
+        pod
+    }
+
+    pub(super) fn workload(kind: &str) -> Value {
+        let mut workload = json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "app", "image": "nginx:1"}]},
+                },
+            },
+        });
+        if kind == "ReplicationController" {
+            workload["spec"]["selector"] = json!({"app": "web"});
+        }
+        crate::defaults::apply(kind, &mut workload);
+        workload
+    }
+
+    #[test]
+    fn a_usual_manifest_passes_every_gate() {
+        let manifest = br#"{
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "creationTimestamp": null, "labels": {"app": "web"}},
+            "spec": {
+                "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}, "annotations": {"Example.com/Note": "yes"}},
+                    "spec": {
+                        "initContainers": [{"name": "wait", "image": "busybox", "command": ["true"]}],
+                        "containers": [{
+                            "name": "app", "image": "nginx:1.27",
+                            "ports": [{"name": "http", "containerPort": 80}],
+                            "env": [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                            "resources": {"requests": {"cpu": 0.1}, "limits": {"cpu": "1", "memory": "64Mi"}},
+                            "readinessProbe": {"httpGet": {"port": "http"}},
+                            "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}
+                        }],
+                        "volumes": [{"name": "tmp"}],
+                        "tolerations": [{"operator": "Exists"}]
+                    }
+                }
+            },
+            "status": {}
+        }"#;
+        let checked = crate::strict::check("apps/v1", "Deployment", manifest).unwrap();
+        assert_eq!((checked.unknown.len(), checked.duplicates.len()), (0, 0));
+        let mut deployment = checked.object;
+        crate::defaults::apply("Deployment", &mut deployment);
+        check_create("Deployment", deployment.clone(), &[]);
+        check_update("Deployment", deployment.clone(), deployment.clone(), &[]);
+
+        // The pod that its controller would make of the template.
+        let mut pod = deployment["spec"]["template"].clone();
+        pod["metadata"]["name"] = json!("web-1");
+        pod["metadata"]["namespace"] = json!("shop");
+        let mut pod = crate::strict::check_value("v1", "Pod", pod).unwrap().object;
+        crate::defaults::apply("Pod", &mut pod);
+        check_create("Pod", pod.clone(), &[]);
+        check_update("Pod", pod.clone(), pod, &[]);
+    }
+
+    #[test]
+    fn objects_of_strange_shapes_do_not_panic() {
+        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
+                     ServiceAccount Lease Event Scale";
+        for kind in kinds.split(' ') {
+            for strange in [
+                json!(null),
+                json!([1]),
+                json!({"spec": 7, "status": [], "metadata": "x"}),
+                json!({"metadata": {"labels": [], "ownerReferences": [1], "finalizers": {}, "name": 1}}),
+                json!({"spec": {"template": {"spec": {"containers": [3, {"ports": [1], "env": [1]}]}}}}),
+                json!({"spec": {"containers": {"a": 1}, "volumes": [1], "ports": [7], "selector": []}}),
+            ] {
+                create(kind, &strange);
+                update(kind, &strange, &json!({}));
+                update(kind, &json!({}), &strange);
+                update_status(kind, &strange, &strange);
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Object metadata: apimachinery `api/validation/objectmeta.go` and what core adds to it.
+
+use serde_json::Value;
+
+use super::{Errors, elements, names, text};
+use crate::kinds;
+
+/// All keys and values of the annotations together.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+pub(super) fn is_namespaced(kind: &str) -> bool {
+    kinds::named(kind).is_none_or(|row| row.namespaced)
+}
+
+pub(super) fn validate(kind: &str, metadata: &Value, errors: &mut Errors) {
+    let rule = name_rule(kind);
+    let prefix = text(metadata, "generateName");
+    if !prefix.is_empty() {
+        // A prefix may end with a dash, because something follows it.
+        let masked = match prefix.strip_suffix('-') {
+            Some(stem) if !stem.is_empty() => format!("{}a", stem.trim_end_matches('-')),
+            _ => prefix.to_owned(),
+        };
+        errors.each_invalid("metadata.generateName", prefix, rule(&masked));
+    }
+    match text(metadata, "name") {
+        "" => errors.required("metadata.name", "name or generateName is required"),
+        name => errors.each_invalid("metadata.name", name, rule(name)),
+    }
+    match (is_namespaced(kind), text(metadata, "namespace")) {
+        (true, "") => errors.required("metadata.namespace", ""),
+        (true, namespace) => {
+            errors.each_invalid("metadata.namespace", namespace, names::dns1123_label(namespace));
+        }
+        (false, "") => {}
+        (false, _) => errors.forbidden("metadata.namespace", "not allowed on this type"),
+    }
+    errors.non_negative("metadata.generation", &metadata["generation"]);
+    common(metadata, errors);
+    finalizers(metadata, errors);
+}
+
+pub(super) fn validate_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    if old["deletionTimestamp"].is_string() {
+        let listed = |metadata: &Value| -> Vec<String> {
+            let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
+            finalizers.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let before = listed(old);
+        let mut added: Vec<String> = listed(new).into_iter().filter(|name| !before.contains(name)).collect();
+        added.sort();
+        added.dedup();
+        if !added.is_empty() {
+            let names: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                names.join(", ")
+            );
+            errors.forbidden("metadata.finalizers", &why);
+        }
+    }
+    errors.non_negative("metadata.generation", &new["generation"]);
+    if let (Some(new), Some(old)) = (new["generation"].as_i64(), old["generation"].as_i64())
+        && new < old
+    {
+        errors.invalid("metadata.generation", new, "must not be decremented");
+    }
+    errors.immutable("metadata.name", &new["name"], &old["name"]);
+    if is_namespaced(kind) {
+        errors.immutable("metadata.namespace", &new["namespace"], &old["namespace"]);
+    }
+    // The server fills these in when a client leaves them out.
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if !new[field].is_null() {
+            errors.immutable(&format!("metadata.{field}"), &new[field], &old[field]);
+        }
+    }
+    common(new, errors);
+    finalizers(new, errors);
+}
+
+/// Labels and annotations of objects and of pod templates.
+pub(super) fn labels_and_annotations(metadata: &Value, path: &str, errors: &mut Errors) {
+    labels(&metadata["labels"], &format!("{path}.labels"), errors);
+    let path = format!("{path}.annotations");
+    let mut size = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        // Keys of annotations may have upper-case prefixes.
+        errors.each_invalid(&path, key, names::label_key(&key.to_lowercase()));
+        size += key.len() + value.as_str().unwrap_or_default().len();
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.too_long(&path, ANNOTATIONS_LIMIT);
+    }
+}
+
+pub(super) fn labels(labels: &Value, path: &str, errors: &mut Errors) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        errors.each_invalid(path, key, names::label_key(key));
+        let value = value.as_str().unwrap_or_default();
+        errors.each_invalid(path, value, names::label_value(value));
+    }
+}
+
+fn common(metadata: &Value, errors: &mut Errors) {
+    labels_and_annotations(metadata, "metadata", errors);
+    let mut controller: Option<String> = None;
+    for (path, owner) in elements(metadata, "ownerReferences", "metadata") {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if text(owner, field).is_empty() {
+                errors.required(&format!("{path}.{field}"), "must not be empty");
+            }
+        }
+        let api_version = text(owner, "apiVersion");
+        if api_version.split('/').count() > 2 {
+            let field = format!("{path}.apiVersion");
+            errors.invalid(&field, api_version, "must be <group>/<version> or <version>");
+        }
+        if (api_version, text(owner, "kind")) == ("v1", "Event") {
+            errors.invalid(&path, owner.clone(), "/v1, Kind=Event is disallowed from being an owner");
+        }
+        if owner["controller"] == true {
+            let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+            match &controller {
+                Some(first) => errors.invalid(
+                    "metadata.ownerReferences",
+                    metadata["ownerReferences"].clone(),
+                    format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references \
+                         for {first} and {name}"
+                    ),
+                ),
+                None => controller = Some(name),
+            }
+        }
+    }
+}
+
+fn finalizers(metadata: &Value, errors: &mut Errors) {
+    let (mut orphan, mut foreground) = (false, false);
+    for (path, finalizer) in elements(metadata, "finalizers", "metadata") {
+        let name = finalizer.as_str().unwrap_or_default();
+        orphan |= name == "orphan";
+        foreground |= name == "foregroundDeletion";
+        errors.each_invalid("metadata.finalizers", name, names::label_key(name));
+        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&path, name, why);
+        }
+    }
+    if orphan && foreground {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.invalid("metadata.finalizers", metadata["finalizers"].clone(), why);
+    }
+}
+
+fn name_rule(kind: &str) -> fn(&str) -> Vec<String> {
+    match kind {
+        "Namespace" => names::dns1123_label,
+        "Service" => names::dns1035_label,
+        // `system:auth-delegator` (rbac/validation).
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => names::path_segment,
+        _ => names::dns1123_subdomain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::validate::create;
+    use crate::validate::tests::{check_create, check_update, pod, said, with};
+
+    #[test]
+    fn an_object_needs_a_name_and_a_namespace() {
+        let nameless = with(with(pod(), "/metadata/name", json!("")), "/metadata/namespace", json!(null));
+        check_create(
+            "Pod",
+            nameless,
+            &[
+                "metadata.name: Required value: name or generateName is required",
+                "metadata.namespace: Required value",
+            ],
+        );
+        let namespace = json!({"metadata": {"name": "a", "namespace": "b"}});
+        check_create("Namespace", namespace, &["metadata.namespace: Forbidden: not allowed on this type"]);
+    }
+
+    #[test]
+    fn names_are_checked_by_the_rule_of_their_kind() {
+        let errors = said(create("Pod", &with(pod(), "/metadata/name", json!("Web_1"))));
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].starts_with(
+            "metadata.name: Invalid value: \"Web_1\": a lowercase RFC 1123 subdomain must consist of lower case"
+        ));
+        check_create("Pod", with(pod(), "/metadata/name", json!("a.b")), &[]);
+        let namespace = json!({"metadata": {"name": "a.b"}});
+        check_create(
+            "Namespace",
+            namespace,
+            &["metadata.name: Invalid value: \"a.b\": must not contain dots"],
+        );
+        check_create("ClusterRole", json!({"metadata": {"name": "system:auth-delegator"}}), &[]);
+        check_create(
+            "ClusterRole",
+            json!({"metadata": {"name": "a/b"}}),
+            &["metadata.name: Invalid value: \"a/b\": may not contain '/'"],
+        );
+        check_create("Pod", with(pod(), "/metadata/generateName", json!("web-")), &[]);
+        assert_eq!(create("Pod", &with(pod(), "/metadata/generateName", json!("-"))).len(), 1);
+    }
+
+    #[test]
+    fn labels_and_annotations_are_bounded() {
+        let errors = said(create("Pod", &with(pod(), "/metadata/labels", json!({"a b": "ok"}))));
+        assert!(errors[0].starts_with("metadata.labels: Invalid value: \"a b\": name part must consist of"));
+        let errors = said(create("Pod", &with(pod(), "/metadata/labels", json!({"a": "-"}))));
+        assert!(errors[0].starts_with("metadata.labels: Invalid value: \"-\": a valid label must be"));
+        let big = json!({"a": "x".repeat(256 * 1024)});
+        check_create(
+            "Pod",
+            with(pod(), "/metadata/annotations", big),
+            &["metadata.annotations: Too long: may not be more than 262144 bytes"],
+        );
+    }
+
+    #[test]
+    fn an_object_has_at_most_one_controller() {
+        let owner = |name: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": true});
+        check_create("Pod", with(pod(), "/metadata/ownerReferences", json!([owner("a")])), &[]);
+        let errors =
+            said(create("Pod", &with(pod(), "/metadata/ownerReferences", json!([owner("a"), owner("b")]))));
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].ends_with(
+            ": Only one reference can have Controller set to true. Found \"true\" in references for \
+             ReplicaSet/a and ReplicaSet/b"
+        ));
+        check_create(
+            "Pod",
+            with(
+                pod(),
+                "/metadata/ownerReferences",
+                json!([{"apiVersion": "v1", "kind": "Node", "name": "n"}]),
+            ),
+            &["metadata.ownerReferences[0].uid: Required value: must not be empty"],
+        );
+    }
+
+    #[test]
+    fn finalizers_are_qualified_and_cannot_be_added_late() {
+        check_create(
+            "Pod",
+            with(pod(), "/metadata/finalizers", json!(["mine"])),
+            &[
+                "metadata.finalizers[0]: Invalid value: \"mine\": name is neither a standard finalizer name nor \
+               is it fully qualified",
+            ],
+        );
+        let old = with(
+            with(pod(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            "/metadata/finalizers",
+            json!(["x.io/a"]),
+        );
+        check_update("Pod", with(old.clone(), "/metadata/finalizers", json!([])), old.clone(), &[]);
+        check_update(
+            "Pod",
+            with(old.clone(), "/metadata/finalizers", json!(["x.io/a", "x.io/b"])),
+            old,
+            &[
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+               found new finalizers []string{\"x.io/b\"}",
+            ],
+        );
+    }
+
+    #[test]
+    fn identity_does_not_change() {
+        let old = with(pod(), "/metadata/uid", json!("1"));
+        check_update(
+            "Pod",
+            with(old.clone(), "/metadata/uid", json!("2")),
+            old.clone(),
+            &["metadata.uid: Invalid value: \"2\": field is immutable"],
+        );
+        check_update("Pod", with(old.clone(), "/metadata/uid", json!(null)), old.clone(), &[]);
+        check_update(
+            "Pod",
+            with(old.clone(), "/metadata/name", json!("q")),
+            old,
+            &["metadata.name: Invalid value: \"q\": field is immutable"],
+        );
+    }
+}

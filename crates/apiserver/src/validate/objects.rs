@@ -1,0 +1,323 @@
+//! The smaller kinds: Service, ConfigMap, Secret, Lease, Event, Scale.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Errors, elements, metadata, names, text};
+
+/// All keys and values of a ConfigMap or Secret together.
+const DATA_LIMIT: usize = 1024 * 1024;
+/// The longest reporting instance, action and reason of an event.
+const EVENT_TEXT_LIMIT: usize = 128;
+const EVENT_NOTE_LIMIT: usize = 1024;
+
+pub(super) fn create(kind: &str, object: &Value, errors: &mut Errors) {
+    match kind {
+        "Service" => service(object, errors),
+        "ConfigMap" => config_map(object, errors),
+        "Secret" => secret(object, errors),
+        "Lease" => lease(object, errors),
+        "Event" => event(object, errors),
+        "Scale" => errors.non_negative("spec.replicas", &object["spec"]["replicas"]),
+        _ => {}
+    }
+}
+
+pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    match kind {
+        "ConfigMap" => immutable_data(new, old, &["data", "binaryData"], errors),
+        "Secret" => {
+            errors.immutable("type", &new["type"], &old["type"]);
+            immutable_data(new, old, &["data"], errors);
+        }
+        "Service" => {
+            let address = |service: &Value| text(&service["spec"], "clusterIP").to_owned();
+            let named = |service: &Value| service["spec"]["type"] == "ExternalName";
+            if !named(old) && !named(new) && !address(old).is_empty() {
+                let (new, old) = (&new["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
+                errors.immutable("spec.clusterIPs[0]", new, old);
+            }
+        }
+        // Old events may predate the rules.
+        "Event" => return,
+        _ => {}
+    }
+    create(kind, new, errors);
+}
+
+fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
+    if old["immutable"] != true {
+        return;
+    }
+    let why = "field is immutable when `immutable` is set";
+    if new["immutable"] != true {
+        errors.forbidden("immutable", why);
+    }
+    for field in fields {
+        if super::essence(&new[*field]) != super::essence(&old[*field]) {
+            errors.forbidden(field, why);
+        }
+    }
+}
+
+fn service(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    let kind = text(spec, "type");
+    errors.one_of("spec.type", &spec["type"], &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
+    errors.one_of("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
+    metadata::labels(&spec["selector"], "spec.selector", errors);
+    let headless = text(spec, "clusterIP") == "None";
+    let ports = spec["ports"].as_array().map_or(0, Vec::len);
+    if ports == 0 && !headless && kind != "ExternalName" {
+        errors.required("spec.ports", "");
+    }
+    if kind == "ExternalName" && text(spec, "externalName").is_empty() {
+        errors.required("spec.externalName", "");
+    }
+    if headless && matches!(kind, "NodePort" | "LoadBalancer") {
+        let why = format!("may not be set to 'None' for {kind} services");
+        errors.invalid("spec.clusterIPs[0]", "None", why);
+    }
+    let (mut seen_names, mut seen_ports) = (BTreeSet::new(), BTreeSet::new());
+    for (path, port) in elements(spec, "ports", "spec") {
+        let field = format!("{path}.name");
+        match text(port, "name") {
+            "" if ports > 1 => errors.required(&field, ""),
+            "" => {}
+            name => {
+                errors.each_invalid(&field, name, names::dns1123_label(name));
+                if !seen_names.insert(name) {
+                    errors.duplicate(&field, name);
+                }
+            }
+        }
+        let number = port["port"].as_i64().unwrap_or(0);
+        for why in names::port_number(number) {
+            errors.invalid(&format!("{path}.port"), number, why);
+        }
+        errors.one_of(&format!("{path}.protocol"), &port["protocol"], &["SCTP", "TCP", "UDP"]);
+        match &port["targetPort"] {
+            Value::Null => {}
+            Value::String(name) => {
+                errors.each_invalid(&format!("{path}.targetPort"), name, names::port_name(name));
+            }
+            target => {
+                let number = target.as_i64().unwrap_or(0);
+                for why in names::port_number(number) {
+                    errors.invalid(&format!("{path}.targetPort"), number, why);
+                }
+            }
+        }
+        if !seen_ports.insert((text(port, "protocol"), number)) {
+            errors.duplicate(&path, port.clone());
+        }
+    }
+}
+
+fn config_map(object: &Value, errors: &mut Errors) {
+    let mut size = 0;
+    for field in ["data", "binaryData"] {
+        for (key, value) in object[field].as_object().into_iter().flatten() {
+            errors.each_invalid(&format!("{field}[{key}]"), key, names::config_key(key));
+            if field == "binaryData" && object["data"].get(key).is_some() {
+                let why = format!("duplicate of key present in data: {key}");
+                errors.invalid(&format!("data[{key}]"), key.as_str(), why);
+            }
+            size += value.as_str().unwrap_or_default().len();
+        }
+    }
+    if size > DATA_LIMIT {
+        errors.too_long("", DATA_LIMIT);
+    }
+}
+
+fn secret(object: &Value, errors: &mut Errors) {
+    let data = object["data"].as_object();
+    let mut size = 0;
+    for (key, value) in data.into_iter().flatten() {
+        errors.each_invalid(&format!("data[{key}]"), key, names::config_key(key));
+        size += value.as_str().unwrap_or_default().len() / 4 * 3;
+    }
+    if size > DATA_LIMIT {
+        errors.too_long("data", DATA_LIMIT);
+    }
+    let required: &[&str] = match text(object, "type") {
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        _ => &[],
+    };
+    for key in required {
+        if !data.is_some_and(|data| data.contains_key(*key)) {
+            errors.required(&format!("data[{key}]"), "");
+        }
+    }
+}
+
+fn lease(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
+        errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
+    }
+    errors.non_negative("spec.leaseTransitions", &spec["leaseTransitions"]);
+    // An empty holder is fine: it is how a leader gives its lease back.
+    let strategy = text(spec, "strategy");
+    if !text(spec, "preferredHolder").is_empty() && strategy.is_empty() {
+        errors.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined");
+    }
+    if strategy.contains('/') {
+        errors.each_invalid("spec.strategy", strategy, names::label_key(strategy));
+    } else if !strategy.is_empty() && strategy != "OldestEmulationVersion" {
+        errors.not_supported("spec.strategy", strategy, &["OldestEmulationVersion"]);
+    }
+}
+
+/// Events live beside what they are about; those about cluster-scoped objects in `default`.
+fn event(object: &Value, errors: &mut Errors) {
+    let namespace = text(&object["metadata"], "namespace");
+    let involved = text(&object["involvedObject"], "namespace");
+    let timed = object["eventTime"].is_string();
+    let misplaced = match (involved, namespace) {
+        ("", "default" | "") => false,
+        ("", "kube-system") => !timed,
+        (involved, namespace) => involved != namespace,
+    };
+    if misplaced {
+        errors.invalid("involvedObject.namespace", involved, "does not match event.namespace");
+    }
+    // An event time marks the newer kind of event, which has to say more.
+    if !timed {
+        return;
+    }
+    let controller = text(object, "reportingComponent");
+    if controller.is_empty() {
+        errors.required("reportingComponent", "");
+    } else {
+        errors.each_invalid("reportingComponent", controller, names::label_key(controller));
+    }
+    for field in ["reportingInstance", "action", "reason"] {
+        let value = text(object, field);
+        if value.is_empty() {
+            errors.required(field, "");
+        } else if value.len() > EVENT_TEXT_LIMIT {
+            errors.invalid(field, "", format!("can have at most {EVENT_TEXT_LIMIT} characters"));
+        }
+    }
+    if text(object, "message").len() > EVENT_NOTE_LIMIT {
+        errors.invalid("message", "", format!("can have at most {EVENT_NOTE_LIMIT} characters"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::tests::{check_create, check_update, with};
+
+    fn named(rest: Value) -> Value {
+        with(rest, "/metadata", json!({"name": "x", "namespace": "shop"}))
+    }
+
+    #[test]
+    fn a_lease_lasts_longer_than_nothing() {
+        check_create(
+            "Lease",
+            named(json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}})),
+            &[
+                "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+                "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_lease_can_be_given_back() {
+        check_create("Lease", named(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})), &[]);
+    }
+
+    #[test]
+    fn an_event_lives_beside_its_object() {
+        let about = |namespace: &str| named(json!({"involvedObject": {"namespace": namespace}}));
+        check_create("Event", about("shop"), &[]);
+        let misplaced = "does not match event.namespace";
+        let elsewhere = format!("involvedObject.namespace: Invalid value: \"depot\": {misplaced}");
+        check_create("Event", about("depot"), &[&elsewhere]);
+        let nowhere = format!("involvedObject.namespace: Invalid value: \"\": {misplaced}");
+        check_create("Event", about(""), &[&nowhere]);
+        let timed = with(about("shop"), "/eventTime", json!("2026-01-01T00:00:00.000000Z"));
+        check_create(
+            "Event",
+            timed,
+            &[
+                "reportingComponent: Required value",
+                "reportingInstance: Required value",
+                "action: Required value",
+                "reason: Required value",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_service_has_distinct_ports() {
+        let service = |ports: Value| named(json!({"spec": {"type": "ClusterIP", "ports": ports}}));
+        check_create("Service", service(json!([])), &["spec.ports: Required value"]);
+        check_create(
+            "Service",
+            service(json!([{"port": 80, "name": "a"}, {"port": 80, "name": "a"}, {"port": 0}])),
+            &[
+                "spec.ports[1].name: Duplicate value: \"a\"",
+                "spec.ports[1]: Duplicate value: {\"name\":\"a\",\"port\":80}",
+                "spec.ports[2].name: Required value",
+                "spec.ports[2].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+            ],
+        );
+    }
+
+    #[test]
+    fn configuration_keys_are_file_names_and_may_be_frozen() {
+        check_create("ConfigMap", named(json!({"data": {"a.txt": "x"}})), &[]);
+        check_create(
+            "ConfigMap",
+            named(json!({"data": {"..": "x"}})),
+            &["data[..]: Invalid value: \"..\": must not be '..'"],
+        );
+        check_create(
+            "ConfigMap",
+            named(json!({"data": {"a": "x".repeat(1024 * 1024 + 1)}})),
+            &[": Too long: may not be more than 1048576 bytes"],
+        );
+        let frozen = named(json!({"immutable": true, "data": {"a": "1"}}));
+        check_update(
+            "ConfigMap",
+            with(frozen.clone(), "/data/a", json!("2")),
+            frozen,
+            &["data: Forbidden: field is immutable when `immutable` is set"],
+        );
+    }
+
+    #[test]
+    fn a_secret_keeps_its_type() {
+        let secret = named(json!({"type": "Opaque"}));
+        check_update(
+            "Secret",
+            with(secret.clone(), "/type", json!("x")),
+            secret,
+            &["type: Invalid value: \"x\": field is immutable"],
+        );
+        check_create(
+            "Secret",
+            named(json!({"type": "kubernetes.io/tls", "data": {"tls.crt": ""}})),
+            &["data[tls.key]: Required value"],
+        );
+    }
+
+    #[test]
+    fn a_scale_is_not_negative() {
+        check_create(
+            "Scale",
+            named(json!({"spec": {"replicas": -1}})),
+            &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
+        );
+    }
+}

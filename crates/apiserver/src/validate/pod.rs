@@ -1,0 +1,434 @@
+//! Pods and pod templates (upstream `pkg/apis/core/validation/validation.go`): what a controller's
+//! user gets wrong. Scheduling expressions beyond tolerations and spread constraints are not judged.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{Errors, container, elements, essence, names, text, volume};
+
+pub(super) fn pod(object: &Value, errors: &mut Errors) {
+    spec(&object["spec"], "spec", errors);
+}
+
+/// The spec of a pod or of a template, which stands at `path`.
+pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
+    let volumes = volume::validate(spec, path, errors);
+    let host_network = spec["hostNetwork"] == true;
+    let context = container::Context { volumes: &volumes, host_network, template: path != "spec" };
+
+    let list_path = format!("{path}.containers");
+    if spec["containers"].as_array().is_none_or(Vec::is_empty) {
+        errors.required(&list_path, "");
+    }
+    let mut seen = BTreeSet::new();
+    for (path, container) in elements(spec, "containers", path) {
+        unique_name(container, &path, &mut seen, errors);
+        container::validate(container, &path, &context, errors);
+    }
+    for (path, container) in elements(spec, "initContainers", path) {
+        unique_name(container, &path, &mut seen, errors);
+        container::validate_init(container, &path, &context, errors);
+    }
+    errors.one_of(
+        &format!("{path}.restartPolicy"),
+        &spec["restartPolicy"],
+        &["Always", "OnFailure", "Never"],
+    );
+    errors.one_of(
+        &format!("{path}.dnsPolicy"),
+        &spec["dnsPolicy"],
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    );
+    errors.non_negative(
+        &format!("{path}.terminationGracePeriodSeconds"),
+        &spec["terminationGracePeriodSeconds"],
+    );
+    if let Some(deadline) = spec["activeDeadlineSeconds"].as_i64()
+        && !(1..=i64::from(i32::MAX)).contains(&deadline)
+    {
+        let why = "must be between 1 and 2147483647, inclusive";
+        errors.invalid(&format!("{path}.activeDeadlineSeconds"), deadline, why);
+    }
+    for field in ["nodeName", "serviceAccountName", "priorityClassName", "runtimeClassName"] {
+        let name = text(spec, field);
+        if !name.is_empty() {
+            errors.each_invalid(&format!("{path}.{field}"), name, names::dns1123_subdomain(name));
+        }
+    }
+    for field in ["hostname", "subdomain"] {
+        let name = text(spec, field);
+        if !name.is_empty() {
+            errors.each_invalid(&format!("{path}.{field}"), name, names::dns1123_label(name));
+        }
+    }
+    super::metadata::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), errors);
+    for (path, secret) in elements(spec, "imagePullSecrets", path) {
+        if text(secret, "name").is_empty() {
+            errors.required(&format!("{path}.name"), "");
+        }
+    }
+    for (path, gate) in elements(spec, "readinessGates", path) {
+        let condition = text(gate, "conditionType");
+        errors.each_invalid(&format!("{path}.conditionType"), condition, names::label_key(condition));
+    }
+    for (path, alias) in elements(spec, "hostAliases", path) {
+        let ip = text(alias, "ip");
+        if ip.parse::<std::net::IpAddr>().is_err() {
+            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            errors.invalid(&format!("{path}.ip"), ip, why);
+        }
+    }
+    tolerations(spec, path, errors);
+    spread_constraints(spec, path, errors);
+}
+
+fn unique_name(container: &Value, path: &str, seen: &mut BTreeSet<String>, errors: &mut Errors) {
+    let field = format!("{path}.name");
+    match text(container, "name") {
+        "" => errors.required(&field, ""),
+        name => {
+            errors.each_invalid(&field, name, names::dns1123_label(name));
+            if !seen.insert(name.to_owned()) {
+                errors.duplicate(&field, name);
+            }
+        }
+    }
+}
+
+fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    for (path, toleration) in elements(spec, "tolerations", path) {
+        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
+        if !key.is_empty() {
+            errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+        } else if operator != "Exists" {
+            let why =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&format!("{path}.operator"), operator, why);
+        }
+        let effect = text(toleration, "effect");
+        if toleration["tolerationSeconds"].is_i64() && effect != "NoExecute" {
+            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.invalid(&format!("{path}.effect"), effect, why);
+        }
+        let value = text(toleration, "value");
+        match operator {
+            "" | "Equal" => {
+                errors.each_invalid(&format!("{path}.operator"), value, names::label_value(value))
+            }
+            "Exists" if !value.is_empty() => {
+                let why = "value must be empty when `operator` is 'Exists'";
+                errors.invalid(&format!("{path}.operator"), toleration.clone(), why);
+            }
+            "Exists" => {}
+            _ => errors.not_supported(&format!("{path}.operator"), operator, &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            errors.one_of(&format!("{path}.effect"), &toleration["effect"], &EFFECTS);
+        }
+    }
+}
+
+fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (path, constraint) in elements(spec, "topologySpreadConstraints", path) {
+        let skew = constraint["maxSkew"].as_i64().unwrap_or(0);
+        if skew <= 0 {
+            errors.invalid(&format!("{path}.maxSkew"), skew, "must be greater than zero");
+        }
+        let key = text(constraint, "topologyKey");
+        if key.is_empty() {
+            errors.required(&format!("{path}.topologyKey"), "can not be empty");
+        } else {
+            errors.each_invalid(&format!("{path}.topologyKey"), key, names::label_key(key));
+        }
+        let action = text(constraint, "whenUnsatisfiable");
+        if !matches!(action, "DoNotSchedule" | "ScheduleAnyway") {
+            let supported = ["DoNotSchedule", "ScheduleAnyway"];
+            errors.not_supported(&format!("{path}.whenUnsatisfiable"), action, &supported);
+        }
+        if !seen.insert((key, action)) {
+            errors.duplicate(
+                &format!("{path}.{{topologyKey, whenUnsatisfiable}}"),
+                format!("{{{key}, {action}}}"),
+            );
+        }
+        if !constraint["labelSelector"].is_null() {
+            let path = format!("{path}.labelSelector");
+            super::workload::label_selector(&constraint["labelSelector"], &path, errors);
+        }
+    }
+}
+
+/// A running pod is immutable but for images, the deadline, further tolerations and lifted gates.
+pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+    let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
+    let mut allowed = new_spec.clone();
+    for list in ["containers", "initContainers"] {
+        let (news, olds) = (count(new_spec, list), count(old_spec, list));
+        if news != olds {
+            // Upstream stops here: the containers cannot be compared one by one.
+            errors.forbidden(&format!("spec.{list}"), "pod updates may not add or remove containers");
+            return;
+        }
+        for (index, (path, container)) in elements(new_spec, list, "spec").enumerate() {
+            if text(container, "image").is_empty() {
+                errors.required(&format!("{path}.image"), "");
+            }
+            if let Some(copy) = allowed.get_mut(list).and_then(|items| items.get_mut(index)) {
+                put(copy, "image", &old_spec[list][index]["image"]);
+            }
+        }
+    }
+    deadline(new_spec, old_spec, errors);
+    put(&mut allowed, "activeDeadlineSeconds", &old_spec["activeDeadlineSeconds"]);
+
+    tolerations(new_spec, "spec", errors);
+    let added_only = |new: &Value, old: &Value| {
+        let new = new.as_array().map(Vec::as_slice).unwrap_or_default();
+        old.as_array().into_iter().flatten().all(|toleration| {
+            let seconds_aside = |toleration: &Value| {
+                let mut toleration = toleration.clone();
+                put(&mut toleration, "tolerationSeconds", &Value::Null);
+                essence(&toleration)
+            };
+            new.iter().any(|other| seconds_aside(other) == seconds_aside(toleration))
+        })
+    };
+    if added_only(&new_spec["tolerations"], &old_spec["tolerations"]) {
+        put(&mut allowed, "tolerations", &old_spec["tolerations"]);
+    } else {
+        let why = "existing toleration can not be modified except its tolerationSeconds";
+        errors.forbidden("spec.tolerations", why);
+    }
+
+    let grace = |spec: &Value| spec["terminationGracePeriodSeconds"].as_i64();
+    if grace(old_spec).is_some_and(|grace| grace < 0) && grace(new_spec) == Some(1) {
+        let before = &old_spec["terminationGracePeriodSeconds"];
+        put(&mut allowed, "terminationGracePeriodSeconds", before);
+    }
+
+    let gates = |spec: &Value| spec["schedulingGates"].as_array().cloned().unwrap_or_default();
+    if gates(new_spec).iter().all(|gate| gates(old_spec).contains(gate)) {
+        put(&mut allowed, "schedulingGates", &old_spec["schedulingGates"]);
+    } else {
+        let why = "only deletion is allowed, but found new scheduling gate";
+        errors.forbidden("spec.schedulingGates", why);
+    }
+
+    let (allowed, before) = (essence(&allowed), essence(old_spec));
+    if allowed != before {
+        let mut why = "pod updates may not change fields other than `spec.containers[*].image`,\
+                       `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
+                       additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
+                       set to 1 if it was previously negative)"
+            .to_owned();
+        differences(&before, &allowed, "spec", &mut why);
+        errors.forbidden("spec", &why);
+    }
+}
+
+fn deadline(new: &Value, old: &Value, errors: &mut Errors) {
+    let field = "spec.activeDeadlineSeconds";
+    match (new["activeDeadlineSeconds"].as_i64(), old["activeDeadlineSeconds"].as_i64()) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            errors.invalid(field, new, "must be between 0 and 2147483647, inclusive");
+        }
+        (Some(new), Some(old)) if new > old => {
+            errors.invalid(field, new, "must be less than or equal to previous value");
+        }
+        (None, Some(_)) => {
+            errors.invalid(field, Value::Null, "must not update from a positive integer to nil value");
+        }
+        _ => {}
+    }
+}
+
+/// The status comes from the kubelet; only the node it speaks for is fixed.
+pub(super) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
+    if !new["spec"].is_null() && text(&new["spec"], "nodeName") != text(&old["spec"], "nodeName") {
+        errors.forbidden("status.nodeName", "may not be changed directly");
+    }
+    for list in ["containerStatuses", "initContainerStatuses"] {
+        for (path, status) in elements(&new["status"], list, "status") {
+            errors.non_negative(&format!("{path}.restartCount"), &status["restartCount"]);
+            let states = status["state"].as_object().map(serde_json::Map::len).unwrap_or(0);
+            if states > 1 {
+                errors.invalid(
+                    &format!("{path}.state"),
+                    status["state"].clone(),
+                    "may not have more than one state",
+                );
+            }
+        }
+    }
+}
+
+/// One line for each field that differs, so that the user need not compare two manifests by eye.
+fn differences(old: &Value, new: &Value, path: &str, lines: &mut String) {
+    match (old, new) {
+        (Value::Object(before), Value::Object(after)) => {
+            let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for key in keys {
+                differences(&old[key], &new[key], &format!("{path}.{key}"), lines);
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            for (index, (old, new)) in before.iter().zip(after).enumerate() {
+                differences(old, new, &format!("{path}[{index}]"), lines);
+            }
+        }
+        _ if old != new => lines.push_str(&format!("\n  {path}: {old} -> {new}")),
+        _ => {}
+    }
+}
+
+fn count(spec: &Value, list: &str) -> usize {
+    spec[list].as_array().map_or(0, Vec::len)
+}
+
+/// Sets a field of an object, or removes it if the value is null.
+fn put(object: &mut Value, field: &str, value: &Value) {
+    if let Some(map) = object.as_object_mut() {
+        if value.is_null() {
+            map.remove(field);
+        } else {
+            map.insert(field.to_owned(), json!(value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::tests::{check_create, check_status, check_update, pod, said, with};
+    use crate::validate::update;
+
+    #[track_caller]
+    fn check(pointer: &str, value: Value, expected: &[&str]) {
+        check_create("Pod", with(pod(), pointer, value), expected);
+    }
+
+    #[test]
+    fn a_pod_has_containers_with_unique_names() {
+        check("/spec/containers", json!([]), &["spec.containers: Required value"]);
+        check("/spec/containers/0/name", json!(""), &["spec.containers[0].name: Required value"]);
+        check(
+            "/spec/initContainers",
+            json!([{"name": "app", "image": "x"}]),
+            &["spec.initContainers[0].name: Duplicate value: \"app\""],
+        );
+    }
+
+    #[test]
+    fn policies_are_taken_from_their_sets() {
+        check(
+            "/spec/restartPolicy",
+            json!("Sometimes"),
+            &[
+                "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \
+             \"Never\"",
+            ],
+        );
+        check("/spec/restartPolicy", json!("Never"), &[]);
+        check(
+            "/spec/terminationGracePeriodSeconds",
+            json!(-1),
+            &["spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0"],
+        );
+        check(
+            "/spec/activeDeadlineSeconds",
+            json!(0),
+            &["spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"],
+        );
+    }
+
+    #[test]
+    fn tolerations_and_spread_constraints_make_sense() {
+        check("/spec/tolerations", json!([{"operator": "Exists"}, {"key": "a", "value": "b"}]), &[]);
+        check(
+            "/spec/tolerations",
+            json!([{"key": "a", "operator": "In"}]),
+            &[
+                "spec.tolerations[0].operator: Unsupported value: \"In\": supported values: \"Equal\", \"Exists\"",
+            ],
+        );
+        let zone = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+        check("/spec/topologySpreadConstraints", json!([zone]), &[]);
+        check(
+            "/spec/topologySpreadConstraints",
+            json!([zone, zone]),
+            &["spec.topologySpreadConstraints[1].{topologyKey, whenUnsatisfiable}: Duplicate value: \
+             \"{zone, DoNotSchedule}\""],
+        );
+    }
+
+    #[test]
+    fn images_deadlines_and_further_tolerations_may_change() {
+        let new = with(pod(), "/spec/containers/0/image", json!("nginx:2"));
+        let new = with(new, "/spec/activeDeadlineSeconds", json!(60));
+        let new = with(new, "/spec/tolerations", json!([{"operator": "Exists"}]));
+        check_update("Pod", new, pod(), &[]);
+        check_update("Pod", with(pod(), "/metadata/labels", json!({"a": "b"})), pod(), &[]);
+    }
+
+    #[test]
+    fn the_rest_of_a_pod_is_immutable() {
+        let errors = said(update("Pod", &with(pod(), "/spec/nodeSelector", json!({"a": "b"})), &pod()));
+        assert_eq!(errors.len(), 1);
+        assert!(
+            errors[0].starts_with("spec: Forbidden: pod updates may not change fields other than `spec.")
+        );
+        assert!(errors[0].ends_with("\n  spec.nodeSelector: null -> {\"a\":\"b\"}"), "{}", errors[0]);
+        let two = with(pod(), "/spec/containers", json!([{"name": "app"}, {"name": "b"}]));
+        check_update(
+            "Pod",
+            two,
+            pod(),
+            &["spec.containers: Forbidden: pod updates may not add or remove containers"],
+        );
+        let short = with(pod(), "/spec/activeDeadlineSeconds", json!(60));
+        let long = with(pod(), "/spec/activeDeadlineSeconds", json!(61));
+        check_update(
+            "Pod",
+            long,
+            short,
+            &["spec.activeDeadlineSeconds: Invalid value: 61: must be less than or equal to previous value"],
+        );
+    }
+
+    #[test]
+    fn a_toleration_stays_but_for_its_seconds() {
+        let toleration = |seconds: i64| json!([{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
+        let old = with(pod(), "/spec/tolerations", toleration(300));
+        check_update("Pod", with(pod(), "/spec/tolerations", toleration(5)), old.clone(), &[]);
+        check_update(
+            "Pod",
+            pod(),
+            old,
+            &[
+                "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
+                "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,\
+             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+             existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
+             previously negative)\n  spec.tolerations: [{\"effect\":\"NoExecute\",\"key\":\"a\",\"operator\":\
+             \"Exists\",\"tolerationSeconds\":300}] -> null",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_status_does_not_move_a_pod() {
+        let old = with(pod(), "/spec/nodeName", json!("node-1"));
+        let running = with(old.clone(), "/status/phase", json!("Running"));
+        check_status("Pod", running, old.clone(), &[]);
+        check_status(
+            "Pod",
+            with(old.clone(), "/spec/nodeName", json!("node-2")),
+            old,
+            &["status.nodeName: Forbidden: may not be changed directly"],
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Tests of the pod simulator, the garbage collector, the namespace controller against
+//! the sandbox's API server, all in one process and in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::{
+    Client,
+    core::{
+        Request,
+        params::{DeleteParams, GetParams, ListParams, Patch, PatchParams},
+    },
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use windlass_apiserver::{Options, Sandbox};
+
+use super::{
+    garbage, kubelet, namespaces,
+    resources::{Now, post, send},
+};
+
+mod collection;
+mod pods;
+mod termination;
+
+/// A cluster in virtual time, with some of its controllers running.
+struct Rig {
+    sandbox: Sandbox,
+    client: Client,
+    now: Now,
+    shutdown: CancellationToken,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let since = Instant::now();
+        let now: Now = Arc::new(move || start + since.elapsed());
+        let sandbox = Sandbox::new(Options::new(now.clone()));
+        let client = Client::new(sandbox.router(), "default");
+        Rig { sandbox, client, now, shutdown: CancellationToken::new() }
+    }
+
+    fn with_pods(self) -> Self {
+        let options = kubelet::Options::new(self.now.clone());
+        self.with_pods_that(options)
+    }
+
+    fn with_pods_that(self, options: kubelet::Options) -> Self {
+        tokio::spawn(kubelet::run(self.client.clone(), options, self.shutdown.clone()));
+        self
+    }
+
+    fn with_garbage(self) -> Self {
+        tokio::spawn(garbage::run(self.client.clone(), self.shutdown.clone()));
+        self
+    }
+
+    fn with_namespaces(self) -> Self {
+        tokio::spawn(namespaces::run(self.client.clone(), self.now.clone(), self.shutdown.clone()));
+        self
+    }
+
+    async fn create(&self, path: &str, object: Value) -> Value {
+        send(&self.client, post(path.to_owned(), &object)).await.unwrap()
+    }
+
+    async fn create_pod(&self, name: &str, spec: Value) -> Value {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+        });
+        json_patch::merge(&mut pod["spec"], &spec);
+        self.create(PODS, pod).await
+    }
+
+    /// A ConfigMap in `default`; `owners` are other ConfigMaps, as (name, UID).
+    async fn create_map(&self, name: &str, owners: &[(&str, &str)]) -> String {
+        let references: Vec<Value> = owners
+            .iter()
+            .map(|(name, uid)| {
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid,
+                       "blockOwnerDeletion": true})
+            })
+            .collect();
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": references},
+        });
+        self.create(MAPS, object).await["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    async fn get(&self, path: &str, name: &str) -> Option<Value> {
+        match send(&self.client, Request::new(path).get(name, &GetParams::default())).await {
+            Ok(found) => Some(found),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn list(&self, path: &str) -> Vec<Value> {
+        let list = send(&self.client, Request::new(path).list(&ListParams::default())).await.unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    async fn names(&self, path: &str) -> Vec<String> {
+        let list = self.list(path).await;
+        list.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn delete(&self, path: &str, name: &str, parameters: &DeleteParams) {
+        send(&self.client, Request::new(path).delete(name, parameters)).await.unwrap();
+    }
+
+    async fn patch(&self, path: &str, name: &str, patch: Value) -> Value {
+        let request = Request::new(path).patch(name, &PatchParams::default(), &Patch::Merge(patch));
+        send(&self.client, request).await.unwrap()
+    }
+
+    async fn phase(&self, name: &str) -> String {
+        let pod = self.get(PODS, name).await.unwrap();
+        pod["status"]["phase"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const NODES: &str = "/api/v1/nodes";
+const SPACES: &str = "/api/v1/namespaces";
+
+async fn pass(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
+
+fn ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}

@@ -1,0 +1,86 @@
+//! The requests that a step of the pod simulator consists of.
+
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams},
+    core::{Request, params::Preconditions},
+};
+use serde_json::Value;
+
+use super::{lifecycle::Outcome, record::Pod};
+use crate::resources::{CallError, post, send};
+
+/// Where the pods of a namespace are.
+pub(super) fn pods_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods")
+}
+
+/// One request.
+pub(super) enum Call {
+    /// To a path.
+    Post(String, Value),
+    /// Of the pod.
+    PatchStatus(Value),
+    /// Of the pod: at once, and only this one.
+    Delete,
+}
+
+/// The requests of one step.
+pub(super) struct Calls {
+    /// In this order; the first that fails ends the step.
+    pub(super) needed: Vec<Call>,
+    /// Events: sent if all went well, and not missed if they fail.
+    pub(super) told: Vec<Call>,
+    /// What it means if all went well.
+    result: Outcome,
+}
+
+impl Calls {
+    pub(super) fn new(result: Outcome) -> Self {
+        Calls { needed: Vec::new(), told: Vec::new(), result }
+    }
+
+    pub(super) async fn carry_out(self, client: &Client, pod: &Pod) -> Outcome {
+        for call in self.needed {
+            if let Err(error) = call.send(client, pod).await {
+                if error.is_not_found() || error.is_conflict() {
+                    return Outcome::Moot;
+                }
+                let (namespace, name) = (pod.namespace(), pod.name());
+                tracing::warn!(namespace, pod = name, %error, "the pod simulator was refused");
+                return if error.is_final() { Outcome::Moot } else { Outcome::Failed };
+            }
+        }
+        for call in self.told {
+            if let Err(error) = call.send(client, pod).await {
+                tracing::debug!(%error, "an event was lost");
+            }
+        }
+        self.result
+    }
+}
+
+impl Call {
+    async fn send(self, client: &Client, pod: &Pod) -> Result<Value, CallError> {
+        let pods = Request::new(pods_path(pod.namespace()));
+        match self {
+            Call::Post(path, body) => send(client, post(path, &body)).await,
+            Call::PatchStatus(body) => {
+                let parameters = PatchParams::default();
+                let patch = Patch::Strategic(body);
+                send(client, pods.patch_subresource("status", pod.name(), &parameters, &patch)).await
+            }
+            Call::Delete => {
+                let parameters = DeleteParams {
+                    grace_period_seconds: Some(0),
+                    preconditions: Some(Preconditions {
+                        uid: pod.metadata.uid.clone(),
+                        resource_version: None,
+                    }),
+                    ..DeleteParams::default()
+                };
+                send(client, pods.delete(pod.name(), &parameters)).await
+            }
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! When the simulator does what with which pod. Pure: observations and the time in, due steps out.
+//!
+//! A pod goes through its stages once per UID. Only the first observation of something new (a node, a
+//! deletion, an opened readiness gate) makes a step due; the simulator's own writes, and what others
+//! write into a pod's status, do not. So a test may set a pod to not ready and it stays so.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::Instant;
+
+use super::record::Pod;
+use crate::{resources::backoff, scheduler};
+
+/// The next thing to do with a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Find a node and bind the pod to it.
+    Place,
+    /// Report that the pod is being started.
+    Start,
+    /// Report that it runs.
+    Run,
+    /// Report once more, because a readiness gate opened or closed.
+    Regate,
+    /// The containers have ended: take the pod away.
+    Finish,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It took effect.
+    Done,
+    /// The pod fits nowhere at present.
+    Unplaced,
+    /// The pod is not what it was: gone, replaced, or bound by somebody else. Nothing more to do here.
+    Moot,
+    /// Try again later.
+    Failed,
+}
+
+/// The simulator's delays.
+#[derive(Clone, Copy, Debug)]
+pub struct Delays {
+    /// From being bound to being ready.
+    pub ready: Duration,
+    /// From being asked to end to having ended, unless the grace period is shorter.
+    pub shutdown: Duration,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    pod: Pod,
+    /// The last step that took effect or was given up.
+    reached: Option<Step>,
+    due: Option<(Instant, Step)>,
+    /// A step is being carried out.
+    busy: bool,
+    failures: u32,
+    /// The node this pod counts on, from the moment it is chosen.
+    place: Option<String>,
+    /// By when it should be gone, from the first sight of its deletion.
+    ending: Option<Instant>,
+    gates_open: bool,
+    /// The reason why it has no node that has been written last.
+    complaint: Option<String>,
+}
+
+/// Every pod and node the simulator knows of.
+#[derive(Debug)]
+pub struct Lifecycle {
+    delays: Delays,
+    pods: BTreeMap<String, Tracked>,
+    nodes: BTreeMap<String, Node>,
+    load: scheduler::Load,
+    /// What is due, soonest first and in the order it was asked for.
+    due: BTreeSet<(Instant, u64, String)>,
+    /// Where in `due` each pod stands.
+    queued: BTreeMap<String, (Instant, u64)>,
+    sequence: u64,
+    /// The pods that fit nowhere, so that room made is offered to them only.
+    stuck: BTreeSet<String>,
+}
+
+impl Lifecycle {
+    /// Knows nothing yet.
+    pub fn new(delays: Delays) -> Self {
+        Lifecycle {
+            delays,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            load: BTreeMap::new(),
+            due: BTreeSet::new(),
+            queued: BTreeMap::new(),
+            sequence: 0,
+            stuck: BTreeSet::new(),
+        }
+    }
+
+    /// The nodes by name.
+    pub fn nodes(&self) -> &BTreeMap<String, Node> {
+        &self.nodes
+    }
+
+    /// The pod with that UID.
+    pub fn pod(&self, uid: &str) -> Option<&Pod> {
+        self.pods.get(uid).map(|tracked| &tracked.pod)
+    }
+
+    /// A node appeared or changed: pods without a place may fit now, pods bound to it may start.
+    pub fn node_changed(&mut self, node: Node, now: Instant) {
+        if let Some(name) = node.metadata.name.clone() {
+            let known = self.nodes.insert(name.clone(), node).is_some();
+            if !known {
+                let bound = self.pods.iter().filter(|(_, tracked)| tracked.pod.node() == Some(name.as_str()));
+                for uid in bound.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+                    self.decide(&uid, now);
+                }
+            }
+            self.offer_room(now);
+        }
+    }
+
+    /// A node is gone. Its pods stay as they are, as nothing here plays the node lifecycle controller.
+    pub fn node_gone(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// A pod appeared or changed.
+    pub fn pod_changed(&mut self, pod: Pod, now: Instant) {
+        let uid = pod.uid().to_owned();
+        let tracked = self.pods.entry(uid.clone()).or_insert_with(|| Tracked::new(&pod));
+        let was_terminal = tracked.pod.is_terminal();
+        tracked.pod = pod;
+        let freed = !was_terminal && tracked.pod.is_terminal();
+        self.count(&uid);
+        self.decide(&uid, now);
+        if freed {
+            self.offer_room(now);
+        }
+    }
+
+    /// A pod does not exist any more.
+    pub fn pod_gone(&mut self, uid: &str, now: Instant) {
+        if let Some(tracked) = self.pods.remove(uid) {
+            self.unqueue(uid);
+            self.stuck.remove(uid);
+            if let Some(node) = tracked.place {
+                self.vacate(&node);
+                self.offer_room(now);
+            }
+        }
+    }
+
+    /// When the next step is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _, _)| *at)
+    }
+
+    /// Takes the next step that is due. Until [`Lifecycle::settle`] nothing else is due for that pod.
+    pub fn take(&mut self, now: Instant) -> Option<(String, Step)> {
+        if self.due.first().is_none_or(|(at, _, _)| *at > now) {
+            return None;
+        }
+        let (_, _, uid) = self.due.pop_first()?;
+        self.queued.remove(&uid);
+        let tracked = self.pods.get_mut(&uid)?;
+        let (_, step) = tracked.due.take()?;
+        tracked.busy = true;
+        Some((uid, step))
+    }
+
+    /// Chooses a node and counts the pod on it from now on, before the server has confirmed it.
+    pub fn assume(&mut self, uid: &str) -> Result<String, String> {
+        let Some(tracked) = self.pods.get_mut(uid) else { return Err("the pod is gone".to_owned()) };
+        let node = scheduler::choose(&tracked.pod, &self.nodes, &self.load)?;
+        tracked.place = Some(node.clone());
+        *self.load.entry(node.clone()).or_default() += 1;
+        Ok(node)
+    }
+
+    /// Notes that the pod was told why it has no node. False if it has been told the same already.
+    pub fn complain(&mut self, uid: &str, why: &str) -> bool {
+        let Some(tracked) = self.pods.get_mut(uid) else { return false };
+        let news = tracked.complaint.as_deref() != Some(why);
+        tracked.complaint = Some(why.to_owned());
+        news
+    }
+
+    /// Takes in how a step ended.
+    pub fn settle(&mut self, uid: &str, step: Step, outcome: Outcome, now: Instant) {
+        let Some(tracked) = self.pods.get_mut(uid) else { return };
+        tracked.busy = false;
+        match outcome {
+            Outcome::Done => {
+                tracked.failures = 0;
+                tracked.reached = tracked.reached.max(Some(step));
+            }
+            Outcome::Moot => tracked.reached = tracked.reached.max(Some(step)),
+            Outcome::Unplaced => {
+                self.stuck.insert(uid.to_owned());
+            }
+            Outcome::Failed => {
+                tracked.failures = tracked.failures.saturating_add(1);
+                if step == Step::Regate {
+                    // Forget that the gate's change was seen, so that it is seen again.
+                    tracked.gates_open = !tracked.gates_open;
+                }
+            }
+        }
+        if step == Step::Place && matches!(outcome, Outcome::Failed | Outcome::Moot) {
+            self.count(uid);
+        }
+        self.decide(uid, now);
+    }
+
+    /// There may be room now for pods that fitted nowhere.
+    fn offer_room(&mut self, now: Instant) {
+        for uid in std::mem::take(&mut self.stuck) {
+            self.decide(&uid, now);
+        }
+    }
+
+    /// Makes `place` agree with the pod: its node while it may still run there.
+    fn count(&mut self, uid: &str) {
+        let Some(tracked) = self.pods.get_mut(uid) else { return };
+        let placed = tracked.busy || tracked.reached >= Some(Step::Place);
+        let assumed = tracked.place.clone().filter(|_| placed);
+        let actual = tracked.pod.node().map(str::to_owned).or(assumed);
+        let wanted = actual.filter(|_| !tracked.pod.is_terminal());
+        let before = std::mem::replace(&mut tracked.place, wanted.clone());
+        if before != wanted {
+            if let Some(node) = before {
+                self.vacate(&node);
+            }
+            if let Some(node) = wanted {
+                *self.load.entry(node).or_default() += 1;
+            }
+        }
+    }
+
+    fn vacate(&mut self, node: &str) {
+        if let Some(pods) = self.load.get_mut(node) {
+            *pods = pods.saturating_sub(1);
+        }
+    }
+
+    fn decide(&mut self, uid: &str, now: Instant) {
+        let Some(tracked) = self.pods.get_mut(uid) else { return };
+        if tracked.busy {
+            return;
+        }
+        let stuck = self.stuck.contains(uid);
+        let next = tracked.next(&self.nodes, stuck, self.delays, now);
+        // A step that is planned already keeps its time: news about the pod must not push it back.
+        let planned = tracked.due;
+        let due = match (planned, next) {
+            (Some((at, step)), Some((sooner, same))) if step == same => Some((at.min(sooner), step)),
+            (_, next) => next,
+        };
+        if due != planned {
+            tracked.due = due;
+            self.unqueue(uid);
+            if let Some((at, _)) = due {
+                self.sequence += 1;
+                self.due.insert((at, self.sequence, uid.to_owned()));
+                self.queued.insert(uid.to_owned(), (at, self.sequence));
+            }
+        }
+    }
+
+    fn unqueue(&mut self, uid: &str) {
+        if let Some((at, sequence)) = self.queued.remove(uid) {
+            self.due.remove(&(at, sequence, uid.to_owned()));
+        }
+    }
+}
+
+impl Tracked {
+    /// What has happened to this pod before we came: a pod that is ready already is not started again.
+    fn new(pod: &Pod) -> Self {
+        let reached = match () {
+            () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
+            () if pod.status.start_time.is_some() => Some(Step::Start),
+            () => None,
+        };
+        Tracked {
+            pod: pod.clone(),
+            reached,
+            due: None,
+            busy: false,
+            failures: 0,
+            place: None,
+            ending: None,
+            gates_open: super::status::gates_are_open(pod),
+            complaint: None,
+        }
+    }
+
+    fn next(
+        &mut self,
+        nodes: &BTreeMap<String, Node>,
+        stuck: bool,
+        delays: Delays,
+        now: Instant,
+    ) -> Option<(Instant, Step)> {
+        let retry = if self.failures == 0 { now } else { now + backoff(self.failures) };
+        if self.pod.metadata.deletion_timestamp.is_some() {
+            if self.pod.node().is_none() || self.reached >= Some(Step::Finish) {
+                return None;
+            }
+            let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+            let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+            let by = now + delays.shutdown.min(grace);
+            let ending = self.ending.map_or(by, |before| before.min(by));
+            self.ending = Some(ending);
+            return Some((ending.max(retry), Step::Finish));
+        }
+        if self.pod.is_terminal() {
+            return None;
+        }
+        let Some(node) = self.pod.node() else {
+            let ours =
+                matches!(self.pod.spec.scheduler_name.as_deref(), None | Some("" | "default-scheduler"));
+            let gated = self.pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+            let waiting = ours && !gated && !stuck && self.reached < Some(Step::Place);
+            return waiting.then_some((retry, Step::Place));
+        };
+        if !nodes.contains_key(node) {
+            return None;
+        }
+        match self.reached {
+            None | Some(Step::Place) if !delays.ready.is_zero() => Some((retry, Step::Start)),
+            None | Some(Step::Place) => Some((retry, Step::Run)),
+            Some(Step::Start) => {
+                let wait = if self.failures == 0 { now + delays.ready } else { retry };
+                Some((wait, Step::Run))
+            }
+            Some(_) => {
+                let open = super::status::gates_are_open(&self.pod);
+                let turned = open != self.gates_open;
+                self.gates_open = open;
+                let planned = self.due.is_some_and(|(_, step)| step == Step::Regate);
+                (turned || planned).then_some((retry, Step::Regate))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const DELAYS: Delays = Delays { ready: Duration::from_secs(2), shutdown: Duration::from_secs(1) };
+
+    fn node(name: &str) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+    }
+
+    fn pod(uid: &str, node: &str, more: Value) -> Pod {
+        let mut pod = json!({
+            "metadata": {"name": uid, "namespace": "shop", "uid": uid},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        if !node.is_empty() {
+            pod["spec"]["nodeName"] = json!(node);
+        }
+        json_patch::merge(&mut pod, &more);
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn after(seconds: u64, start: Instant) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    fn dying(grace: i64) -> Value {
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_placed_then_started_then_runs_and_then_nothing_more_is_due() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        life.pod_changed(pod("p", "", json!({})), start);
+        assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
+        assert_eq!(life.assume("p"), Ok("n1".to_owned()));
+        life.settle("p", Step::Place, Outcome::Done, start);
+        assert_eq!(life.next_due(), None, "the bound pod has not come back yet");
+        life.pod_changed(pod("p", "n1", json!({})), start);
+        assert_eq!(life.take(start), Some(("p".to_owned(), Step::Start)));
+        life.settle("p", Step::Start, Outcome::Done, start);
+        assert_eq!(life.take(after(1, start)), None);
+        life.pod_changed(pod("p", "n1", json!({"status": {"phase": "Pending"}})), after(1, start));
+        assert_eq!(life.take(after(2, start)), Some(("p".to_owned(), Step::Run)), "news do not push it back");
+        life.settle("p", Step::Run, Outcome::Done, after(2, start));
+        life.pod_changed(pod("p", "n1", json!({"status": {"phase": "Running"}})), after(2, start));
+        assert_eq!(life.next_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_set_to_not_ready_by_somebody_else_stays_so() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        let ready = |status: &str| {
+            json!({"status": {"phase": "Running", "podIP": "10.0.0.1",
+                              "conditions": [{"type": "Ready", "status": status}]}})
+        };
+        life.pod_changed(pod("p", "n1", ready("True")), start);
+        life.pod_changed(pod("p", "n1", ready("False")), start);
+        assert_eq!(life.next_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_pod_is_finished_once_after_the_shorter_of_delay_and_grace() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        life.pod_changed(pod("slow", "n1", dying(30)), start);
+        life.pod_changed(pod("fast", "n1", dying(0)), start);
+        assert_eq!(life.take(start), Some(("fast".to_owned(), Step::Finish)));
+        life.settle("fast", Step::Finish, Outcome::Done, start);
+        life.pod_changed(pod("fast", "n1", dying(0)), start);
+        assert_eq!(life.take(start), None, "a finalizer holds it; it is not deleted twice");
+        assert_eq!(life.next_due(), Some(after(1, start)));
+        life.pod_changed(pod("slow", "n1", dying(0)), start);
+        assert_eq!(life.take(start), Some(("slow".to_owned(), Step::Finish)), "the grace was cut short");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_fits_nowhere_is_tried_again_when_a_node_comes_or_a_pod_goes() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.pod_changed(pod("p", "", json!({})), start);
+        assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
+        assert!(life.assume("p").is_err());
+        assert!(life.complain("p", "no nodes"));
+        life.settle("p", Step::Place, Outcome::Unplaced, start);
+        assert_eq!(life.next_due(), None);
+        life.node_changed(node("n1"), start);
+        assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
+        assert!(!life.complain("p", "no nodes"), "the same reason is told once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_step_comes_back_later_and_later() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        life.pod_changed(pod("p", "n1", json!({})), start);
+        for wait in [100, 200, 400] {
+            let at = life.next_due().unwrap();
+            assert!(life.take(at).is_some());
+            life.settle("p", Step::Start, Outcome::Failed, at);
+            assert_eq!(life.next_due(), Some(at + Duration::from_millis(wait)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_of_other_schedulers_and_gated_pods_are_left_alone() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        life.pod_changed(pod("other", "", json!({"spec": {"schedulerName": "mine"}})), start);
+        let gated = json!({"spec": {"schedulingGates": [{"name": "wait"}]}});
+        life.pod_changed(pod("gated", "", gated), start);
+        life.pod_changed(pod("lost", "unknown-node", json!({})), start);
+        assert_eq!(life.next_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_spread_even_before_their_bindings_are_seen() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        life.node_changed(node("n2"), start);
+        let mut places = Vec::new();
+        for uid in ["a", "b", "c", "d"] {
+            life.pod_changed(pod(uid, "", json!({})), start);
+            life.take(start).unwrap();
+            places.push(life.assume(uid).unwrap());
+        }
+        assert_eq!(places, ["n1", "n2", "n1", "n2"]);
+        life.pod_changed(pod("a", "n1", json!({})), start);
+        life.pod_gone("b", start);
+        life.pod_changed(pod("e", "", json!({})), start);
+        assert_eq!(life.assume("e").unwrap(), "n2");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_opened_readiness_gate_is_reported_once() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.node_changed(node("n1"), start);
+        let gated = |open: &str| {
+            json!({"spec": {"readinessGates": [{"conditionType": "lb"}]},
+                   "status": {"podIP": "10.0.0.1", "conditions": [{"type": "lb", "status": open}]}})
+        };
+        life.pod_changed(pod("p", "n1", gated("False")), start);
+        assert_eq!(life.next_due(), None);
+        life.pod_changed(pod("p", "n1", gated("True")), start);
+        assert_eq!(life.take(start), Some(("p".to_owned(), Step::Regate)));
+        life.settle("p", Step::Regate, Outcome::Done, start);
+        life.pod_changed(pod("p", "n1", gated("True")), start);
+        assert_eq!(life.next_due(), None);
+    }
+}

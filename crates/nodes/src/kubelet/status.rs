@@ -1,0 +1,377 @@
+//! What a kubelet reports of a pod, as the bodies of strategic merge patches. Pure.
+//!
+//! A strategic merge patch touches only the conditions it names. Replacing the whole list would erase
+//! those of others: readiness gates, `DisruptionTarget`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::record::{Container, Pod};
+use crate::resources::rfc3339;
+
+/// How far a pod has come on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The kubelet has taken it on; images are being fetched.
+    Starting,
+    /// Every container that can run does.
+    Running,
+    /// Every container has ended, cleanly.
+    Ended,
+}
+
+/// Where a pod runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The node's address.
+    pub host_ip: &'a str,
+    /// The pod's address.
+    pub pod_ip: &'a str,
+}
+
+/// The patch of the pod's status for `stage`. `broken` says which images never come up. It names the
+/// pod's UID, so that a successor under the same name is not described by mistake.
+pub fn patch(
+    pod: &Pod,
+    stage: Stage,
+    place: Place<'_>,
+    broken: &dyn Fn(&str) -> bool,
+    now: Timestamp,
+) -> Value {
+    let report = Report::new(pod, stage, broken);
+    let at = rfc3339(now);
+    let mut status = json!({
+        "phase": report.phase(),
+        "hostIP": place.host_ip,
+        "hostIPs": [{"ip": place.host_ip}],
+        "startTime": pod.status.start_time.as_ref().map_or(at.clone(), |time| rfc3339(time.0)),
+        "conditions": report.conditions(&at),
+        "containerStatuses": report.main.iter().map(|c| c.status(pod, &at)).collect::<Vec<_>>(),
+    });
+    if stage != Stage::Starting && !place.pod_ip.is_empty() {
+        status["podIP"] = json!(place.pod_ip);
+        status["podIPs"] = json!([{"ip": place.pod_ip}]);
+    }
+    if !report.init.is_empty() {
+        let init: Vec<Value> = report.init.iter().map(|c| c.status(pod, &at)).collect();
+        status["initContainerStatuses"] = Value::Array(init);
+    }
+    json!({"metadata": {"uid": pod.uid()}, "status": status})
+}
+
+/// The patch that says why a pod has no node.
+pub fn unschedulable(pod: &Pod, message: &str, now: Timestamp) -> Value {
+    let condition = condition(pod, "PodScheduled", false, Some(("Unschedulable", message)), &rfc3339(now));
+    json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}})
+}
+
+/// The images of the pod that never come up.
+pub fn broken_images(pod: &Pod, broken: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let all = pod.init_containers().iter().chain(&pod.spec.containers);
+    all.map(Container::image).filter(|image| broken(image)).map(str::to_owned).collect()
+}
+
+/// Whether every readiness gate of the pod has its condition.
+pub fn gates_are_open(pod: &Pod) -> bool {
+    pod.spec.readiness_gates.iter().flatten().all(|gate| pod.is_true(&gate.condition_type))
+}
+
+/// What one container does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// Not started yet, with the reason kubectl shows.
+    Waiting(&'static str),
+    Running,
+    /// Ended with exit code 0.
+    Completed,
+}
+
+struct Reported<'a> {
+    container: &'a Container,
+    state: State,
+}
+
+impl Reported<'_> {
+    fn is_ready(&self) -> bool {
+        let init = !self.container.is_sidecar() && self.state == State::Completed;
+        self.state == State::Running || init
+    }
+
+    fn status(&self, pod: &Pod, at: &str) -> Value {
+        let image = self.container.image();
+        let state = match self.state {
+            State::Waiting("ImagePullBackOff") => json!({"waiting": {
+                "reason": "ImagePullBackOff",
+                "message": format!("Back-off pulling image \"{image}\""),
+            }}),
+            State::Waiting(reason) => json!({"waiting": {"reason": reason}}),
+            State::Running => json!({"running": {"startedAt": at}}),
+            State::Completed => json!({"terminated": {
+                "exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at,
+                "containerID": self.container_id(pod),
+            }}),
+        };
+        let started = !matches!(self.state, State::Waiting(_));
+        let mut status = json!({
+            "name": self.container.name,
+            "image": image,
+            "imageID": if started { format!("sandbox://{image}") } else { String::new() },
+            "ready": self.is_ready(),
+            "started": self.state == State::Running,
+            "restartCount": 0,
+            "state": state,
+            "lastState": {},
+        });
+        if started {
+            status["containerID"] = json!(self.container_id(pod));
+        }
+        status
+    }
+
+    /// An identity that is stable over repeated reports and unique in the cluster.
+    fn container_id(&self, pod: &Pod) -> String {
+        format!("sandbox://{}/{}", pod.uid(), self.container.name)
+    }
+}
+
+struct Report<'a> {
+    pod: &'a Pod,
+    stage: Stage,
+    init: Vec<Reported<'a>>,
+    main: Vec<Reported<'a>>,
+}
+
+impl<'a> Report<'a> {
+    fn new(pod: &'a Pod, stage: Stage, broken: &dyn Fn(&str) -> bool) -> Self {
+        let mut initialized = true;
+        let init = pod.init_containers().iter().map(|container| {
+            let state = match stage {
+                _ if !initialized => State::Waiting("PodInitializing"),
+                Stage::Starting => State::Waiting("PodInitializing"),
+                Stage::Running if broken(container.image()) => State::Waiting("ImagePullBackOff"),
+                Stage::Running if container.is_sidecar() => State::Running,
+                Stage::Running | Stage::Ended => State::Completed,
+            };
+            initialized &= !matches!(state, State::Waiting(_));
+            Reported { container, state }
+        });
+        let init: Vec<Reported<'a>> = init.collect();
+        let main = pod.spec.containers.iter().map(|container| {
+            let state = match stage {
+                Stage::Ended => State::Completed,
+                _ if !initialized => State::Waiting("PodInitializing"),
+                Stage::Starting => State::Waiting("ContainerCreating"),
+                Stage::Running if broken(container.image()) => State::Waiting("ImagePullBackOff"),
+                Stage::Running => State::Running,
+            };
+            Reported { container, state }
+        });
+        Report { pod, stage, main: main.collect(), init }
+    }
+
+    /// As long as one container has never run, the pod is Pending, even beside running ones.
+    fn phase(&self) -> &'static str {
+        let mut all = self.init.iter().chain(&self.main);
+        if self.stage == Stage::Ended {
+            "Succeeded"
+        } else if all.any(|reported| matches!(reported.state, State::Waiting(_))) {
+            "Pending"
+        } else {
+            "Running"
+        }
+    }
+
+    fn conditions(&self, at: &str) -> Vec<Value> {
+        let waiting: Vec<&str> = names(&self.init, |r| matches!(r.state, State::Waiting(_)));
+        let unready: Vec<&str> = names(&self.main, |r| self.stage == Stage::Ended || !r.is_ready())
+            .into_iter()
+            .chain(names(&self.init, |r| {
+                r.container.is_sidecar() && (self.stage == Stage::Ended || !r.is_ready())
+            }))
+            .collect();
+        let incomplete = format!("containers with incomplete status: [{}]", waiting.join(" "));
+        let unready_message = format!("containers with unready status: [{}]", unready.join(" "));
+        let ended = self.stage == Stage::Ended;
+        let initialized = match () {
+            () if ended => Some(("PodCompleted", "")),
+            () if waiting.is_empty() => None,
+            () => Some(("ContainersNotInitialized", incomplete.as_str())),
+        };
+        let containers = match () {
+            () if ended => Some(("PodCompleted", "")),
+            () if unready.is_empty() => None,
+            () => Some(("ContainersNotReady", unready_message.as_str())),
+        };
+        let gates: Vec<String> = self.closed_gates();
+        let gate_message = gates.join(", ");
+        let ready = match containers {
+            None if !gates.is_empty() => Some(("ReadinessGatesNotReady", gate_message.as_str())),
+            containers => containers,
+        };
+        let running = self.stage == Stage::Running;
+        vec![
+            condition(self.pod, "PodReadyToStartContainers", running, None, at),
+            condition(self.pod, "Initialized", ended || initialized.is_none(), initialized, at),
+            condition(self.pod, "Ready", ready.is_none(), ready, at),
+            condition(self.pod, "ContainersReady", containers.is_none(), containers, at),
+            condition(self.pod, "PodScheduled", true, None, at),
+        ]
+    }
+
+    fn closed_gates(&self) -> Vec<String> {
+        let gates = self.pod.spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.as_str());
+        gates
+            .filter(|gate| !self.pod.is_true(gate))
+            .map(|gate| match self.pod.condition(gate) {
+                Some(found) => format!(
+                    "the status of pod readiness gate \"{gate}\" is not \"True\", but {}",
+                    found.status
+                ),
+                None => format!("corresponding condition of pod readiness gate \"{gate}\" does not exist."),
+            })
+            .collect()
+    }
+}
+
+fn names<'a>(reported: &[Reported<'a>], wanted: impl Fn(&Reported<'a>) -> bool) -> Vec<&'a str> {
+    reported.iter().filter(|r| wanted(r)).map(|r| r.container.name.as_str()).collect()
+}
+
+/// A condition whose `lastTransitionTime` moves only if its status does. Absent reasons are written as
+/// `null`, which takes an old reason away.
+fn condition(pod: &Pod, type_: &str, status: bool, why: Option<(&str, &str)>, at: &str) -> Value {
+    let status = if status { "True" } else { "False" };
+    let since = pod
+        .condition(type_)
+        .filter(|old| old.status == status)
+        .and_then(|old| old.last_transition_time.as_ref())
+        .map_or_else(|| at.to_owned(), |time| rfc3339(time.0));
+    let (reason, message) = why.unwrap_or_default();
+    let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
+    json!({
+        "type": type_, "status": status, "lastProbeTime": null, "lastTransitionTime": since,
+        "reason": text(reason), "message": text(message),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place<'_> = Place { host_ip: "10.0.0.1", pod_ip: "10.244.0.1" };
+
+    fn pod(spec: Value, status: Value) -> Pod {
+        let metadata = json!({"name": "web-1", "namespace": "shop", "uid": "u1"});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:30Z".parse().unwrap()
+    }
+
+    fn status(pod: &Pod, stage: Stage, broken: &str) -> Value {
+        patch(pod, stage, HERE, &|image| image == broken, now())["status"].take()
+    }
+
+    fn condition_of<'a>(status: &'a Value, type_: &str) -> &'a Value {
+        status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == type_).unwrap()
+    }
+
+    #[test]
+    fn a_starting_pod_is_pending_and_creates_its_containers() {
+        let pod = pod(json!({"containers": [{"name": "nginx", "image": "nginx"}]}), json!({}));
+        let status = status(&pod, Stage::Starting, "");
+        assert_eq!(status["phase"], "Pending");
+        assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
+        assert_eq!(condition_of(&status, "Ready")["reason"], "ContainersNotReady");
+        assert_eq!(condition_of(&status, "Ready")["message"], "containers with unready status: [nginx]");
+        assert_eq!(condition_of(&status, "PodScheduled")["status"], "True");
+        assert!(status.get("podIP").is_none());
+    }
+
+    #[test]
+    fn a_running_pod_is_ready_with_an_address() {
+        let pod = pod(json!({"containers": [{"name": "nginx", "image": "nginx"}]}), json!({}));
+        let status = status(&pod, Stage::Running, "");
+        assert_eq!(status["phase"], "Running");
+        assert_eq!(status["podIP"], "10.244.0.1");
+        assert_eq!(status["hostIP"], "10.0.0.1");
+        let container = &status["containerStatuses"][0];
+        assert_eq!((&container["ready"], &container["started"]), (&json!(true), &json!(true)));
+        assert_eq!(container["state"]["running"]["startedAt"], "2026-01-01T00:00:30Z");
+        for type_ in ["Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"] {
+            assert_eq!(condition_of(&status, type_)["status"], "True", "{type_}");
+        }
+    }
+
+    #[test]
+    fn one_image_that_never_comes_keeps_the_pod_pending_beside_its_ready_container() {
+        let spec = json!({"containers": [{"name": "a", "image": "good"}, {"name": "b", "image": "bad"}]});
+        let status = status(&pod(spec, json!({})), Stage::Running, "bad");
+        assert_eq!(status["phase"], "Pending");
+        assert_eq!(status["containerStatuses"][0]["ready"], true);
+        assert_eq!(status["containerStatuses"][1]["state"]["waiting"]["reason"], "ImagePullBackOff");
+        assert_eq!(condition_of(&status, "Ready")["message"], "containers with unready status: [b]");
+    }
+
+    #[test]
+    fn a_broken_init_container_holds_up_all_that_follow() {
+        let spec = json!({
+            "initContainers": [{"name": "log", "image": "good", "restartPolicy": "Always"},
+                               {"name": "migrate", "image": "bad"}, {"name": "warm", "image": "good"}],
+            "containers": [{"name": "web", "image": "good"}],
+        });
+        let status = status(&pod(spec, json!({})), Stage::Running, "bad");
+        let init = &status["initContainerStatuses"];
+        assert!(init[0]["state"]["running"].is_object());
+        assert_eq!(init[1]["state"]["waiting"]["reason"], "ImagePullBackOff");
+        assert_eq!(init[2]["state"]["waiting"]["reason"], "PodInitializing");
+        assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing");
+        let initialized = condition_of(&status, "Initialized");
+        assert_eq!(initialized["message"], "containers with incomplete status: [migrate warm]");
+    }
+
+    #[test]
+    fn init_containers_complete_and_sidecars_keep_running() {
+        let spec = json!({
+            "initContainers": [{"name": "log", "image": "i", "restartPolicy": "Always"},
+                               {"name": "migrate", "image": "i"}],
+            "containers": [{"name": "web", "image": "i"}],
+        });
+        let status = status(&pod(spec, json!({})), Stage::Running, "");
+        assert!(status["initContainerStatuses"][0]["state"]["running"].is_object());
+        assert_eq!(status["initContainerStatuses"][1]["state"]["terminated"]["exitCode"], 0);
+        assert_eq!(condition_of(&status, "Ready")["status"], "True");
+    }
+
+    #[test]
+    fn a_condition_keeps_its_transition_time_until_its_status_changes() {
+        let old = json!({"conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"},
+            {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:01Z"}]});
+        let pod = pod(json!({"containers": [{"name": "nginx", "image": "nginx"}]}), old);
+        let status = status(&pod, Stage::Running, "");
+        assert_eq!(condition_of(&status, "PodScheduled")["lastTransitionTime"], "2026-01-01T00:00:01Z");
+        assert_eq!(condition_of(&status, "Ready")["lastTransitionTime"], "2026-01-01T00:00:30Z");
+    }
+
+    #[test]
+    fn a_closed_readiness_gate_keeps_the_pod_unready_with_ready_containers() {
+        let spec = json!({"containers": [{"name": "a", "image": "i"}],
+                          "readinessGates": [{"conditionType": "example.com/lb"}]});
+        let closed = pod(spec.clone(), json!({}));
+        let report = status(&closed, Stage::Running, "");
+        assert_eq!(condition_of(&report, "ContainersReady")["status"], "True");
+        assert_eq!(condition_of(&report, "Ready")["reason"], "ReadinessGatesNotReady");
+        let open = pod(spec, json!({"conditions": [{"type": "example.com/lb", "status": "True"}]}));
+        assert!(gates_are_open(&open) && !gates_are_open(&closed));
+        assert_eq!(condition_of(&status(&open, Stage::Running, ""), "Ready")["status"], "True");
+    }
+
+    #[test]
+    fn the_patch_names_the_pod_by_its_uid() {
+        let pod = pod(json!({}), json!({}));
+        assert_eq!(patch(&pod, Stage::Ended, HERE, &|_| false, now())["metadata"]["uid"], "u1");
+        assert_eq!(unschedulable(&pod, "no room", now())["metadata"]["uid"], "u1");
+    }
+}

@@ -1,0 +1,127 @@
+//! Manifests against the API server: checked, applied, and refused without a trace.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::core::{Request, params::PostParams};
+use tokio::time::Instant;
+use windlass_apiserver::{Options, Sandbox};
+use windlass_nodes::resources::{CallError, send};
+
+use super::manifest;
+
+/// An API server in virtual time, and nothing else.
+struct Rig {
+    sandbox: Sandbox,
+    client: Client,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let since = Instant::now();
+        let sandbox = Sandbox::new(Options::new(Arc::new(move || start + since.elapsed())));
+        let client = Client::new(sandbox.router(), "default");
+        Rig { sandbox, client }
+    }
+
+    /// The names of all objects of a kind.
+    fn names(&self, kind: &str) -> Vec<String> {
+        let objects = self.sandbox.objects(kind);
+        objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn objects(text: &str) -> Vec<manifest::Object> {
+    manifest::read(&["-".into()], &mut text.as_bytes()).unwrap()
+}
+
+const SHOP: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: nginx}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+";
+
+#[tokio::test(start_paused = true)]
+async fn manifests_are_checked_without_a_trace_and_applied_with_namespaces_first() {
+    let rig = Rig::new();
+    let shop = objects(SHOP);
+    let before = rig.sandbox.revision();
+    manifest::apply::check(&rig.client, &shop).await.unwrap();
+    assert_eq!(rig.sandbox.revision(), before);
+    let mut told = Vec::new();
+    let apply = async || {
+        let mut told = Vec::new();
+        manifest::apply::apply(&rig.client, &shop, |object, how| told.push(format!("{object} {how}")))
+            .await
+            .unwrap();
+        told
+    };
+    told.extend(apply().await);
+    assert_eq!(told, ["Namespace shop created", "Deployment shop/web created"]);
+    assert_eq!(apply().await, ["Namespace shop unchanged", "Deployment shop/web unchanged"]);
+}
+
+async fn check_refused(manifest: &str, wanted: &str) {
+    let rig = Rig::new();
+    let error = manifest::apply::check(&rig.client, &objects(manifest)).await.unwrap_err().to_string();
+    assert!(error.contains(wanted), "{error}");
+    assert!(error.starts_with("standard input: document 1: Deployment shop/web: "), "{error}");
+    assert!(!rig.names("Namespace").contains(&"shop".to_owned()), "nothing of it was applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_would_refuse_is_said_before_anything_is_applied() {
+    check_refused(&SHOP.replace("replicas: 2", "replicas: -1"), "spec.replicas").await;
+    check_refused(&SHOP.replace("replicas: 2", "replicas: two"), "replicas").await;
+    check_refused(&SHOP.replace("replicas: 2", "replcas: 2"), "unknown field \"spec.replcas\"").await;
+    check_refused(&SHOP.replace("  selector: {matchLabels: {app: web}}\n", ""), "selector").await;
+    check_refused(&SHOP.replace("{labels: {app: web}}", "{labels: {app: other}}"), "selector").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_applying_fails_midway_it_says_what_is_there_and_what_is_not() {
+    let rig = Rig::new();
+    let text = "
+{apiVersion: v1, kind: ConfigMap, metadata: {name: first}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: second, namespace: nowhere}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: third}}
+";
+    let error = manifest::apply::apply(&rig.client, &objects(text), |_, _| {}).await.unwrap_err().to_string();
+    assert!(error.contains("standard input: document 2: ConfigMap nowhere/second: "), "{error}");
+    assert!(error.contains("applied: ConfigMap default/first\n"), "{error}");
+    assert!(error.ends_with("not applied: ConfigMap nowhere/second, ConfigMap default/third"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_examples_are_accepted() {
+    let rig = Rig::new();
+    for text in [include_str!("../../../examples/nginx.yaml"), include_str!("../../../examples/shop.yaml")] {
+        let objects = objects(text);
+        manifest::apply::check(&rig.client, &objects).await.unwrap();
+        manifest::apply::apply(&rig.client, &objects, |_, _| {}).await.unwrap();
+    }
+    assert_eq!(rig.names("Deployment").len() - 1, 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_no_url_can_hold_is_an_error_and_no_panic() {
+    let rig = Rig::new();
+    let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: \"../a b\\n\", namespace: \"x/y z\"}}";
+    assert!(manifest::apply::check(&rig.client, &objects(text)).await.is_err());
+    let request = Request::new("/api/v1/nodes").create(&PostParams::default(), b"{".to_vec());
+    assert!(matches!(send(&rig.client, request).await, Err(CallError::Refused(_))));
+}

@@ -1,0 +1,293 @@
+//! What is shown and judged of a cluster: its Deployments, ReplicaSets, ReplicationControllers, pods and
+//! newest events, kept up to date from watches.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use futures::{
+    StreamExt as _,
+    stream::{BoxStream, select_all},
+};
+use kube::{
+    Api, Client,
+    core::{DynamicObject, gvk::GroupVersionKind},
+    discovery::ApiResource,
+    runtime::watcher,
+};
+use serde_json::Value;
+
+use windlass_nodes::mirror::{Change, follow};
+
+/// How many events are remembered.
+const EVENTS: usize = 200;
+
+/// The kinds that are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Followed {
+    /// apps/v1 Deployment.
+    Deployment,
+    /// apps/v1 ReplicaSet.
+    ReplicaSet,
+    /// v1 ReplicationController.
+    ReplicationController,
+    /// v1 Pod.
+    Pod,
+    /// v1 Event.
+    Event,
+}
+
+/// One change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct News {
+    /// Its kind.
+    pub kind: Followed,
+    /// The object as it is, or as it was last.
+    pub object: Value,
+    /// Whether it does not exist any more.
+    pub gone: bool,
+}
+
+/// Follows these kinds in all namespaces, for ever.
+pub fn news(client: &Client) -> BoxStream<'static, News> {
+    let kinds = [
+        (Followed::Deployment, "apps", "Deployment", "deployments"),
+        (Followed::ReplicaSet, "apps", "ReplicaSet", "replicasets"),
+        (Followed::ReplicationController, "", "ReplicationController", "replicationcontrollers"),
+        (Followed::Pod, "", "Pod", "pods"),
+        (Followed::Event, "", "Event", "events"),
+    ];
+    let streams = kinds.map(|(kind, group, name, plural)| {
+        let gvk = GroupVersionKind::gvk(group, "v1", name);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        follow(api, watcher::Config::default()).filter_map(move |change| {
+            let (object, gone) = match change {
+                Change::Put(object) => (object, false),
+                Change::Gone(object) => (object, true),
+                Change::Synced => return std::future::ready(None),
+            };
+            let object = serde_json::to_value(object).ok();
+            std::future::ready(object.map(|object| News { kind, object, gone }))
+        })
+    });
+    select_all(streams.map(|stream| stream.boxed())).boxed()
+}
+
+/// A namespace and a name.
+pub type Key = (String, String);
+
+/// The objects by namespace and name.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    /// The Deployments.
+    pub deployments: BTreeMap<Key, Value>,
+    /// The ReplicaSets.
+    pub replica_sets: BTreeMap<Key, Value>,
+    /// The ReplicationControllers.
+    pub replication_controllers: BTreeMap<Key, Value>,
+    /// The pods.
+    pub pods: BTreeMap<Key, Value>,
+    /// The newest events, oldest first.
+    pub events: VecDeque<Value>,
+}
+
+impl Cluster {
+    /// Takes in one change.
+    pub fn observe(&mut self, news: News) {
+        let News { kind, object, gone } = news;
+        let objects = match kind {
+            Followed::Deployment => &mut self.deployments,
+            Followed::ReplicaSet => &mut self.replica_sets,
+            Followed::ReplicationController => &mut self.replication_controllers,
+            Followed::Pod => &mut self.pods,
+            Followed::Event => {
+                if !gone {
+                    self.events.push_back(object);
+                    if self.events.len() > EVENTS {
+                        self.events.pop_front();
+                    }
+                }
+                return;
+            }
+        };
+        let key = key(&object);
+        if gone {
+            // A successor under the same name may have been seen already.
+            if objects.get(&key).is_some_and(|known| known["metadata"]["uid"] == object["metadata"]["uid"]) {
+                objects.remove(&key);
+            }
+        } else {
+            objects.insert(key, object);
+        }
+    }
+
+    /// The objects of a map that `owner` controls.
+    pub fn owned<'a>(objects: &'a BTreeMap<Key, Value>, owner: &'a Value) -> impl Iterator<Item = &'a Value> {
+        let (namespace, _) = key(owner);
+        let uid = &owner["metadata"]["uid"];
+        objects
+            .range((namespace.clone(), String::new())..)
+            .take_while(move |((other, _), _)| *other == namespace)
+            .map(|(_, object)| object)
+            .filter(move |object| controller(object).is_some_and(|controller| controller["uid"] == *uid))
+    }
+
+    /// The pods of a Deployment: those of its ReplicaSets.
+    pub fn pods_of<'a>(&'a self, deployment: &'a Value) -> Vec<&'a Value> {
+        Self::owned(&self.replica_sets, deployment).flat_map(|set| Self::owned(&self.pods, set)).collect()
+    }
+}
+
+/// The controller among an object's owner references.
+fn controller(object: &Value) -> Option<&Value> {
+    object["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
+}
+
+/// The namespace and the name of an object.
+pub fn key(object: &Value) -> Key {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// A number of an object, 0 if it is absent.
+pub fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// The number of replicas that are wanted: 1 if nothing is said.
+pub fn wanted(object: &Value) -> i64 {
+    object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+}
+
+/// What state a pod is in, in the one word that `kubectl get pods` would show, `Ready` where it shows
+/// `Running` with every container ready.
+pub fn pod_state(pod: &Value) -> String {
+    if pod["metadata"]["deletionTimestamp"].is_string() {
+        return "Terminating".to_owned();
+    }
+    if let Some(reason) =
+        waiting(pod).map(|(_, reason, _)| reason).filter(|reason| *reason != "PodInitializing")
+    {
+        return reason.to_owned();
+    }
+    let ready =
+        conditions(pod).any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    match pod["status"]["phase"].as_str() {
+        Some("Running") if ready => "Ready".to_owned(),
+        Some(phase) if !phase.is_empty() => phase.to_owned(),
+        _ => "Pending".to_owned(),
+    }
+}
+
+/// Why a pod is not ready, if that can be told: container, reason and message, or the scheduler's words.
+pub fn pod_trouble(pod: &Value) -> Option<String> {
+    let unplaced = conditions(pod)
+        .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
+    if let Some(condition) = unplaced {
+        return Some(condition["message"].as_str().unwrap_or("no node yet").to_owned());
+    }
+    if let Some((container, reason, message)) = waiting(pod) {
+        return Some(match message {
+            "" => format!("container {container}: {reason}"),
+            message => format!("container {container}: {reason} ({message})"),
+        });
+    }
+    if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+        return Some("waits for a scheduler to give it a node".to_owned());
+    }
+    let unready =
+        conditions(pod).find(|condition| condition["type"] == "Ready" && condition["status"] != "True");
+    unready?["message"].as_str().map(str::to_owned)
+}
+
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object["status"]["conditions"].as_array().into_iter().flatten()
+}
+
+/// The first container that waits: its name, the reason, and a message if there is one. A container that
+/// only waits for the one before it says nothing, so such are passed over if there is another.
+fn waiting(pod: &Value) -> Option<(&str, &str, &str)> {
+    let of = |list: &str| pod["status"][list].as_array().into_iter().flatten();
+    let waits = of("initContainerStatuses")
+        .chain(of("containerStatuses"))
+        .filter(|status| status["state"]["waiting"].is_object())
+        .map(|status| {
+            let waiting = &status["state"]["waiting"];
+            (
+                status["name"].as_str().unwrap_or_default(),
+                waiting["reason"].as_str().unwrap_or("Waiting"),
+                waiting["message"].as_str().unwrap_or_default(),
+            )
+        });
+    let waits: Vec<_> = waits.collect();
+    waits.iter().find(|(_, reason, _)| *reason != "PodInitializing").or(waits.first()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, uid: &str) -> Value {
+        json!({"metadata": {"namespace": "shop", "name": name, "uid": uid}})
+    }
+
+    #[test]
+    fn a_late_deletion_does_not_hide_the_successor() {
+        let mut cluster = Cluster::default();
+        let put = |object| News { kind: Followed::Pod, object, gone: false };
+        cluster.observe(put(pod("web", "u1")));
+        cluster.observe(put(pod("web", "u2")));
+        cluster.observe(News { kind: Followed::Pod, object: pod("web", "u1"), gone: true });
+        assert_eq!(cluster.pods.len(), 1);
+        cluster.observe(News { kind: Followed::Pod, object: pod("web", "u2"), gone: true });
+        assert_eq!(cluster.pods.len(), 0);
+    }
+
+    #[test]
+    fn pods_are_found_through_their_replica_set_in_their_namespace_only() {
+        let mut cluster = Cluster::default();
+        let owned = |namespace: &str, uid: &str, owner: &str| {
+            json!({"metadata": {"namespace": namespace, "name": uid, "uid": uid,
+                                "ownerReferences": [{"uid": owner, "controller": true}]}})
+        };
+        let put = |kind, object| News { kind, object, gone: false };
+        cluster.observe(put(Followed::ReplicaSet, owned("shop", "set", "deployment")));
+        cluster.observe(put(Followed::Pod, owned("shop", "mine", "set")));
+        cluster.observe(put(Followed::Pod, owned("shop", "other", "another-set")));
+        cluster.observe(put(Followed::Pod, owned("zoo", "foreign", "set")));
+        let deployment = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "deployment"}});
+        let names: Vec<Key> = cluster.pods_of(&deployment).into_iter().map(key).collect();
+        assert_eq!(names, [("shop".to_owned(), "mine".to_owned())]);
+    }
+
+    #[test]
+    fn a_pod_says_what_it_waits_for() {
+        let with = |status: Value| json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": status});
+        let bare = json!({"metadata": {}});
+        assert_eq!(pod_trouble(&bare).unwrap(), "waits for a scheduler to give it a node");
+        let unplaced =
+            json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]});
+        assert_eq!(pod_trouble(&with(unplaced)).unwrap(), "no room");
+        let unready = json!({"conditions": [{"type": "Ready", "status": "False", "message": "gate closed"}]});
+        assert_eq!(pod_trouble(&with(unready)).unwrap(), "gate closed");
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(pod_trouble(&with(ready)), None);
+    }
+
+    #[test]
+    fn the_state_of_a_pod_is_one_word() {
+        let with = |status: Value| json!({"metadata": {}, "status": status});
+        assert_eq!(pod_state(&with(json!({}))), "Pending");
+        let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(pod_state(&with(ready)), "Ready");
+        assert_eq!(pod_state(&with(json!({"phase": "Running"}))), "Running");
+        let waiting = json!({"phase": "Pending", "containerStatuses": [
+            {"name": "a", "state": {"running": {}}},
+            {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}]});
+        assert_eq!(pod_state(&with(waiting.clone())), "ImagePullBackOff");
+        assert_eq!(pod_trouble(&with(waiting)).unwrap(), "container b: ImagePullBackOff (Back-off)");
+        let dying = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert_eq!(pod_state(&dying), "Terminating");
+    }
+}

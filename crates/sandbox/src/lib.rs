@@ -1,0 +1,14 @@
+//! `windlass-sandbox`: an embedded API server, simulated nodes and Windlass's controllers in one process, for people who
+//! want to see a rollout without a cluster.
+
+pub mod cli;
+pub mod cluster;
+pub mod kubeconfig;
+pub mod lines;
+pub mod manifest;
+pub mod progress;
+pub mod session;
+pub mod view;
+
+#[cfg(test)]
+mod behaviours;

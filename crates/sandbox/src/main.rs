@@ -1,0 +1,83 @@
+//! `windlass-sandbox`: an API server, a pod simulator and Windlass's controllers in one process.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser as _;
+use futures::FutureExt as _;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use windlass::app::{Controllers, Parts};
+use windlass::clock::Clock;
+use windlass::config::ControllerConfig;
+use windlass::logging::{self, FILTER_VARIABLE, LogOptions};
+use windlass::metrics::Metrics;
+use windlass_sandbox::cli::Args;
+use windlass_sandbox::session::{self, Surroundings};
+
+/// The server is in this process: a limit would only make the demonstration slow.
+const REQUESTS_PER_SECOND: u32 = 5000;
+
+/// How long running syncs may take to finish.
+const DRAIN: Duration = Duration::from_secs(3);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    // Log lines would tear the live view apart.
+    let live = terminal && !args.exit_when_complete && std::io::stderr().is_terminal();
+    if !live && let Err(error) = log() {
+        return fail(&error);
+    }
+    let surroundings = Surroundings {
+        now: Arc::new(|| Clock::System.now()),
+        input: Box::new(std::io::stdin()),
+        output: Box::new(std::io::stdout()),
+        terminal,
+        colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        interrupted: session::signalled().boxed(),
+    };
+    let seed = args.seed;
+    match session::run(args, surroundings, |client, shutdown| start_controllers(client, seed, shutdown)).await
+    {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+/// The one place where the sandbox and the controllers meet.
+fn start_controllers(
+    client: kube::Client,
+    seed: u64,
+    shutdown: CancellationToken,
+) -> JoinHandle<anyhow::Result<()>> {
+    let config = ControllerConfig {
+        qps: REQUESTS_PER_SECOND.into(),
+        burst: REQUESTS_PER_SECOND,
+        ..ControllerConfig::default()
+    };
+    let parts = Parts {
+        client,
+        host: "sandbox".into(),
+        clock: Clock::System,
+        seed,
+        metrics: Metrics::new(),
+        election: None,
+    };
+    tokio::spawn(Controllers::new(config, parts).run(shutdown, DRAIN))
+}
+
+/// Warnings go to standard error, or what `WINDLASS_LOG` asks for.
+fn log() -> Result<(), logging::LogError> {
+    let filter = std::env::var(FILTER_VARIABLE).unwrap_or_else(|_| "warn".into());
+    logging::init(&LogOptions { filter: Some(filter), ..LogOptions::default() }).map(drop)
+}
+
+#[allow(clippy::print_stderr)] // The last words of a program at a terminal.
+fn fail(error: &impl std::fmt::Display) -> ExitCode {
+    eprintln!("windlass-sandbox: {error}");
+    ExitCode::FAILURE
+}

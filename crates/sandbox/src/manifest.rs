@@ -1,0 +1,449 @@
+//! Manifests: reading `-f FILE|DIR|-`, checking all of it, and only then creating any of it.
+//!
+//! [`read`] finds what is wrong without a server: files, syntax, kinds, names. [`check`](apply::check) has the
+//! API server judge each object in a dry run. [`apply`](apply::apply) creates them, namespaces first.
+
+pub mod apply;
+pub mod document;
+
+use std::{
+    fmt,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use windlass_apiserver::{ServedKind, served_kinds};
+
+/// The most that is read from one file.
+const LARGEST_FILE: u64 = 64 * 1024 * 1024;
+
+/// An object of a manifest, with where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// The file and the document in it.
+    pub origin: Origin,
+    /// The object itself, with its namespace filled in.
+    pub body: Value,
+    plural: &'static str,
+    namespaced: bool,
+}
+
+/// Where an object stands: a file, a document counted from 1, and, in a list, its item counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    file: String,
+    document: usize,
+    item: Option<usize>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: document {}", self.file, self.document)?;
+        match self.item {
+            Some(item) => write!(f, ", item {item}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Object {
+    /// The kind, such as `Deployment`.
+    pub fn kind(&self) -> &str {
+        self.body["kind"].as_str().unwrap_or_default()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.body["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// The namespace, if the kind lives in one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.body["metadata"]["namespace"].as_str()
+    }
+
+    fn identity(&self) -> (&str, &str, Option<&str>, &str) {
+        (self.body["apiVersion"].as_str().unwrap_or_default(), self.kind(), self.namespace(), self.name())
+    }
+}
+
+impl fmt::Display for Object {
+    /// Such as `Deployment shop/web`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace() {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind(), self.name()),
+            None => write!(f, "{} {}", self.kind(), self.name()),
+        }
+    }
+}
+
+/// Why manifests were not applied. One message for the person who wrote them.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A file that cannot be read.
+    #[error("{file}: {error}")]
+    Read {
+        /// As it was given on the command line.
+        file: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A file that is too large, or no text.
+    #[error("{file}: {problem}")]
+    File {
+        /// As it was given on the command line.
+        file: String,
+        /// In words.
+        problem: String,
+    },
+    /// A document that is wrong by itself.
+    #[error("{origin}: {problem}")]
+    Document {
+        /// Where it stands.
+        origin: Origin,
+        /// In words, with line and column for syntax errors.
+        problem: String,
+    },
+    /// An object that the API server refuses.
+    #[error("{origin}: {object}: {problem}")]
+    Refused {
+        /// Where it stands.
+        origin: Origin,
+        /// Such as `Deployment shop/web`.
+        object: String,
+        /// What the server said.
+        problem: String,
+    },
+    /// It went wrong midway.
+    #[error("{origin}: {object}: {problem}\n{progress}")]
+    Interrupted {
+        /// Where the object stands that failed.
+        origin: Origin,
+        /// Which it is.
+        object: String,
+        /// What the server said.
+        problem: String,
+        /// What was applied and what was not.
+        progress: String,
+    },
+}
+
+/// Reads everything that `sources` name: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of
+/// their names), and `-` for `stdin`. Nothing is returned unless all of it is well formed.
+pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Object>, ManifestError> {
+    let mut objects: Vec<Object> = Vec::new();
+    for source in sources {
+        if source == Path::new("-") {
+            let text = bounded(stdin, "standard input")?;
+            objects.extend(parse("standard input", &text)?);
+            continue;
+        }
+        for file in files(source)? {
+            let name = file.display().to_string();
+            let error = |error| ManifestError::Read { file: name.clone(), error };
+            let mut open = std::fs::File::open(&file).map_err(error)?;
+            let text = bounded(&mut open, &name)?;
+            objects.extend(parse(&name, &text)?);
+        }
+    }
+    without_duplicates(objects)
+}
+
+/// The files a source stands for.
+fn files(source: &Path) -> Result<Vec<PathBuf>, ManifestError> {
+    let name = source.display().to_string();
+    let error = |error| ManifestError::Read { file: name.clone(), error };
+    if !std::fs::metadata(source).map_err(error)?.is_dir() {
+        return Ok(vec![source.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(source).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        let known = path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
+        if known && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        let problem = "the directory has no *.yaml, *.yml or *.json file".to_owned();
+        return Err(ManifestError::File { file: name, problem });
+    }
+    Ok(files)
+}
+
+fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestError> {
+    let mut bytes = Vec::new();
+    from.take(LARGEST_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| ManifestError::Read { file: name.to_owned(), error })?;
+    let wrong = |problem: String| ManifestError::File { file: name.to_owned(), problem };
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(wrong(format!("larger than {} MiB", LARGEST_FILE / 1024 / 1024)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        wrong(format!("not a text: byte {at} is no UTF-8"))
+    })
+}
+
+/// Reads the documents of one text. `file` only names it in errors.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Object>, ManifestError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let braced = text.trim_start().starts_with(['{', '[']);
+    let documents = match document::json(text) {
+        documents if braced && documents.iter().all(Result::is_ok) => documents,
+        documents if file.ends_with(".json") => documents,
+        _ => document::yaml(text),
+    };
+    let mut objects = Vec::new();
+    for (index, document) in documents.into_iter().enumerate() {
+        let origin = Origin { file: file.to_owned(), document: index + 1, item: None };
+        match document {
+            Ok(Some(value)) => collect(&origin, value, &mut objects)?,
+            Ok(None) => {}
+            Err(problem) => return Err(ManifestError::Document { origin, problem }),
+        }
+    }
+    Ok(objects)
+}
+
+/// Adds the object of a document, or each of a list's.
+fn collect(origin: &Origin, value: Value, objects: &mut Vec<Object>) -> Result<(), ManifestError> {
+    let wrong = |problem: String| ManifestError::Document { origin: origin.clone(), problem };
+    let kind = type_field(&value, "kind").map_err(wrong)?;
+    let api_version = type_field(&value, "apiVersion").map_err(wrong)?;
+    let is_list = kind == "List" || (kind.ends_with("List") && value["items"].is_array());
+    if !is_list {
+        objects.push(object(origin, value, &api_version, &kind).map_err(wrong)?);
+        return Ok(());
+    }
+    if origin.item.is_some() {
+        return Err(wrong("a list within a list".to_owned()));
+    }
+    let Some(items) = value["items"].as_array() else {
+        return Err(wrong("a List without items".to_owned()));
+    };
+    for (index, item) in items.iter().enumerate() {
+        let mut item = item.clone();
+        // The items of a list that a server has written, such as a DeploymentList, do not repeat these.
+        if let (Some(element), Some(item)) = (kind.strip_suffix("List"), item.as_object_mut())
+            && !element.is_empty()
+        {
+            item.entry("kind").or_insert_with(|| element.into());
+            item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
+        }
+        let origin = Origin { item: Some(index + 1), ..origin.clone() };
+        collect(&origin, item, objects)?;
+    }
+    Ok(())
+}
+
+fn type_field(value: &Value, field: &str) -> Result<String, String> {
+    let Some(map) = value.as_object() else {
+        return Err("not an object: a manifest is a mapping with apiVersion, kind and metadata".to_owned());
+    };
+    match map.get(field) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        Some(Value::String(_)) | Some(Value::Null) | None => Err(format!("{field} is missing")),
+        Some(_) => Err(format!("{field} must be a string")),
+    }
+}
+
+/// Checks what every object needs and fills in the namespace.
+fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Result<Object, String> {
+    let all = served_kinds();
+    let Some(ServedKind { api_version: right, plural, namespaced, .. }) =
+        all.iter().find(|served| served.kind == kind)
+    else {
+        let served: Vec<String> =
+            all.iter().map(|row| format!("{} ({})", row.kind, row.api_version)).collect();
+        return Err(format!(
+            "unknown kind {kind:?} ({api_version}); the sandbox serves: {}",
+            served.join(", ")
+        ));
+    };
+    if api_version != right {
+        return Err(format!("{kind} has no apiVersion {api_version:?}: use {right}"));
+    }
+    let (plural, namespaced) = (*plural, *namespaced);
+    let metadata = match body.get_mut("metadata") {
+        Some(Value::Object(metadata)) => metadata,
+        Some(Value::Null) | None => return Err(format!("{kind}: metadata is missing")),
+        Some(_) => return Err(format!("{kind}: metadata must be a mapping")),
+    };
+    match metadata.get("name") {
+        Some(Value::String(name)) if !name.is_empty() => {}
+        Some(Value::String(_)) | Some(Value::Null) | None => {
+            return Err(format!("{kind}: metadata.name is missing"));
+        }
+        Some(_) => return Err(format!("{kind}: metadata.name must be a string; quote it")),
+    }
+    match metadata.get("namespace") {
+        Some(Value::String(namespace)) if !namespace.is_empty() && namespaced => {}
+        Some(Value::String(_)) | Some(Value::Null) | None if namespaced => {
+            metadata.insert("namespace".to_owned(), "default".into());
+        }
+        Some(Value::String(_)) | Some(Value::Null) | None => {
+            metadata.remove("namespace");
+        }
+        Some(_) => return Err(format!("{kind}: metadata.namespace must be a string; quote it")),
+    }
+    Ok(Object { origin: origin.clone(), body, plural, namespaced })
+}
+
+/// The same object twice is one, as with `-f dir -f dir/file`. Two that differ are a mistake: whichever
+/// came last would silently win.
+fn without_duplicates(objects: Vec<Object>) -> Result<Vec<Object>, ManifestError> {
+    let mut unique: Vec<Object> = Vec::with_capacity(objects.len());
+    let mut places = std::collections::BTreeMap::new();
+    for object in objects {
+        let (api_version, kind, namespace, name) = object.identity();
+        let identity =
+            (api_version.to_owned(), kind.to_owned(), namespace.map(str::to_owned), name.to_owned());
+        let place = *places.entry(identity).or_insert(unique.len());
+        match unique.get(place) {
+            None => unique.push(object),
+            Some(first) if first.body == object.body => {}
+            Some(first) => {
+                return Err(ManifestError::Refused {
+                    object: object.to_string(),
+                    problem: format!("defined before, and differently, in {}", first.origin),
+                    origin: object.origin,
+                });
+            }
+        }
+    }
+    Ok(unique)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse("web.yaml", text).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn documents_lists_and_typed_lists_become_objects_with_a_namespace() {
+        let text = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+- {apiVersion: v1, kind: Namespace, metadata: {name: shop, namespace: ignored}}
+---
+---
+apiVersion: apps/v1
+kind: DeploymentList
+items:
+- metadata: {name: web, namespace: shop}
+";
+        let objects = parse("x.yaml", text).unwrap();
+        let said: Vec<String> = objects.iter().map(|o| format!("{} | {o}", o.origin)).collect();
+        assert_eq!(
+            said,
+            [
+                "x.yaml: document 1, item 1 | ConfigMap default/a",
+                "x.yaml: document 1, item 2 | Namespace shop",
+                "x.yaml: document 3, item 1 | Deployment shop/web",
+            ]
+        );
+        assert_eq!(objects[2].body["apiVersion"], "apps/v1");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_file_and_document() {
+        let second = |text: &str| {
+            refused(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n---\n{text}"))
+        };
+        assert_eq!(second("kind: Pod\n"), "web.yaml: document 2: apiVersion is missing");
+        assert_eq!(second("apiVersion: v1\n"), "web.yaml: document 2: kind is missing");
+        assert_eq!(second("apiVersion: v1\nkind: Pod\n"), "web.yaml: document 2: Pod: metadata is missing");
+        assert_eq!(
+            second("apiVersion: v1\nkind: Pod\nmetadata: {labels: {}}\n"),
+            "web.yaml: document 2: Pod: metadata.name is missing"
+        );
+        assert_eq!(
+            second("apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n"),
+            "web.yaml: document 2: Pod: metadata.name must be a string; quote it"
+        );
+        assert!(refused("- a\n- b\n").starts_with("web.yaml: document 1: not an object"));
+        assert!(refused("just words\n").starts_with("web.yaml: document 1: not an object"));
+    }
+
+    #[test]
+    fn an_old_api_version_is_told_the_new_one() {
+        let error = refused("apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}\n");
+        assert_eq!(error, "web.yaml: document 1: Deployment has no apiVersion \"apps/v1beta1\": use apps/v1");
+    }
+
+    #[test]
+    fn an_unknown_kind_is_told_what_there_is() {
+        let error = refused("apiVersion: batch/v1\nkind: Job\nmetadata: {name: web}\n");
+        assert!(
+            error.contains(
+                "unknown kind \"Job\" (batch/v1); the sandbox serves: \
+                 ClusterRole (rbac.authorization.k8s.io/v1)"
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn json_is_read_by_content_and_by_name() {
+        let text = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}"#;
+        assert_eq!(parse("a.json", text).unwrap().len(), 1);
+        assert_eq!(parse("standard input", &format!("\u{feff}{text}\n{text}")).unwrap().len(), 2);
+        assert_eq!(
+            parse("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap().len(),
+            1
+        );
+        let error = parse("a.json", "{\"apiVersion\": \"v1\",\n}").unwrap_err().to_string();
+        assert!(error.starts_with("a.json: document 1: ") && error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_is_read_in_the_order_of_its_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, object: &str| {
+            let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {object}}}\n");
+            std::fs::write(directory.path().join(name), text).unwrap();
+        };
+        write("b.yml", "second");
+        write("a.yaml", "first");
+        write("notes.txt", "none");
+        let objects = read(&[directory.path().to_owned()], &mut std::io::empty()).unwrap();
+        let names: Vec<&str> = objects.iter().map(Object::name).collect();
+        assert_eq!(names, ["first", "second"]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_and_an_empty_directory_are_named() {
+        let missing = read(&[PathBuf::from("no/such.yaml")], &mut std::io::empty()).unwrap_err();
+        assert!(missing.to_string().starts_with("no/such.yaml: "), "{missing}");
+        let directory = tempfile::tempdir().unwrap();
+        let empty = read(&[directory.path().to_owned()], &mut std::io::empty()).unwrap_err();
+        assert!(empty.to_string().contains("has no *.yaml"), "{empty}");
+        let binary = read(&[PathBuf::from("-")], &mut &b"a: \xff\xfe"[..]).unwrap_err();
+        assert!(binary.to_string().starts_with("standard input: not a text"), "{binary}");
+    }
+
+    #[test]
+    fn the_same_object_twice_is_one_and_two_that_differ_are_a_mistake() {
+        let web = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+        let both = |second: &str| {
+            let text = format!("{web}---\n{second}");
+            read(&[PathBuf::from("-")], &mut text.as_bytes())
+        };
+        assert_eq!(both(web).unwrap().len(), 1);
+        let error = both("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: y}\n").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "standard input: document 2: ConfigMap default/a: \
+             defined before, and differently, in standard input: document 1"
+        );
+    }
+}

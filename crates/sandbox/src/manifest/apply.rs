@@ -1,0 +1,190 @@
+//! Checking objects against an API server, and creating them there.
+
+use std::collections::BTreeSet;
+
+use kube::{
+    Client,
+    core::{
+        Request,
+        params::{GetParams, Patch, PatchParams, PostParams, ValidationDirective},
+    },
+};
+use serde_json::Value;
+
+use super::{ManifestError, Object};
+use windlass_nodes::resources::{CallError, send};
+
+/// Whose writes these are, in managed fields.
+const MANAGER: &str = "windlass-sandbox";
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It did not exist.
+    Created,
+    /// It existed and was changed.
+    Configured,
+    /// It existed and was like this already.
+    Unchanged,
+}
+
+impl std::fmt::Display for Applied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Applied::Created => "created",
+            Applied::Configured => "configured",
+            Applied::Unchanged => "unchanged",
+        })
+    }
+}
+
+/// Has the server judge every object without keeping any: types, unknown fields, values.
+///
+/// An object in a namespace that the same manifests create cannot be tried there before that namespace
+/// exists, so it is tried in `default`: everything but the name of the namespace is judged the same.
+pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestError> {
+    let coming: BTreeSet<&str> =
+        objects.iter().filter(|object| object.kind() == "Namespace").map(Object::name).collect();
+    for object in objects {
+        let elsewhere = object.namespace().is_some_and(|namespace| coming.contains(namespace))
+            && !exists(client, object.namespace().unwrap_or_default()).await;
+        let result = if elsewhere {
+            let mut stand_in = object.clone();
+            stand_in.body["metadata"]["namespace"] = "default".into();
+            match create(client, &stand_in, true).await {
+                Err(error) if error.is_already_exists() => Ok(Applied::Created),
+                result => result,
+            }
+        } else {
+            write(client, object, true).await
+        };
+        if let Err(error) = result {
+            return Err(ManifestError::Refused {
+                origin: object.origin.clone(),
+                object: object.to_string(),
+                problem: explain(object, &error),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Creates every object, or changes it to be as its manifest says if it exists: namespaces first, the
+/// others in their order. `tell` is called for each. Fields that a manifest leaves out stay as they are.
+pub async fn apply(
+    client: &Client,
+    objects: &[Object],
+    mut tell: impl FnMut(&Object, Applied),
+) -> Result<(), ManifestError> {
+    let (namespaces, others): (Vec<&Object>, Vec<&Object>) =
+        objects.iter().partition(|object| object.kind() == "Namespace");
+    let ordered = [namespaces, others].concat();
+    for (index, object) in ordered.iter().enumerate() {
+        match write(client, object, false).await {
+            Ok(applied) => tell(object, applied),
+            Err(error) => {
+                let (done, rest) = ordered.split_at(index);
+                return Err(ManifestError::Interrupted {
+                    origin: object.origin.clone(),
+                    object: object.to_string(),
+                    problem: explain(object, &error),
+                    progress: format!("applied: {}\nnot applied: {}", names(done), names(rest)),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names(objects: &[&Object]) -> String {
+    if objects.is_empty() {
+        return "nothing".to_owned();
+    }
+    objects.iter().map(|object| object.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The server's words without what has been said already: its answer begins by naming the object.
+fn explain(object: &Object, error: &CallError) -> String {
+    let said = error.to_string();
+    let prefix = format!("\"{}\" is invalid: ", object.name());
+    match said.split_once(&prefix) {
+        Some((_, rest)) => rest.to_owned(),
+        None => said,
+    }
+}
+
+async fn exists(client: &Client, namespace: &str) -> bool {
+    send(client, Request::new("/api/v1/namespaces").get(namespace, &GetParams::default())).await.is_ok()
+}
+
+fn requests(object: &Object) -> Request {
+    let api_version = object.body["apiVersion"].as_str().unwrap_or_default();
+    let prefix = if api_version.contains('/') { "/apis" } else { "/api" };
+    Request::new(match object.namespace().filter(|_| object.namespaced) {
+        Some(namespace) => format!("{prefix}/{api_version}/namespaces/{namespace}/{}", object.plural),
+        None => format!("{prefix}/{api_version}/{}", object.plural),
+    })
+}
+
+async fn write(client: &Client, object: &Object, dry_run: bool) -> Result<Applied, CallError> {
+    match create(client, object, dry_run).await {
+        Err(error) if error.is_already_exists() => change(client, object, dry_run).await,
+        result => result,
+    }
+}
+
+async fn create(client: &Client, object: &Object, dry_run: bool) -> Result<Applied, CallError> {
+    let parameters = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
+    let request = requests(object).create(&parameters, object.body.to_string().into_bytes());
+    send(client, strictly(request)).await?;
+    Ok(Applied::Created)
+}
+
+/// A merge patch. If the manifest names a resourceVersion, it applies only to that one.
+async fn change(client: &Client, object: &Object, dry_run: bool) -> Result<Applied, CallError> {
+    let before = send(client, requests(object).get(object.name(), &GetParams::default())).await?;
+    let parameters = PatchParams {
+        dry_run,
+        field_manager: Some(MANAGER.to_owned()),
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::default()
+    };
+    let request = requests(object).patch(object.name(), &parameters, &Patch::Merge(&object.body));
+    let after = send(client, request).await?;
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    Ok(if version(&before) == version(&after) { Applied::Unchanged } else { Applied::Configured })
+}
+
+/// Asks for unknown and duplicate fields to be errors, which kube's parameters for a POST cannot say.
+fn strictly(
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    let mut request = request?;
+    let uri = request.uri().to_string();
+    let separator = match uri.find('?') {
+        None => "?",
+        Some(at) if at + 1 == uri.len() => "",
+        Some(_) => "&",
+    };
+    *request.uri_mut() = format!("{uri}{separator}fieldValidation=Strict")
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| kube::core::request::Error::BuildRequest(error.into()))?;
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_validation_is_asked_for_whatever_else_the_query_says() {
+        for (before, after) in [
+            ("/api/v1/pods", "/api/v1/pods?fieldValidation=Strict"),
+            ("/api/v1/pods?", "/api/v1/pods?fieldValidation=Strict"),
+            ("/api/v1/pods?dryRun=All", "/api/v1/pods?dryRun=All&fieldValidation=Strict"),
+        ] {
+            let request = http::Request::builder().uri(before).body(Vec::new()).unwrap();
+            assert_eq!(strictly(Ok(request)).unwrap().uri(), after);
+        }
+    }
+}

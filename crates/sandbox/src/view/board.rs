@@ -1,0 +1,262 @@
+//! What the live view shows, as rows of text with a tone each. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    cluster::{Cluster, key, number, pod_state, wanted},
+    lines::{event, plain},
+    progress::{Rollout, rollout},
+};
+
+/// How a piece of text is meant; colours come later, or never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// A heading.
+    Heading,
+    /// Nothing special.
+    Plain,
+    /// As it should be.
+    Good,
+    /// On its way.
+    Waiting,
+    /// Will not get better by itself.
+    Bad,
+}
+
+/// One line of the screen.
+pub type Row = Vec<(String, Tone)>;
+
+/// The width of a bar in characters.
+const BAR: usize = 12;
+
+/// A screen of some width, in characters.
+#[derive(Clone, Copy, Debug)]
+pub struct Board {
+    /// Longer lines are cut.
+    pub width: usize,
+}
+
+impl Board {
+    /// A line per Deployment and one for each of its ReplicaSets that has or wants pods, then one per
+    /// ReplicationController, at most `height` lines in all; if there are more, the last says how many.
+    pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
+        let name_width = (self.width / 3).clamp(16, 44);
+        let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
+        let mut rows = vec![vec![(heading, Tone::Heading)]];
+        let shown = |set: &&Value| wanted(set) > 0 || number(set, "/status/replicas") > 0;
+        let sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
+        let controllers = &cluster.replication_controllers;
+        let all: usize = cluster.deployments.values().map(|deployment| 1 + sets(deployment).count()).sum();
+        let all = all + controllers.len();
+        for deployment in cluster.deployments.values() {
+            rows.push(self.deployment(deployment, name_width));
+            // Where room is short, the sets of what is complete have nothing to tell.
+            if all < height || !matches!(rollout(deployment), Rollout::Complete(_)) {
+                rows.extend(sets(deployment).map(|set| {
+                    let (_, name) = key(set);
+                    self.pods_of(set, &format!("  {name}"), cluster, name_width)
+                }));
+            }
+        }
+        for controller in controllers.values() {
+            let (namespace, name) = key(controller);
+            rows.push(self.pods_of(controller, &format!("{namespace}/{name}"), cluster, name_width));
+        }
+        if rows.len() == 1 {
+            rows.push(vec![("no Deployments yet: kubectl create -f …".to_owned(), Tone::Plain)]);
+        }
+        if rows.len() > height && height > 0 {
+            let hidden = rows.len() - height + 1;
+            rows.truncate(height - 1);
+            rows.push(vec![(format!("… and {hidden} more lines"), Tone::Plain)]);
+        }
+        rows.into_iter().map(|row| self.cut(row)).collect()
+    }
+
+    fn deployment(&self, deployment: &Value, name_width: usize) -> Row {
+        let (namespace, name) = key(deployment);
+        let wanted = wanted(deployment);
+        let state = rollout(deployment);
+        let tone = match &state {
+            Rollout::Complete(_) => Tone::Good,
+            Rollout::Waiting(_) => Tone::Waiting,
+            Rollout::Failed(_) => Tone::Bad,
+        };
+        let paused = if deployment["spec"]["paused"] == true { "paused; " } else { "" };
+        let text = match &state {
+            Rollout::Complete(_) => "rolled out",
+            Rollout::Failed(_) => "exceeded its progress deadline",
+            Rollout::Waiting(text) => {
+                text.split_once("rollout to finish: ").map_or(text.as_str(), |(_, rest)| rest)
+            }
+        };
+        let revision = &deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+        let revision = revision.as_str().map(|r| format!("revision {}; ", plain(r))).unwrap_or_default();
+        vec![
+            (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
+            (meter(number(deployment, "/status/readyReplicas"), wanted) + "  ", tone),
+            (meter(number(deployment, "/status/updatedReplicas"), wanted) + "  ", tone),
+            (format!("{revision}{paused}{text}"), tone),
+        ]
+    }
+
+    /// The line of a ReplicaSet or ReplicationController: how many of its pods are in which state.
+    fn pods_of(&self, set: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
+        let wanted = wanted(set);
+        let ready = number(set, "/status/readyReplicas");
+        let mut states: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in Cluster::owned(&cluster.pods, set) {
+            *states.entry(pod_state(pod)).or_default() += 1;
+        }
+        let bad = states.keys().any(|state| state.contains("BackOff") || state.contains("Err"));
+        let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let tone = match () {
+            () if bad => Tone::Bad,
+            () if ready == wanted => Tone::Good,
+            () => Tone::Waiting,
+        };
+        vec![
+            (fit(label, name_width) + "  ", Tone::Plain),
+            (meter(ready, wanted) + "  ", tone),
+            (format!("{:21}  ", ""), Tone::Plain),
+            (plain(&states.join(", ")), tone),
+        ]
+    }
+
+    /// The newest events, the newest last, at most `height` lines with the heading.
+    pub fn events(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
+        let mut rows = vec![vec![("EVENTS".to_owned(), Tone::Heading)]];
+        let count = height.saturating_sub(1).min(cluster.events.len());
+        for item in cluster.events.range(cluster.events.len() - count..) {
+            let tone = if item["type"] == "Warning" { Tone::Bad } else { Tone::Plain };
+            let line = event(item);
+            rows.push(vec![(line.strip_prefix("event ").unwrap_or(&line).to_owned(), tone)]);
+        }
+        rows.truncate(height);
+        rows.into_iter().map(|row| self.cut(row)).collect()
+    }
+
+    fn cut(&self, row: Row) -> Row {
+        let mut left = self.width;
+        row.into_iter()
+            .map(|(text, tone)| {
+                let text: String = text.chars().take(left).collect();
+                left -= text.chars().count();
+                (text, tone)
+            })
+            .collect()
+    }
+}
+
+/// A bar and the numbers, 21 characters wide if the numbers are not very large: `████████░░░░  2/3`.
+fn meter(done: i64, wanted: i64) -> String {
+    let filled = match wanted {
+        ..=0 => BAR,
+        _ => {
+            usize::try_from(i128::from(done.clamp(0, wanted)) * BAR as i128 / i128::from(wanted)).unwrap_or(0)
+        }
+    };
+    let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
+    fit(&format!("{bar} {done}/{wanted}"), 21)
+}
+
+/// Pads a text to `width`, or cuts it with a mark.
+fn fit(text: &str, width: usize) -> String {
+    let text = plain(text);
+    if text.chars().count() <= width {
+        return format!("{text:width$}");
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::{Followed, News};
+
+    fn cluster() -> Cluster {
+        let mut cluster = Cluster::default();
+        let status = json!({"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2,
+                            "availableReplicas": 2});
+        let deployment = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "d", "generation": 1},
+                                "spec": {"replicas": 3}, "status": status});
+        let set = |name: &str, replicas: i64| {
+            json!({"metadata": {"namespace": "shop", "name": name, "uid": name,
+                                "ownerReferences": [{"uid": "d", "controller": true}]},
+                   "spec": {"replicas": replicas}, "status": {"replicas": replicas, "readyReplicas": 2}})
+        };
+        let about = json!({"kind": "Deployment", "namespace": "shop", "name": "web"});
+        let event = |n: usize| json!({"involvedObject": about, "type": "Normal", "reason": "Counted", "message": n.to_string()});
+        let put = |kind, object| News { kind, object, gone: false };
+        cluster.observe(put(Followed::Deployment, deployment));
+        cluster.observe(put(Followed::ReplicaSet, set("web-new", 3)));
+        cluster.observe(put(Followed::ReplicaSet, set("web-old", 0)));
+        for n in 0..5 {
+            cluster.observe(put(Followed::Event, event(n)));
+        }
+        cluster
+    }
+
+    fn text(rows: &[Row]) -> Vec<String> {
+        let line = |row: &Row| row.iter().map(|(text, _)| text.as_str()).collect::<String>();
+        rows.iter().map(|row| line(row).trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_deployment_has_a_line_with_bars_and_its_sets_with_pods_below() {
+        let rows = Board { width: 140 }.workloads(&cluster(), 20);
+        let text = text(&rows);
+        assert_eq!(text.len(), 3, "the set without pods is left out: {text:#?}");
+        assert!(text[1].starts_with("shop/web "), "{}", text[1]);
+        assert!(text[1].contains("████████░░░░ 2/3"), "{}", text[1]);
+        assert!(text[1].contains("████████████ 3/3"), "{}", text[1]);
+        assert!(text[1].ends_with("2 of 3 updated replicas are available..."), "{}", text[1]);
+        assert!(text[2].starts_with("  web-new "), "{}", text[2]);
+    }
+
+    #[test]
+    fn a_replication_controller_has_a_line_of_its_own_with_its_pods() {
+        let mut cluster = Cluster::default();
+        let put = |kind, object| News { kind, object, gone: false };
+        let controller = json!({"metadata": {"namespace": "shop", "name": "old", "uid": "c"},
+                                "spec": {"replicas": 2}, "status": {"replicas": 1, "readyReplicas": 0}});
+        let pod = json!({"metadata": {"namespace": "shop", "name": "old-1", "uid": "p",
+                                      "ownerReferences": [{"uid": "c", "controller": true}]}});
+        cluster.observe(put(Followed::ReplicationController, controller));
+        cluster.observe(put(Followed::Pod, pod));
+        let text = text(&Board { width: 140 }.workloads(&cluster, 20));
+        assert_eq!(text.len(), 2, "{text:#?}");
+        assert!(text[1].starts_with("shop/old "), "{}", text[1]);
+        assert!(text[1].contains("░░░░░░░░░░░░ 0/2") && text[1].ends_with("1 Pending"), "{}", text[1]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_long_lines_are_cut() {
+        let rows = Board { width: 30 }.workloads(&cluster(), 2);
+        let text = text(&rows);
+        assert_eq!(text.len(), 2);
+        assert_eq!(text[1], "… and 2 more lines");
+        assert!(text.iter().all(|line| line.chars().count() <= 30));
+    }
+
+    #[test]
+    fn the_newest_events_come_last() {
+        let rows = Board { width: 80 }.events(&cluster(), 3);
+        assert_eq!(
+            text(&rows),
+            ["EVENTS", "deployment shop/web Normal Counted 3", "deployment shop/web Normal Counted 4"]
+        );
+        assert!(Board { width: 80 }.events(&cluster(), 0).is_empty());
+    }
+
+    #[test]
+    fn a_bar_copes_with_any_numbers() {
+        assert_eq!(meter(0, 0), "████████████ 0/0     ");
+        assert_eq!(meter(-1, 3), "░░░░░░░░░░░░ -1/3    ");
+        assert!(meter(i64::MAX, i64::MAX).starts_with("████████████"));
+    }
+}

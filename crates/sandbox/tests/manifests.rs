@@ -1,0 +1,62 @@
+//! The program, given a manifest that is wrong.
+
+use std::fs;
+use std::process::Command;
+
+const GOOD: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: good}
+spec:
+  selector: {matchLabels: {app: good}}
+  template:
+    metadata: {labels: {app: good}}
+    spec: {containers: [{name: c, image: 'i:1'}]}
+";
+
+/// A file of a good Deployment and a changed one: the message must name file, document and field, and
+/// nothing may have been applied.
+#[track_caller]
+fn check_manifest(change: impl FnOnce(&str) -> String, expected: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("app.yaml");
+    fs::write(&file, format!("{GOOD}---\n{}", change(&GOOD.replace("good", "bad")))).unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass-sandbox"))
+        .args([
+            "-f",
+            file.to_str().unwrap(),
+            "--exit-when-complete",
+            "--write-kubeconfig",
+            kubeconfig.to_str().unwrap(),
+        ])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    for text in [&["app.yaml", "document 2"], expected].concat() {
+        assert!(errors.contains(text), "{text:?} is missing in: {errors}");
+    }
+    assert_eq!(errors.lines().count(), 1, "one message: {errors}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("created"), "nothing is applied");
+}
+
+#[test]
+fn a_bad_manifest_gets_one_message_with_file_document_and_field() {
+    check_manifest(|_| "a: [b\nc: d".into(), &["line"]);
+    check_manifest(|bad| bad.replace("apps/v1", "apps/v1beta1"), &["apps/v1beta1", "use apps/v1"]);
+    check_manifest(
+        |bad| bad.replace("selector: {matchLabels: {app: bad}}", "replicas: 1"),
+        &["spec.selector"],
+    );
+    check_manifest(
+        |bad| bad.replace("matchLabels: {app: bad}", "matchLabels: {app: other}"),
+        &["spec.template.metadata.labels", "does not match template"],
+    );
+    check_manifest(|bad| bad.replace("  selector", "  replicas: -1\n  selector"), &["spec.replicas", "-1"]);
+    check_manifest(
+        |bad| bad.replace("  selector", "  replcas: 1\n  selector"),
+        &["unknown field", "spec.replcas"],
+    );
+    check_manifest(|bad| bad.replace("kind: Deployment", "kind: Deploymint"), &["Deploymint"]);
+}

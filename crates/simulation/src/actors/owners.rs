@@ -1,0 +1,156 @@
+//! What names owners that it has no right to, or with a wrong name; ReplicaSets that nobody owns; and pods
+//! that have restarted. A tenant makes what is forged, and makes it so that the garbage collector leaves it
+//! for a while: it is of a group that nobody knows, of which nothing can be proved, or somebody wants to be
+//! asked before it goes.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Actors, GUARD, MERGE, SETS};
+use crate::monitors::{number, text};
+use crate::server::{NAMESPACE, TENANT};
+
+/// How many ways to forge an owner reference there are.
+pub const FORGERIES: u32 = 7;
+
+/// How many containers a restart may be of: a regular one, a sidecar, one that ran once.
+pub const CONTAINERS: u32 = 3;
+
+/// How many pods are forged at once.
+const PODS_AT_ONCE: u32 = 3;
+
+/// The API group of which nobody knows the kinds.
+const UNKNOWN: &str = "example.com/v1";
+
+impl Actors {
+    /// Forges references to the n-th ReplicaSet, or to its Deployment, or misnames the owner of the n-th pod.
+    pub(super) async fn forge(&self, nth: u32, form: u32) {
+        if form % FORGERIES == 6 {
+            return self.misname(nth).await;
+        }
+        let Some(set) = self.set(nth) else { return };
+        let set_reference = |api_version, kind| {
+            let owner = &set["metadata"];
+            reference(api_version, kind, text(owner, "/name"), text(owner, "/uid"))
+        };
+        // Nobody but its Deployment controls a ReplicaSet that has an owner here.
+        let of_set = &set["metadata"]["ownerReferences"][0];
+        let deployment = (text(of_set, "/name"), text(of_set, "/uid"));
+        let by_deployment = |api_version, kind| reference(api_version, kind, deployment.0, deployment.1);
+        match form % FORGERIES {
+            0 => self.forge_pods(TENANT, &set, &set_reference("apps/v1", "ReplicaSet")).await,
+            1 => self.forge_pods(TENANT, &set, &set_reference(UNKNOWN, "ReplicaSet")).await,
+            2 => self.forge_set(TENANT, &set, &by_deployment("apps/v1", "Deployment")).await,
+            3 => self.forge_set(TENANT, &set, &by_deployment(UNKNOWN, "Deployment")).await,
+            4 => {
+                self.forge_pods(NAMESPACE, &set, &set_reference("apps/v1", "Deployment")).await;
+                self.forge_pods(NAMESPACE, &set, &set_reference(UNKNOWN, "ReplicaSet")).await;
+            }
+            _ => self.forge_set(NAMESPACE, &set, &by_deployment(UNKNOWN, "Deployment")).await,
+        }
+    }
+
+    /// Pods as the ReplicaSet would make them, with this owner reference.
+    async fn forge_pods(&self, namespace: &str, set: &Value, owner: &Value) {
+        self.make_tenant(namespace).await;
+        let template = &set["spec"]["template"];
+        for _ in 0..PODS_AT_ONCE {
+            let metadata = json!({"name": self.next_name(), "labels": template["metadata"]["labels"],
+                                  "finalizers": finalizers(owner), "ownerReferences": [owner]});
+            let pod =
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+            let path = format!("/api/v1/namespaces/{namespace}/pods");
+            Self::send(&self.user, Method::POST, &path, "application/json", &pod).await;
+        }
+    }
+
+    /// A ReplicaSet of two pods that the Deployment would take for one of its own.
+    async fn forge_set(&self, namespace: &str, set: &Value, owner: &Value) {
+        if text(owner, "/uid").is_empty() {
+            return;
+        }
+        self.make_tenant(namespace).await;
+        let name = self.next_name();
+        let app = text(set, "/metadata/labels/app");
+        let labels = json!({"app": app, "forged": name});
+        let forged = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": name, "labels": labels, "finalizers": finalizers(owner),
+                         "annotations": set["metadata"]["annotations"], "ownerReferences": [owner]},
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels},
+                     "template": {"metadata": {"labels": labels},
+                                  "spec": {"containers": [{"name": "app", "image": "app:forged"}]}}},
+        });
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets");
+        Self::send(&self.user, Method::POST, &path, "application/json", &forged).await;
+    }
+
+    /// Writes another name into the n-th pod's reference to its owner. The garbage collector finds no owner of
+    /// that name and takes the pod.
+    async fn misname(&self, nth: u32) {
+        let Some(pod) = self.pod(nth) else { return };
+        let mut owners = pod["metadata"]["ownerReferences"].clone();
+        if let Some(owner) = owners.get_mut(0) {
+            owner["name"] = "misnamed".into();
+            self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
+        }
+    }
+
+    async fn make_tenant(&self, namespace: &str) {
+        if namespace == TENANT {
+            let namespace = json!({"metadata": {"name": TENANT}});
+            Self::send(&self.user, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await;
+        }
+    }
+
+    /// A name that no controller gives, each once.
+    fn next_name(&self) -> String {
+        format!("forged.{}", self.server.requests())
+    }
+
+    /// Creates the ReplicaSet that nobody owns, or resizes it.
+    pub(super) async fn resize_bare(&self, replicas: u32) {
+        let labels = json!({"app": "bare"});
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "bare"},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": labels},
+                     "template": {"metadata": {"labels": labels},
+                                  "spec": {"containers": [{"name": "app", "image": "app:bare"}]}}},
+        });
+        Self::send(&self.user, Method::POST, SETS, "application/json", &set).await;
+        let size = json!({"spec": {"replicas": replicas}});
+        Self::send(&self.user, Method::PATCH, &format!("{SETS}/bare"), MERGE, &size).await;
+    }
+
+    /// Gives the template a container that runs once, and a sidecar.
+    pub(super) async fn add_sidecar(&self, name: &str) {
+        let containers = json!([{"name": "once", "image": "app:once"},
+                                {"name": "proxy", "image": "app:proxy", "restartPolicy": "Always"}]);
+        self.change(name, json!({"spec": {"template": {"spec": {"initContainers": containers}}}})).await;
+    }
+
+    /// A container of the n-th pod has restarted so often.
+    pub(super) async fn restart_container(&self, nth: u32, container: u32, restarts: u32) {
+        let Some(pod) = self.pod(nth) else { return };
+        let (list, name) = match container % CONTAINERS {
+            0 => ("containerStatuses", "app"),
+            1 => ("initContainerStatuses", "proxy"),
+            _ => ("initContainerStatuses", "once"),
+        };
+        let mut statuses = pod["status"][list].clone();
+        let mut all = statuses.as_array_mut().into_iter().flatten();
+        let Some(status) = all.find(|status| status["name"] == name) else { return };
+        status["restartCount"] = (number(status, "/restartCount") + i64::from(restarts)).into();
+        self.pod_status(&pod, json!({list: statuses})).await;
+    }
+}
+
+/// The collector leaves alone what it can prove nothing of; everything else needs somebody who is asked.
+fn finalizers(owner: &Value) -> Value {
+    if text(owner, "/apiVersion") == UNKNOWN { json!([]) } else { json!([GUARD]) }
+}
+
+fn reference(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true,
+           "blockOwnerDeletion": false})
+}

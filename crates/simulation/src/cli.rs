@@ -1,0 +1,299 @@
+//! The flags of `windlass-sim`, and what it prints.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::exhaustive::{Bounds, visit, workloads};
+use super::finds::finds;
+use super::replay::{Replay, check};
+use super::report::Report;
+use super::run::run;
+use super::scenario::Scenario;
+use super::search::{Search, Seeds, digest, same_again};
+use windlass::planted::BUGS;
+
+/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
+/// made as small as can be, told step by step, and left as a file to run again.
+#[derive(Clone, Debug, clap::Parser)]
+#[command(name = "windlass-sim", version)]
+pub struct Args {
+    /// The seeds: 1..1000 ends before 1000, 1..=1000 with it; 'fresh' are ones that nobody has run before.
+    #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000000")]
+    pub seeds: Seeds,
+    /// Ends after this many minutes, even if there are seeds left.
+    #[arg(long, value_name = "MINUTES", default_value = "5", value_parser = minutes, allow_negative_numbers = true)]
+    pub minutes: Duration,
+    /// Goes on after a failure, and tells of each in a line.
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Threads, each with a history of its own at a time.
+    #[arg(long, default_value_t = 2, value_parser = threads)]
+    pub threads: usize,
+    /// Tells the history of a file or a seed instead.
+    #[arg(long, value_name = "FILE|SEED")]
+    pub replay: Option<Source>,
+    /// Visits everything that can happen to a Deployment of up to so many replicas with one crash and one stale
+    /// window, however long it takes.
+    #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..=MOST_REPLICAS))]
+    pub exhaustive: Option<u32>,
+    /// Plants one bug after the other, or those whose names hold this text, and tells how long each takes to find;
+    /// with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
+    #[arg(long, value_name = "BUG", num_args = 0..=1, default_missing_value = "", value_parser = part_of_a_bug)]
+    pub planted: Option<String>,
+    /// Makes failures as small as can be with --replay and --keep-going too.
+    #[arg(long)]
+    pub shrink: bool,
+    /// How long a failure is made smaller at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub shrink_seconds: u64,
+    /// Directory for the files of failures.
+    #[arg(long, value_name = "DIR", default_value = "target/sim")]
+    pub out: PathBuf,
+    /// Tells every request with its body, in place of what matters.
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Of how many replicas everything can be visited before its reader gives up: three take hours.
+const MOST_REPLICAS: i64 = 10;
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    // A year, so that no sum of times is too large.
+    if !(minutes > 0.0 && minutes <= 525_600.0) {
+        return Err("it must be more than 0 and at most 525600, a year".into());
+    }
+    Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().map_err(|_| "it is not a whole number".to_owned())?;
+    if (1..=1024).contains(&threads) { Ok(threads) } else { Err("it must be between 1 and 1024".into()) }
+}
+
+/// A text that the name of a planted bug holds. If none does, those are named that share most words with it.
+fn part_of_a_bug(text: &str) -> Result<String, String> {
+    if BUGS.iter().any(|bug| bug.contains(text)) {
+        return Ok(text.to_owned());
+    }
+    let starts: Vec<String> = text
+        .to_lowercase()
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .map(|word| word.chars().take(4).collect())
+        .collect();
+    let shared = |bug: &str| starts.iter().filter(|start| bug.contains(&***start)).count();
+    let mut near: Vec<&str> = BUGS.iter().copied().filter(|bug| shared(bug) > 0).collect();
+    near.sort_by_key(|bug| std::cmp::Reverse(shared(bug)));
+    near.truncate(3);
+    let near = if near.is_empty() { &BUGS[..3] } else { &near };
+    Err(format!("no planted bug is called so; there are such as {near:?}"))
+}
+
+/// What is run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The history of a seed.
+    Seed(u64),
+    /// That of a file.
+    File(PathBuf),
+}
+
+impl FromStr for Source {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Source::File(text.into()), Source::Seed))
+    }
+}
+
+/// What only the process knows.
+pub struct Host<'a> {
+    /// The real time since the start: nothing here may read the machine's clock.
+    pub elapsed: &'a (dyn Fn() -> Duration + Sync),
+    /// The time of day at the start, in milliseconds since 1970.
+    pub started: u64,
+    /// The Windlass that this is, such as "0.1.0 (ca22bf4)".
+    pub version: String,
+}
+
+/// Does what the flags say; whether every history was as it should be.
+///
+/// # Errors
+/// When nothing can be printed, a file cannot be read or written, or there is no runtime to be had.
+pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> std::io::Result<bool> {
+    let report = Report {
+        version: host.version.clone(),
+        directory: args.out.clone(),
+        verbose: args.verbose,
+        patience: Duration::from_secs(args.shrink_seconds),
+    };
+    if let Some(source) = &args.replay {
+        return replay(source, args, &report, host, out);
+    }
+    if let Some(bug) = &args.planted {
+        return finds(args, bug, host.elapsed, out);
+    }
+    if let Some(replicas) = args.exhaustive {
+        return exhaustive(args, replicas, &report, host, out);
+    }
+    let search = Search {
+        seeds: args.seeds.range(host.started),
+        time: args.minutes,
+        threads: args.threads,
+        keep_going: args.keep_going,
+        at_length: args.shrink,
+        report: &report,
+    };
+    search.search(host.elapsed, out)
+}
+
+fn replay(
+    source: &Source,
+    args: &Args,
+    report: &Report,
+    host: &Host<'_>,
+    out: &mut impl Write,
+) -> std::io::Result<bool> {
+    let mut scenario = match source {
+        Source::Seed(seed) => Scenario::new(*seed),
+        Source::File(path) => Replay::read(path).map_err(std::io::Error::other)?.scenario,
+    };
+    if let Some(name) = &args.planted {
+        let none = || std::io::Error::other(format!("no bug is called {name:?}"));
+        scenario.bug = BUGS.iter().find(|bug| bug.contains(name.as_str())).ok_or_else(none)?;
+        check(&scenario).map_err(std::io::Error::other)?;
+    }
+    if args.shrink && run(&scenario, false)?.failure.is_some() {
+        report.failure(&scenario, host.elapsed, out)?;
+        return Ok(false);
+    }
+    Ok(report.history(&scenario, out)?.failure.is_none())
+}
+
+fn exhaustive(
+    args: &Args,
+    replicas: u32,
+    report: &Report,
+    host: &Host<'_>,
+    out: &mut impl Write,
+) -> std::io::Result<bool> {
+    let begin = (host.elapsed)();
+    let bounds = Bounds { both: true, threads: args.threads, keep_going: args.keep_going };
+    let (mut histories, mut failures) = (0, 0);
+    writeln!(out, "windlass {}", report.version)?;
+    let workloads = workloads(replicas);
+    workloads.iter().take(1).try_for_each(|first| same_again(first, digest))?;
+    for workload in workloads {
+        let since = (host.elapsed)();
+        let visited = visit(&workload, bounds)?;
+        let (count, failed) = (visited.histories, visited.failures.len());
+        let real = (host.elapsed)().saturating_sub(since).as_secs_f64().max(0.001);
+        let what: Vec<String> = workload.acts.iter().map(|(at, act)| format!("{at:?} {act:?}")).collect();
+        let hours = visited.lasted.as_secs_f64() / 3600.0;
+        writeln!(out, "{}", what.join(", "))?;
+        writeln!(
+            out,
+            "  {} writes, {count} histories, {hours:.0} simulated hours in {real:.1} s, {failed} failures",
+            visited.writes
+        )?;
+        out.flush()?;
+        for (n, (scenario, outcome)) in visited.failures.iter().enumerate() {
+            if args.shrink || n == 0 && failures == 0 {
+                report.failure(scenario, host.elapsed, out)?;
+            } else {
+                writeln!(out, "  {:?}: {outcome}", scenario.points)?;
+            }
+        }
+        (histories, failures) = (histories + count, failures + failed);
+        if failures > 0 && !args.keep_going {
+            break;
+        }
+    }
+    let real = (host.elapsed)().saturating_sub(begin).as_secs_f64().max(0.001);
+    let rest = if failures == 0 || args.keep_going { "" } else { "; the rest was not visited" };
+    let rate = histories as f64 * 60.0 / real;
+    writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
+    Ok(failures == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn args(flags: &[&str]) -> Args {
+        Args::try_parse_from([&["windlass-sim"], flags].concat()).unwrap()
+    }
+
+    fn executed(flags: &[&str]) -> (bool, String) {
+        let mut out = Vec::new();
+        let host = Host { elapsed: &|| Duration::ZERO, started: 7, version: "0".into() };
+        let fine = execute(&args(flags), &host, &mut out).unwrap();
+        (fine, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_number_to_replay_is_a_seed_and_anything_else_a_file() {
+        assert_eq!(args(&["--replay", "329"]).replay, Some(Source::Seed(329)));
+        assert_eq!(args(&["--replay", "a.json"]).replay, Some(Source::File("a.json".into())));
+    }
+
+    #[test]
+    fn the_bound_of_the_exhaustive_mode_is_three_replicas_unless_it_is_said() {
+        assert_eq!(args(&[]).exhaustive, None);
+        assert_eq!(args(&["--exhaustive"]).exhaustive, Some(3));
+        assert_eq!(args(&["--exhaustive", "1"]).exhaustive, Some(1));
+    }
+
+    #[track_caller]
+    fn refused(flags: &[&str]) -> String {
+        Args::try_parse_from([&["windlass-sim"], flags].concat()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_would_run_nothing_or_for_ever_is_refused_with_the_name_of_the_flag() {
+        for (flag, values) in [
+            ("--seeds", &["9..3", "5..5"][..]),
+            ("--minutes", &["-1", "0", "nan", "inf", "1e300"]),
+            ("--threads", &["0", "1000000"]),
+            ("--exhaustive", &["0", "4000000000"]),
+            ("--shrink-seconds", &["18446744073709551615"]),
+        ] {
+            for value in values {
+                let said = refused(&[flag, value]);
+                assert!(said.contains(flag) && said.contains(value), "{said}");
+            }
+        }
+        assert_eq!(args(&["--minutes", "0.5"]).minutes, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_bug_that_is_not_on_the_list_is_refused_and_near_ones_are_named() {
+        let said = refused(&["--planted", "surge from status"]);
+        assert!(said.contains("--planted") && said.contains("surge is computed from the status"), "{said}");
+        assert!(refused(&["--planted", "typo"]).contains("--planted"));
+        assert_eq!(args(&["--planted"]).planted.as_deref(), Some(""));
+        assert_eq!(args(&["--planted", "overflows"]).planted.as_deref(), Some("overflows"));
+    }
+
+    #[test]
+    fn a_search_says_its_seeds_and_sums_up() {
+        let (fine, said) = executed(&["--seeds", "1..=1", "--threads", "1"]);
+        assert!(fine, "{said}");
+        assert!(said.starts_with("windlass 0, seeds from 1 on\n1 histories, seeds 1 to 1, in "), "{said}");
+        assert!(said.ends_with("0 failures\n"), "{said}");
+    }
+
+    #[test]
+    fn a_replay_tells_the_history_and_how_it_ended() {
+        let (fine, said) = executed(&["--replay", "1"]);
+        assert!(fine, "{said}");
+        assert!(said.contains("user      creates deployment web: size "), "{said}");
+        assert!(said.ends_with("\nas it should be\n"), "{said}");
+    }
+}

@@ -1,0 +1,61 @@
+//! `windlass-sim`: the controllers in a hostile cluster, one history per seed.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime};
+
+use clap::Parser as _;
+use windlass::clock::Clock;
+use windlass_simulation::cli::{Args, Host, execute};
+
+/// A history is many small objects that come and go: with the system's allocator it takes a quarter longer.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The version, and the commit: as the build was told, or else of the checkout that it was built from, if that is
+/// still what it was built from. A build script that asks git would know better, and have everything built anew
+/// after every commit.
+fn version() -> String {
+    let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let told = option_env!("WINDLASS_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned);
+    let commit = told.or_else(|| {
+        let built = std::env::current_exe().and_then(|program| program.metadata()?.modified()).ok()?;
+        let git = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"];
+        let output = Command::new("git").current_dir(checkout).args(git).output().ok()?;
+        let commit = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+        let sources = ["src", "crates", "Cargo.toml", "Cargo.lock"];
+        Some(match sources.iter().any(|source| is_newer(&checkout.join(source), built)) {
+            // As cargo sees it: it would build again.
+            true => format!("not the sources of {}", commit.trim()),
+            false => commit.trim().to_owned(),
+        })
+    });
+    let version = env!("CARGO_PKG_VERSION");
+    commit.map_or_else(|| version.to_owned(), |commit| format!("{version} ({commit})"))
+}
+
+/// Whether anything at or below `path` was changed after `built`. What cannot be read counts as changed.
+fn is_newer(path: &Path, built: SystemTime) -> bool {
+    let unchanged =
+        |path: &Path| path.metadata().and_then(|file| file.modified()).is_ok_and(|then| then <= built);
+    let Ok(entries) = std::fs::read_dir(path) else { return !unchanged(path) };
+    entries.flatten().any(|entry| is_newer(&entry.path(), built))
+}
+
+fn main() -> ExitCode {
+    let start = Clock::System.now();
+    let elapsed = || Duration::try_from(Clock::System.now().duration_since(start)).unwrap_or_default();
+    let started = u64::try_from(start.as_millisecond()).unwrap_or_default();
+    let host = Host { elapsed: &elapsed, started, version: version() };
+    match execute(&Args::parse(), &host, &mut std::io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            #[allow(clippy::print_stderr)] // There is nowhere else to say it.
+            {
+                eprintln!("error: {error}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! H1 and H4: who acts has renewed within the deadline, and nobody acts again after another has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Breach;
+use crate::call::{Call, daemon_of};
+use crate::scenario::{Scenario, Skew};
+
+/// The deadline of the default options, by a clock that is right.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// After which another may act. Whoever takes over counts from when it saw the last renewal, which is later, by a
+/// clock that is right: see [`Skew::speed`].
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Default)]
+pub(super) struct Leadership {
+    election: bool,
+    clocks: Vec<Skew>,
+    renewed: BTreeMap<String, Duration>,
+    released: BTreeSet<String>,
+    terms: Vec<String>,
+}
+
+impl Leadership {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let clocks = scenario.clocks.clone();
+        Leadership { election: scenario.election, clocks, ..Leadership::default() }
+    }
+
+    /// How long after a renewal a daemon may act: ten seconds by its own clock.
+    fn deadline(&self, agent: &str) -> Duration {
+        let skew = daemon_of(agent).and_then(|daemon| self.clocks.get(daemon)).copied();
+        skew.unwrap_or_default().takes_for(RENEW_DEADLINE)
+    }
+
+    pub(super) fn renewed(&mut self, at: Duration, call: &Call) {
+        if call.body["spec"]["holderIdentity"] == "" {
+            self.released.insert(call.agent.to_string());
+        } else {
+            self.renewed.insert(call.agent.to_string(), at);
+        }
+    }
+
+    pub(super) fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+        // A standby tells of its own end; events say nothing about workloads.
+        if !self.election || !call.is_act() {
+            return Ok(());
+        }
+        let agent = call.agent.to_string();
+        let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
+        let Some(renewed) = self.renewed.get(&agent) else {
+            return breach("H4", "acts without having been elected".into());
+        };
+        if at >= *renewed + self.deadline(&agent) {
+            return breach("H1", format!("acts, and renewed at {renewed:?}"));
+        }
+        if self.released.contains(&agent) {
+            return breach("H4", "acts after it gave the Lease up".into());
+        }
+        let holds = |other: &&String, renewed: Duration| {
+            **other != agent && !self.released.contains(*other) && at < renewed + LEASE_DURATION
+        };
+        if let Some((other, renewed)) = self.renewed.iter().find(|(other, at)| holds(other, **at)) {
+            return breach("H1", format!("acts while {other} holds the Lease, renewed at {renewed:?}"));
+        }
+        if self.terms.last() != Some(&agent) {
+            if self.terms.contains(&agent) {
+                return breach("H1", format!("two leaders, {:?}", self.terms));
+            }
+            self.terms.push(agent);
+        }
+        Ok(())
+    }
+
+    /// A daemon's call is over: when its term ended, it was cut off.
+    pub(super) fn over(&self, at: Duration, agent: &str) -> Result<(), Breach> {
+        match self.renewed.get(agent) {
+            Some(renewed) if self.election && at > *renewed + self.deadline(agent) => {
+                let what = format!("a call of {agent} goes on at {at:?}, and it renewed at {renewed:?}");
+                Err(Breach::new("H1", what))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! L10: who is asked to stop ends what it has begun, and begins no other sync.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Breach;
+use crate::call::Call;
+
+/// Who does something, and who shall stop.
+#[derive(Debug, Default)]
+pub(super) struct Stopping {
+    /// How many calls of an agent are under way.
+    under_way: BTreeMap<Arc<str>, u32>,
+    /// Who was asked to stop, and since when nothing of it has been under way.
+    asked: BTreeMap<Arc<str>, Option<Duration>>,
+}
+
+impl Stopping {
+    /// A daemon is asked to stop.
+    pub(super) fn asked(&mut self, at: Duration, agent: &str) {
+        let is_idle = self.under_way.get(agent).is_none_or(|calls| *calls == 0);
+        self.asked.insert(agent.into(), is_idle.then_some(at));
+    }
+
+    /// A call begins. The calls of a sync follow each other without an instant between them.
+    pub(super) fn begins(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+        *self.under_way.entry(call.agent.clone()).or_default() += 1;
+        let Some(idle) = self.asked.get_mut(&call.agent) else { return Ok(()) };
+        match *idle {
+            Some(since) if since < at && call.is_act() => {
+                Err(Breach::new("L10", format!("a sync that begins after the request to stop: {call}")))
+            }
+            Some(since) if since < at => Ok(()),
+            _ => {
+                *idle = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// It is over, in whatever way.
+    pub(super) fn ends(&mut self, at: Duration, agent: &str) {
+        let Some(calls) = self.under_way.get_mut(agent) else { return };
+        *calls = calls.saturating_sub(1);
+        if *calls == 0
+            && let Some(idle) = self.asked.get_mut(agent)
+        {
+            idle.get_or_insert(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> Call {
+        let path = "/apis/apps/v1/namespaces/shop/replicasets/web";
+        let (parts, ()) = http::Request::patch(path).body(()).unwrap().into_parts();
+        Call::new("d0.1".into(), &parts, b"{}")
+    }
+
+    #[test]
+    fn what_has_begun_before_the_request_may_end_and_nothing_begins_after_it() {
+        let (mut stopping, at) = (Stopping::default(), Duration::from_secs);
+        assert_eq!(stopping.begins(at(1), &call()), Ok(()));
+        stopping.asked(at(2), "d0.1");
+        stopping.ends(at(3), "d0.1");
+        assert_eq!(stopping.begins(at(3), &call()), Ok(()), "the same sync");
+        stopping.ends(at(4), "d0.1");
+        assert!(stopping.begins(at(5), &call()).is_err());
+    }
+
+    #[test]
+    fn who_does_nothing_when_asked_to_stop_begins_nothing() {
+        let (mut stopping, at) = (Stopping::default(), Duration::from_secs);
+        stopping.asked(at(2), "d0.1");
+        assert!(stopping.begins(at(3), &call()).is_err());
+    }
+}

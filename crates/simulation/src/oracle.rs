@@ -1,0 +1,169 @@
+//! Sieve's two oracles (Sun et al., OSDI 2022): faults must change neither where a workload ends nor how many
+//! objects are created and deleted on the way.
+//!
+//! Asked of *calm* scenarios only, in which users wait for rest before they want something else, and nobody
+//! touches the pods: then the same scenario without faults says what is owed. Two leaders who know nothing of
+//! each other may undo each other's work, and are not asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::monitors::{Breach, controller, is_deleting, text};
+use super::scenario::{Act, Fault, Scenario};
+use super::server::Picture;
+
+/// How many objects the daemons created and deleted, by resource and by the name of the set or Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    sums: BTreeMap<String, Sum>,
+    /// The UIDs of pods that arrived late. Where their set has gone since, the garbage collector deletes them.
+    late: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    created: u32,
+    deleted: u32,
+    /// How many of the creations arrived when their author had given them up. It has made another of the name in
+    /// their place, and that one may have gone since: nothing tells the server that this one is not wanted any
+    /// more. Each may be one creation and one deletion too many.
+    late: u32,
+}
+
+impl Tally {
+    /// Notes what a write did: a daemon's, or the garbage collector's to a pod that came too late.
+    pub fn count(&mut self, call: &Call, before: Option<&Value>, after: Option<&Value>) {
+        let created = call.of_daemon() && before.is_none() && after.is_some();
+        let collected =
+            |pod: &Value| &*call.agent == "garbage" && self.late.contains(text(pod, "/metadata/uid"));
+        let deleted = call.method == http::Method::DELETE
+            && before.is_some_and(|before| !is_deleting(before) && (call.of_daemon() || collected(before)));
+        let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
+        // A pod is called after its set, with a suffix of its own.
+        let name = match &*call.resource {
+            "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(set, _)| set),
+            _ => text(object, "/metadata/name"),
+        };
+        if created && call.overdue && call.resource == "pods" {
+            self.late.insert(text(object, "/metadata/uid").to_owned());
+        }
+        let sum = self.sums.entry(format!("{} of {name}", call.resource)).or_default();
+        sum.created += u32::from(created);
+        sum.deleted += u32::from(deleted);
+        sum.late += u32::from(created && call.overdue);
+    }
+}
+
+/// What faults must not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// What was created and deleted.
+    pub tally: Tally,
+    /// Everything there is in the end, without what depends on time.
+    pub objects: Vec<String>,
+}
+
+/// What there is, without identities and times.
+pub fn objects(picture: &Picture) -> Vec<String> {
+    let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {
+        *pods.entry(controller(pod)).or_default() += 1;
+    }
+    let others = ["deployments", "replicasets"].iter().filter_map(|resource| picture.get(*resource));
+    let line = |object: &Arc<Value>| {
+        let metadata = &object["metadata"];
+        let mut status = object["status"].clone();
+        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known = |c: &Value| format!("{}={} {}", text(c, "/type"), text(c, "/status"), text(c, "/reason"));
+        let conditions: BTreeSet<String> = conditions.iter().map(known).collect();
+        if let Some(status) = status.as_object_mut() {
+            // The generation counts attempts, and not what was attained; a count of nothing may be left out.
+            status.retain(|field, value| field != "observedGeneration" && *value != 0);
+            status.insert("conditions".into(), json!(conditions));
+        }
+        let has = pods.get(text(object, "/metadata/uid")).copied().unwrap_or(0);
+        format!("{} {} {} {status} {has} pods", metadata["name"], metadata["annotations"], object["spec"])
+    };
+    others.flat_map(|all| all.values()).map(line).collect()
+}
+
+/// Whether the oracles can be asked.
+pub fn applies(scenario: &Scenario) -> bool {
+    scenario.calm && (scenario.election || scenario.daemons == 1) && !begins_in_the_past(scenario)
+}
+
+/// A daemon that starts knows of nothing newer than the list that it is given. The API promises that this is not
+/// an old one, and so does no real server; one that breaks the promise has the daemon work on what was.
+pub(super) fn begins_in_the_past(scenario: &Scenario) -> bool {
+    // Whoever loses the Lease starts anew as well.
+    let restart = |act: &Act| {
+        matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. } | Act::Depose { .. })
+    };
+    scenario.faults.iter().any(|fault| matches!(fault, Fault::Behind(_)))
+        && scenario.acts.iter().any(|(_, act)| restart(act))
+}
+
+/// The same, and nothing goes wrong.
+pub fn without_faults(scenario: &Scenario) -> Scenario {
+    let mut calm = scenario.clone();
+    calm.faults.clear();
+    calm.clocks.clear();
+    calm.points.clear();
+    calm.acts.retain(|(_, act)| act.is_wish());
+    calm.bug = "";
+    calm
+}
+
+/// Whether an ending is the one that is owed.
+///
+/// # Errors
+/// The first difference.
+pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
+    let names = owed.tally.sums.keys().chain(found.tally.sums.keys());
+    for name in names {
+        let of = |ending: &Ending| ending.tally.sums.get(name).copied().unwrap_or_default();
+        let (owed, found) = (of(owed), of(found));
+        let (fewest, most) = (owed.created, owed.created + found.late);
+        let surplus = found.created.wrapping_sub(owed.created);
+        if !(fewest..=most).contains(&found.created) || found.deleted != owed.deleted + surplus {
+            let (created, deleted) = (found.created, found.deleted);
+            let what = format!(
+                "{name}: {created} created and {deleted} deleted, without faults {} and {}",
+                owed.created, owed.deleted
+            );
+            return Err(Breach::new("R3", what));
+        }
+    }
+    let differs = owed.objects.iter().zip(&found.objects).find(|(owed, found)| owed != found);
+    if let Some((owed, found)) = differs {
+        return Err(Breach::new("R3", format!("it ends as {found}, without faults as {owed}")));
+    }
+    if owed.objects.len() != found.objects.len() {
+        let what =
+            format!("{} objects in the end, without faults {}", found.objects.len(), owed.objects.len());
+        return Err(Breach::new("R3", what));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::run;
+
+    #[test]
+    fn what_is_owed_is_known_without_faults() {
+        let calm = (1..200).map(Scenario::new).find(|scenario| applies(scenario) && scenario.acts.len() > 4);
+        let scenario = calm.unwrap();
+        let outcome = run(&without_faults(&scenario), false).unwrap();
+        assert_eq!(outcome.failure, None);
+        assert!(outcome.ending.objects.len() > 1, "{:?}", outcome.ending);
+        assert_eq!(compare(&outcome.ending, &outcome.ending), Ok(()));
+        let mut other = outcome.ending.clone();
+        other.tally = Tally::default();
+        assert!(compare(&outcome.ending, &other).is_err());
+    }
+}

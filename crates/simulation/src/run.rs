@@ -1,0 +1,236 @@
+//! One history from its beginning to its verdict.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::actors::Actors;
+use super::cost::Meter;
+use super::log::Entry;
+use super::monitors::Breach;
+use super::oracle::{self, Ending};
+use super::scenario::{Act, Scenario};
+use super::server::{NAMESPACE, Picture, Server};
+use super::{daemons, rest};
+use windlass::clock::Clock;
+use windlass_apiserver::{Options, Sandbox};
+use windlass_nodes::{garbage, kubelet, namespaces};
+
+/// How a history ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was found, if anything.
+    pub failure: Option<Breach>,
+    /// A fingerprint of the whole log.
+    pub digest: u64,
+    /// The log, if it was kept.
+    pub log: Vec<Entry>,
+    /// The objects at the breach, or in the end.
+    pub picture: Picture,
+    /// Requests of everybody. This and the two times below include the history without faults that it is compared with.
+    pub requests: u64,
+    /// The daemons' writes about workloads.
+    pub writes: u64,
+    /// Virtual time.
+    pub lasted: Duration,
+    /// Of that, how long something was to be done, or could be.
+    pub busy: Duration,
+    /// What faults must not change.
+    pub ending: Ending,
+}
+
+/// What was found, in a line.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            Some(failure) => write!(f, "{failure}"),
+            None => write!(f, "as it should be"),
+        }
+    }
+}
+
+/// Runs a scenario on a runtime of its own. `record` keeps the log.
+///
+/// # Errors
+/// When the simulation itself panics, or there is no runtime to be had.
+pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
+    windlass::planted::plant(scenario.bug);
+    let mut outcome = naming_the_seed(scenario.seed, || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        Ok(runtime.block_on(history(scenario, record)))
+    })?;
+    if outcome.failure.is_none() && oracle::applies(scenario) {
+        let calm = oracle::without_faults(scenario);
+        if calm != *scenario {
+            let owed = run(&calm, false)?;
+            outcome.requests += owed.requests;
+            outcome.lasted += owed.lasted;
+            outcome.busy += owed.busy;
+            outcome.failure = match owed.failure {
+                // There is nothing to compare with. Without its faults the history is shorter, too.
+                Some(Breach { invariant, what }) => {
+                    Some(Breach { invariant, what: format!("without the faults: {what}") })
+                }
+                None => oracle::compare(&owed.ending, &outcome.ending).err(),
+            };
+        }
+    }
+    Ok(outcome)
+}
+
+/// A panic here is a mistake of the simulation: the daemons' tasks have theirs caught. Nothing is shared with
+/// other histories, so none of them sees what it leaves behind.
+fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(history)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+        Err(std::io::Error::other(format!("seed {seed}: the simulation panicked: {text}")))
+    })
+}
+
+async fn history(scenario: &Scenario, record: bool) -> Outcome {
+    let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
+    let time = clock.clone();
+    let now = Arc::new(move || time.now());
+    let mut options = Options::new(now.clone());
+    options.seed = scenario.seed;
+    options.streaming_lists = scenario.streaming_lists;
+    // As often as a real server.
+    options.bookmark_interval = Duration::from_secs(60);
+    let sandbox = Sandbox::new(options);
+    let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
+    let end = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let never_ready = regex_lite::Regex::new(":broken$").ok();
+    let kubelet = kubelet::Options {
+        never_ready,
+        ready_delay: scenario.readiness,
+        shutdown_delay: scenario.shutdown,
+        events: false,
+        ..kubelet::Options::new(now.clone())
+    };
+    let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
+    tasks.spawn(named("the kubelet", simulator));
+    let are_collected = |resource: &str| matches!(resource, "deployments" | "replicasets" | "pods");
+    let collector = garbage::run_for(server.client("garbage"), are_collected, end.clone());
+    tasks.spawn(named("the garbage collector", collector));
+    if scenario.acts.iter().any(|(_, act)| *act == Act::EndNamespace) {
+        let emptied = namespaces::run(server.client("namespaces"), now, end.clone());
+        tasks.spawn(named("the namespace controller", emptied));
+    }
+    let mut stops = Vec::new();
+    for number in 0..scenario.daemons {
+        let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
+        stops.push(stop);
+        let daemon = daemons::run(server.clone(), scenario.clone(), number, stopped);
+        tasks.spawn(named("who starts a daemon again", daemon));
+    }
+    let actors = Actors::new(server.clone(), stops);
+    actors.make_namespace().await;
+    // Lists are complete, and somebody has been elected, more often than not.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if server.sandbox.object("Namespace", "", NAMESPACE).is_none() {
+        // Nothing could happen, and nothing would break.
+        server.fail(Breach::new("the simulation", "there is no namespace"));
+    }
+    // What ends before the history does is no part of the cluster any more, and everything after it is wrong.
+    let played = tokio::select! {
+        biased;
+        Some(ended) = tasks.join_next() => {
+            let what = ended.map_or_else(|panic| panic.to_string(), |name| format!("{name} ended by itself"));
+            Err(Breach::new("the simulation", what))
+        }
+        played = play(scenario, &server, &actors) => played,
+    };
+    if let Err(breach) = played {
+        server.fail(breach);
+    }
+    server.look_for_panics();
+    end.cancel();
+    drop(tasks);
+    Outcome {
+        failure: server.failure(),
+        digest: server.digest(),
+        log: server.log(),
+        picture: server.last_picture(),
+        requests: server.requests(),
+        writes: server.acts(),
+        lasted: server.start.elapsed(),
+        busy: server.settled().unwrap_or_else(|| server.start.elapsed()),
+        ending: server.ending(),
+    }
+}
+
+/// Whether nothing goes wrong, except for a bug that is planted.
+fn is_without_faults(scenario: &Scenario) -> bool {
+    Scenario { bug: scenario.bug, ..oracle::without_faults(scenario) } == *scenario
+}
+
+async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
+    task.await;
+    name
+}
+
+async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    let (begin, mut last) = (server.start.elapsed(), Duration::ZERO);
+    let nothing_is_wrong = oracle::applies(scenario) && is_without_faults(scenario);
+    let mut meter: Option<Meter> = None;
+    for (at, act) in &scenario.acts {
+        if scenario.calm {
+            tokio::time::sleep(at.saturating_sub(last)).await;
+            last = *at;
+            if act.is_wish() {
+                rest::until_rest(server).await;
+            }
+            meter.take().map_or(Ok(()), |meter| meter.end(server))?;
+        } else {
+            tokio::time::sleep((begin + *at).saturating_sub(server.start.elapsed())).await;
+        }
+        if server.is_over() {
+            return Ok(());
+        }
+        server.say(&format!("{act:?}"));
+        let begun = nothing_is_wrong.then(|| Meter::begin(server, act));
+        actors.act(act).await;
+        if let Some(mut begun) = begun {
+            rest::until_rest(server).await;
+            begun.fulfilled(server);
+            meter = Some(begun);
+        }
+    }
+    tokio::time::sleep(scenario.tail()).await;
+    if scenario.calm {
+        rest::until_rest(server).await;
+    }
+    if server.is_over() {
+        return Ok(());
+    }
+    meter.map_or(Ok(()), |meter| meter.end(server))?;
+    server.say("the faults end");
+    server.set_faulty(false);
+    if scenario.repair {
+        actors.repair().await;
+    }
+    if scenario.owes_rest() {
+        return rest::comes_to_rest(scenario, server, actors).await;
+    }
+    // What is late arrives, and is judged.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_simulation_is_an_error_that_tells_the_seed() {
+        let error = naming_the_seed(7, || -> std::io::Result<()> { panic!("no {}", "pods") }).unwrap_err();
+        assert_eq!(error.to_string(), "seed 7: the simulation panicked: no pods");
+    }
+}

@@ -1,0 +1,455 @@
+//! The API server as each party sees it: every request of everybody passes through here, is logged, may
+//! be lost or late, is carried out at one instant, and is judged by the state it met.
+
+mod chance;
+mod controls;
+mod member;
+mod replies;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::call::{Call, daemon_of};
+use super::fate::{Answer, Fate, Order};
+use super::knowledge::{Knowledge, Owner, on_behalf_of};
+use super::log::Log;
+use super::monitors::{Breach, Commit, Monitors, text};
+use super::oracle::{Ending, Tally};
+use super::points::Points;
+use super::scenario::Scenario;
+use super::watch::Watch;
+use controls::Standing;
+use member::Versions;
+use replies::{Lost, asked_to_wait, lost, refused};
+use windlass::clock::Clock;
+use windlass::metrics::Metrics;
+use windlass_apiserver::Sandbox;
+
+/// The one namespace in which things happen.
+pub const NAMESPACE: &str = "shop";
+
+/// The namespace of somebody who forges owner references. What happens there is judged by S24 alone, and is in no
+/// [`Picture`].
+pub const TENANT: &str = "tenant";
+
+/// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
+/// history would never end.
+const STORM: u64 = 5000;
+
+/// How a write fails when it is first tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stumble {
+    /// It is refused.
+    Refused,
+    /// It never arrives, and its author cannot know that.
+    Lost,
+}
+
+/// The objects of [`NAMESPACE`] by resource and name, as stored.
+pub type Picture = BTreeMap<String, BTreeMap<String, Arc<Value>>>;
+
+#[derive(Debug, Default)]
+struct State {
+    picture: Picture,
+    knowledge: Knowledge,
+    monitors: Monitors,
+    failure: Option<Breach>,
+    /// The objects when it occurred.
+    broken: Picture,
+    log: Log,
+    /// Requests so far, by their kind: chance is drawn per request and not from one stream, so that
+    /// leaving out one act changes as little as possible.
+    counts: BTreeMap<String, u64>,
+    faulty: bool,
+    quota: bool,
+    /// Until when a daemon's watch of a resource shows nothing, by daemon and resource.
+    lags: BTreeMap<(usize, String), Instant>,
+    /// How many writes a daemon has left to live.
+    fuses: BTreeMap<usize, u32>,
+    points: Points,
+    standing: Standing,
+    /// Until when a daemon's Lease can hardly be written.
+    stalls: BTreeMap<usize, (Instant, bool)>,
+    /// What is ordered for a creation of a pod, after how many others.
+    ordered: Option<(u32, Order)>,
+    /// The daemons' writes that have failed once already, where each does.
+    stumbled: Option<(Stumble, BTreeSet<String>)>,
+    /// The versions of what happened, and when.
+    versions: Versions,
+    dead: BTreeSet<Arc<str>>,
+    requests: u64,
+    /// How many calls have been given a number.
+    calls: u64,
+    acts: u64,
+    tally: Tally,
+    ending: Ending,
+    /// The second that was counted last, and its requests.
+    second: (u64, u64),
+}
+
+/// Notes that a call is over, answered or given up.
+struct Over {
+    server: Arc<Server>,
+    agent: Arc<str>,
+    /// For whose sake it was made, and whether it was a status, the last call of a sync.
+    owner: Option<(Owner, bool)>,
+    id: u64,
+    /// Its author waits until then to send it again; then it is of the same sync.
+    goes_on: Option<Duration>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let now = self.server.start.elapsed();
+        let mut state = self.server.state.lock();
+        if let Some((owner, last)) = &self.owner {
+            state.knowledge.ends(&self.agent, owner, *last, now, self.goes_on);
+        }
+        let breach = state.monitors.ended(now, &self.agent, self.id, self.goes_on);
+        self.server.note(&mut state, breach);
+    }
+}
+
+/// The version that a write has made, in its answer.
+#[derive(Clone, Copy, Debug)]
+struct Version(u64);
+
+/// The object that an answer is about, as it was then.
+#[derive(Clone, Debug)]
+struct Shown(Arc<Value>);
+
+/// See the module.
+pub struct Server {
+    /// Where everything is stored.
+    pub sandbox: Sandbox,
+    /// The time.
+    pub clock: Clock,
+    /// The beginning of the history.
+    pub start: Instant,
+    /// Told when a daemon's fuse has burnt down.
+    pub killed: Vec<Notify>,
+    router: axum::Router,
+    scenario: Scenario,
+    state: Mutex<State>,
+    metrics: Mutex<Vec<Arc<Metrics>>>,
+}
+
+impl Server {
+    /// An API server in front of `sandbox`. `record` keeps the log, not only its fingerprint.
+    pub fn new(sandbox: Sandbox, clock: Clock, scenario: Scenario, record: bool) -> Self {
+        let monitors = Monitors::new(&scenario);
+        let points = Points::new(scenario.points.clone());
+        let state = State { monitors, points, log: Log::new(record), faulty: true, ..State::default() };
+        Server {
+            router: sandbox.router(),
+            sandbox,
+            clock,
+            start: Instant::now(),
+            killed: (0..scenario.daemons).map(|_| Notify::new()).collect(),
+            scenario,
+            state: Mutex::new(state),
+            metrics: Mutex::default(),
+        }
+    }
+
+    /// The client of a party.
+    pub fn client(self: &Arc<Self>, agent: &str) -> kube::Client {
+        let (server, agent) = (self.clone(), Arc::<str>::from(agent));
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (server, agent) = (server.clone(), agent.clone());
+            async move { Ok::<_, Infallible>(server.answer(agent, request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        agent: Arc<str>,
+        request: Request<kube::client::Body>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let Ok(body) = body.collect().await else { return lost() };
+        let body = body.to_bytes();
+        let mut call = Call::new(agent, &parts, &body);
+        // What fills a cache is no decision.
+        let elsewhere = call.namespace == TENANT;
+        let judged = call.of_daemon()
+            && !elsewhere
+            && !call.lists()
+            && !matches!(&*call.resource, "leases" | "events");
+        let mut over = judged.then(|| {
+            let (server, agent) = (self.clone(), call.agent.clone());
+            let (mut state, now) = (server.state.lock(), server.start.elapsed());
+            state.calls += 1;
+            call.id = state.calls;
+            let counts = |owner: &Owner| call.is_write() || state.knowledge.is_at_work(&agent, owner, now);
+            let owner = on_behalf_of(&call, &state.picture).filter(counts);
+            call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
+            // A sync may wait for the rate limit between its decision and its calls.
+            call.known = call.known.saturating_sub(state.standing.longest_queue());
+            let breach = state.monitors.begins(now, &call);
+            self.note(&mut state, breach);
+            drop(state);
+            let last = call.is_write() && call.subresource == "status";
+            Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, goes_on: None }
+        });
+        let fate = self.arrives(&call, &body);
+        let is_refused = matches!(fate, Fate::Refuse(code, ..) if code != 409);
+        let reply = self.clone().undergo(fate, &call, parts, body).await;
+        if let Some(over) = &mut over {
+            let (mut guard, now) = (self.state.lock(), self.start.elapsed());
+            let (answer, state) = (answer(&reply, is_refused), &mut *guard);
+            state.monitors.answered(now, &call, answer, &state.picture);
+            if let Answer::Wait(time) = answer {
+                // The clock by which its author waits may be slow.
+                over.goes_on = Some(now + 2 * time);
+            }
+        }
+        if call.of_daemon() && !elsewhere && reply.status().is_success() {
+            let (monitors, now) = (&mut self.state.lock().monitors, self.start.elapsed());
+            if let Some(Version(version)) = reply.extensions().get() {
+                monitors.told(now, &call, *version);
+            }
+            if let Some(Shown(object)) = reply.extensions().get() {
+                monitors.shown(now, &call, object);
+            }
+        }
+        reply
+    }
+
+    async fn undergo(
+        self: Arc<Self>,
+        fate: Fate,
+        call: &Call,
+        mut parts: http::request::Parts,
+        body: Bytes,
+    ) -> Response<Body> {
+        match fate {
+            Fate::Proceed => self.perform(call, parts, body),
+            Fate::LoseRequest => lost(),
+            Fate::LoseReply => {
+                self.perform(call, parts, body);
+                lost()
+            }
+            Fate::Delay(time) => {
+                // A task of its own: what is late happens even if its sender has given up.
+                let call = call.clone();
+                let task = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    let overdue = self.state.lock().monitors.was_given_up(call.id);
+                    self.perform(&Call { overdue, ..call }, parts, body)
+                });
+                task.await.unwrap_or_else(|_| lost())
+            }
+            Fate::DelayReply(time) => {
+                let reply = self.perform(call, parts, body);
+                tokio::time::sleep(time).await;
+                reply
+            }
+            Fate::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
+            Fate::AskToWait { code, seconds, carried_out } => {
+                if carried_out {
+                    self.perform(call, parts, body);
+                }
+                asked_to_wait(code, seconds)
+            }
+            Fate::Behind(time) => {
+                let call = Call { behind: time, ..call.clone() };
+                match self.lagging_member(&call, &mut parts) {
+                    Some(refused) => refused,
+                    None => self.perform(&call, parts, body),
+                }
+            }
+            Fate::Hang => std::future::pending().await,
+        }
+    }
+
+    /// Logs a request and decides what becomes of it.
+    fn arrives(&self, call: &Call, body: &Bytes) -> Fate {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if state.dead.contains(&call.agent) || state.standing.stormed && call.of_daemon() {
+            return Fate::Hang;
+        }
+        let second = self.start.elapsed().as_secs();
+        state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
+        if state.second.1 > STORM {
+            self.storms(state, call);
+            // Who plays the history must come to its end.
+            if !matches!(&*call.agent, "user" | "monkey") {
+                return Fate::Hang;
+            }
+        }
+        let fate = self.fate(state, call);
+        state.requests += 1;
+        state.standing.cost.sent(call);
+        state.log.sent(self.start.elapsed(), call, body, &fate);
+        if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
+            state.acts += 1;
+        }
+        if call.of_daemon() && call.is_write() {
+            let at = self.start.elapsed();
+            let breach = if call.namespace == TENANT {
+                let there = self.sandbox.object(kind(&call.resource), TENANT, &call.name);
+                let sets = self.sandbox.objects("ReplicaSet");
+                state.monitors.sent_elsewhere(at, call, there.as_deref(), &sets)
+            } else {
+                state.monitors.sent(at, self.clock.now(), call, &state.picture)
+            };
+            self.note(state, breach);
+        }
+        fate
+    }
+
+    /// Carries a request out, at one instant, and judges what it did.
+    fn perform(self: &Arc<Self>, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
+        let watched =
+            call.namespace == NAMESPACE && matches!(&*call.resource, "deployments" | "replicasets" | "pods");
+        let lease = call.resource == "leases";
+        let request = Request::from_parts(parts, Body::from(body));
+        let response = self.router.clone().oneshot(request).now_or_never();
+        let Some(Ok(mut response)) = response else {
+            let mut state = self.state.lock();
+            let what = format!("the API server waited over {call}");
+            self.note(&mut state, Err(Breach::new("the simulation", what)));
+            return lost();
+        };
+        let code = response.status();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        // Not what an answer says: of a removal no object tells the version.
+        state.versions.made(self.start.elapsed(), self.sandbox.revision());
+        if call.of_daemon() && !call.watch && call.fills_a_cache() {
+            // A list shows what there is, or was, and its watch has yet to begin.
+            let shown = self.start.elapsed().saturating_sub(call.behind);
+            state.knowledge.falls_behind(&call.agent, &call.resource, shown);
+        }
+        if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
+            state.monitors.met(call, &state.picture);
+            state.standing.cost.refused(call);
+        }
+        if call.of_daemon() && call.namespace != TENANT && !call.is_write() && code.is_success() {
+            let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));
+            if let Some(there) = there {
+                response.extensions_mut().insert(Shown(there.clone()));
+            }
+        }
+        if code.is_success() && call.is_write() && lease && call.of_daemon() {
+            state.monitors.renewed(self.start.elapsed(), call);
+        }
+        // Of a collection that is deleted each object is a change of its own.
+        if watched && code.is_success() && call.name.is_empty() && call.method == Method::DELETE {
+            let there = state.picture.get(&call.resource).into_iter().flat_map(|all| all.keys());
+            for name in there.cloned().collect::<Vec<_>>() {
+                self.commits(state, &Call { name, ..call.clone() }, code, watched);
+            }
+        } else {
+            let version = self.commits(state, call, code, watched);
+            response.extensions_mut().insert(Version(version));
+        }
+        drop(guard);
+        if !call.watch || !call.of_daemon() {
+            return response;
+        }
+        let (parts, body) = response.into_parts();
+        let watch = Watch::new(body, self.clone(), call.agent.clone(), call.resource.clone());
+        Response::from_parts(parts, Body::from_stream(watch))
+    }
+
+    /// Logs and judges what a request has done to the object that it names. The version that it has made, or 0.
+    fn commits(&self, state: &mut State, call: &Call, code: http::StatusCode, watched: bool) -> u64 {
+        let (mut before, mut after) = (None, None);
+        if code.is_success() && call.is_write() && watched {
+            after = self.sandbox.object(kind(&call.resource), NAMESPACE, &call.name);
+            before = state.picture.get(&call.resource).and_then(|all| all.get(&call.name)).cloned();
+        }
+        let version =
+            after.as_ref().map_or("", |after: &Arc<Value>| text(after, "/metadata/resourceVersion"));
+        let version = version.parse().unwrap_or(0);
+        if call.is_write() {
+            state.log.done(self.start.elapsed(), call, code.as_u16(), before.as_ref(), after.as_ref());
+        }
+        if before == after {
+            return version;
+        }
+        let commit = Commit {
+            at: self.start.elapsed(),
+            now: self.clock.now(),
+            call,
+            before: before.as_deref(),
+            after: after.as_deref(),
+            picture: &state.picture,
+        };
+        let breach = state.monitors.committed(&commit);
+        state.tally.count(call, before.as_deref(), after.as_deref());
+        let all = state.picture.entry(call.resource.clone()).or_default();
+        match after {
+            Some(after) => all.insert(call.name.clone(), after),
+            None => all.remove(&call.name),
+        };
+        self.note(state, breach);
+        version
+    }
+
+    /// Until when a daemon's watch of a resource shows nothing.
+    pub fn held_until(&self, agent: &str, resource: &str) -> Option<Instant> {
+        let daemon = daemon_of(agent)?;
+        let state = self.state.lock();
+        let lag = state.lags.get(&(daemon, resource.to_owned())).copied();
+        lag.max(state.points.held_until(daemon, resource)).filter(|until| *until > Instant::now())
+    }
+
+    /// See [`Knowledge`].
+    pub fn falls_behind(&self, agent: &Arc<str>, resource: &str) {
+        self.state.lock().knowledge.falls_behind(agent, resource, self.start.elapsed());
+    }
+
+    /// See [`Knowledge`].
+    pub fn catches_up(&self, agent: &Arc<str>, resource: &str) {
+        self.state.lock().knowledge.catches_up(agent, resource, self.start.elapsed());
+    }
+
+    fn note(&self, state: &mut State, breach: Result<(), Breach>) {
+        if let Err(breach) = breach
+            && state.failure.is_none()
+        {
+            state.log.breach(self.start.elapsed(), &breach.to_string());
+            state.failure = Some(breach);
+            state.broken.clone_from(&state.picture);
+        }
+    }
+}
+
+/// What a daemon gets.
+fn answer(reply: &Response<Body>, is_refused: bool) -> Answer {
+    let waits = reply.headers().get(http::header::RETRY_AFTER);
+    let waits = waits.and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+    match waits {
+        _ if reply.extensions().get::<Lost>().is_some() => Answer::None,
+        Some(seconds) => Answer::Wait(Duration::from_secs(seconds)),
+        None if reply.status().is_success() => Answer::Success,
+        None if is_refused => Answer::Refused,
+        None => Answer::Other,
+    }
+}
+
+fn kind(resource: &str) -> &'static str {
+    match resource {
+        "deployments" => "Deployment",
+        "replicasets" => "ReplicaSet",
+        _ => "Pod",
+    }
+}

@@ -1,0 +1,166 @@
+//! What becomes of each request: what was ordered for it, and what is left to chance.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use tokio::time::Instant;
+
+use super::{Server, State, Stumble};
+use crate::call::{Call, daemon_of};
+use crate::fate::{Fate, Order};
+use crate::prompt::is_called_after;
+use crate::scenario::Fault;
+
+/// Longer than a daemon waits for an answer.
+const GIVEN_UP: Duration = Duration::from_secs(40);
+
+/// Not as long as that.
+const LATE: Duration = Duration::from_secs(20);
+
+/// Whether admission webhooks are asked about it, as they are configured most often: no status.
+fn is_admitted(call: &Call) -> bool {
+    call.is_write() && matches!(&*call.resource, "pods" | "replicasets") && call.subresource.is_empty()
+}
+
+/// What an API server says where a webhook that must be asked does not answer.
+fn webhook_fails() -> Fate {
+    let message =
+        "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
+    Fate::Refuse(500, "InternalError", message.into())
+}
+
+impl Server {
+    pub(super) fn fate(&self, state: &mut State, call: &Call) -> Fate {
+        if state.quota
+            && call.resource == "pods"
+            && call.method == Method::POST
+            && call.subresource.is_empty()
+        {
+            let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
+            return Fate::Refuse(403, "Forbidden", message);
+        }
+        if call.of_daemon()
+            && call.is_act()
+            && state.standing.forbidden.is_some_and(|name| is_called_after(&call.name, name))
+        {
+            return Fate::Refuse(500, "InternalError", "etcdserver: request timed out".into());
+        }
+        if call.of_daemon()
+            && state.standing.sizes_fixed
+            && (call.method == Method::PATCH, &*call.resource, &*call.subresource)
+                == (true, "replicasets", "")
+        {
+            let message = format!("replicasets.apps \"{}\" is forbidden: sizes are fixed", call.name);
+            return Fate::Refuse(403, "Forbidden", message);
+        }
+        if call.of_daemon()
+            && call.is_act()
+            && let Some((how, stumbled)) = &mut state.stumbled
+            && stumbled.insert(format!("{call} {}", call.body))
+        {
+            return match how {
+                Stumble::Refused => Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into()),
+                Stumble::Lost => Fate::LoseRequest,
+            };
+        }
+        if call.is_act()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some(carried_out) = state.points.reach(daemon)
+        {
+            self.kill(state, &call.agent);
+            return if carried_out { Fate::LoseReply } else { Fate::LoseRequest };
+        }
+        if !call.of_daemon() || !state.faulty {
+            return Fate::Proceed;
+        }
+        if call.resource == "leases"
+            && call.is_write()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some((_, answered)) =
+                state.stalls.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
+        {
+            return match std::mem::replace(answered, true) {
+                // Late, and still in time.
+                false => Fate::DelayReply(Duration::from_secs(4)),
+                true => Fate::LoseRequest,
+            };
+        }
+        if call.is_act()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some(fuse) = state.fuses.get_mut(&daemon)
+        {
+            if *fuse == 0 {
+                state.fuses.remove(&daemon);
+                self.kill(state, &call.agent);
+                return Fate::LoseReply;
+            }
+            *fuse -= 1;
+        }
+        if call.method == Method::POST
+            && call.resource == "pods"
+            && let Some((others, order)) = state.ordered
+        {
+            state.ordered = others.checked_sub(1).map(|others| (others, order));
+            match order {
+                _ if others > 0 => {}
+                Order::ArriveLate => return Fate::Delay(GIVEN_UP),
+                Order::OutliveAuthor => {
+                    self.kill(state, &call.agent);
+                    return Fate::Delay(GIVEN_UP);
+                }
+                Order::AnswerLate => return Fate::DelayReply(LATE),
+            }
+        }
+        if state.standing.webhook_fails_until.is_some_and(|until| Instant::now() < until) && is_admitted(call)
+        {
+            return webhook_fails();
+        }
+        let Call { method, resource, name, subresource, .. } = call;
+        let what = format!("{} {method} {resource} {name} {subresource}", call.agent);
+        let count = state.counts.entry(what.clone()).or_default();
+        *count += 1;
+        let mut hasher = DefaultHasher::new();
+        (self.scenario.seed, &what, *count).hash(&mut hasher);
+        let mut rng = fastrand::Rng::with_seed(hasher.finish());
+        for fault in &self.scenario.faults {
+            let late = Duration::from_millis(*rng.choice(&[300, 3000, 20_000, 40_000]).unwrap_or(&300));
+            let dice = rng.u8(..100);
+            match *fault {
+                Fault::LostRequests(part) if dice < part => return Fate::LoseRequest,
+                Fault::LostReplies(part) if dice < part && !call.watch => return Fate::LoseReply,
+                Fault::LateRequests(part) if dice < part => return Fate::Delay(late),
+                Fault::LateReplies(part) if dice < part => return Fate::DelayReply(late),
+                Fault::Refusals(part) if dice < part => {
+                    let code = if rng.bool() { 500 } else { 503 };
+                    return Fate::Refuse(code, "InternalError", "etcdserver: request timed out".into());
+                }
+                Fault::Webhook(part) if dice < part && is_admitted(call) => return webhook_fails(),
+                Fault::Throttled(part) if dice < part => {
+                    let seconds = if call.is_act() { rng.u32(1..6) } else { 1 };
+                    return Fate::AskToWait { code: 429, seconds, carried_out: false };
+                }
+                Fault::Unavailable(part) if dice < part => {
+                    let (seconds, carried_out) = (rng.u32(1..6), rng.bool() && call.is_write());
+                    return Fate::AskToWait { code: 503, seconds, carried_out };
+                }
+                Fault::Behind(part) if dice < part && call.fills_a_cache() => {
+                    return Fate::Behind(Duration::from_millis(rng.u64(500..20_000)));
+                }
+                Fault::Conflicts(part) if dice < part && call.method == Method::PATCH => {
+                    return Fate::Refuse(409, "Conflict", "the object has been modified".into());
+                }
+                _ => {}
+            }
+        }
+        Fate::Proceed
+    }
+
+    pub(super) fn kill(&self, state: &mut State, agent: &Arc<str>) {
+        state.dead.insert(agent.clone());
+        if let Some(killed) = daemon_of(agent).and_then(|daemon| self.killed.get(daemon)) {
+            killed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The simulation: first that it can be believed, then some of what it says.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use windlass_simulation::exhaustive::{Bounds, visit, workloads};
+use windlass_simulation::replay::Replay;
+use windlass_simulation::report::Report;
+use windlass_simulation::run::run;
+use windlass_simulation::scenario::Scenario;
+
+/// The first difference between two histories of the same seed. Every test asks for it before anything else,
+/// since a simulation that chance has a part in shows nothing.
+static DIFFERENCE: LazyLock<Option<String>> = LazyLock::new(|| {
+    (1..4).find_map(|seed| {
+        let scenario = Scenario::new(seed);
+        let (first, second) = (run(&scenario, true).unwrap(), run(&scenario, true).unwrap());
+        assert!(first.writes > 10, "seed {seed}: {} writes", first.writes);
+        let lines =
+            |log: &[windlass_simulation::log::Entry]| log.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (one, other) = (lines(&first.log), lines(&second.log));
+        let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+        let same = one.len() == other.len() && first.digest == second.digest;
+        (differs.is_some() || !same).then(|| format!("seed {seed}: {differs:?}"))
+    })
+});
+
+#[track_caller]
+fn can_be_believed() {
+    assert_eq!(*DIFFERENCE, None, "the same seed has two histories");
+}
+
+/// What a failure is told with.
+fn told(scenario: &Scenario) -> String {
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION").into(),
+        directory: PathBuf::new(),
+        verbose: false,
+        patience: std::time::Duration::ZERO,
+    };
+    let mut out = Vec::new();
+    report.history(scenario, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_same_seed_twice_is_the_same_history() {
+    can_be_believed();
+}
+
+#[test]
+fn a_history_that_nobody_reads_has_the_same_fingerprint() {
+    can_be_believed();
+    let scenario = Scenario::new(3);
+    assert_eq!(run(&scenario, true).unwrap().digest, run(&scenario, false).unwrap().digest);
+}
+
+#[test]
+fn whatever_a_seed_brings_nothing_breaks() {
+    can_be_believed();
+    for seed in 1..=12 {
+        let scenario = Scenario::new(seed);
+        assert!(run(&scenario, false).unwrap().failure.is_none(), "{}", told(&scenario));
+    }
+}
+
+fn files() -> Vec<(PathBuf, Replay)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let read = |file: PathBuf| (file.clone(), Replay::read(&file).unwrap());
+    files.into_iter().map(read).collect()
+}
+
+/// Each file in `tests/sim/` was a failure once and is named after what holds since.
+#[test]
+fn what_broke_once_does_not_break_again() {
+    can_be_believed();
+    let mut broken = Vec::new();
+    for (file, replay) in files() {
+        if run(&replay.scenario, false).unwrap().failure.is_some() {
+            broken.push(format!("{}\n{}", file.display(), told(&replay.scenario)));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// A file that would pass whatever the controllers did is no test. Not every mistake that was mended can be planted.
+#[test]
+#[cfg(feature = "planted-bugs")]
+fn what_broke_once_breaks_again_with_the_mistake() {
+    can_be_believed();
+    let mut planted = 0;
+    for (file, replay) in files() {
+        if replay.mistake.is_empty() {
+            continue;
+        }
+        let outcome = run(&Scenario { bug: replay.mistake, ..replay.scenario }, false).unwrap();
+        let invariant = outcome.failure.map(|failure| failure.invariant.to_owned());
+        assert_eq!(invariant, Some(replay.invariant), "{}", file.display());
+        planted += 1;
+    }
+    assert!(planted > 0);
+}
+
+/// `windlass-sim --exhaustive` visits more replicas and strategies, and both in one history.
+#[test]
+fn one_pod_is_rolled_over_whatever_write_a_crash_or_a_stale_window_falls_on() {
+    can_be_believed();
+    let workload = workloads(1).swap_remove(0);
+    let visited = visit(&workload, Bounds { both: false, threads: 2, keep_going: false }).unwrap();
+    assert!(visited.writes > 10 && visited.histories > 80, "{visited:?}");
+    let failed: Vec<String> = visited.failures.iter().map(|(scenario, _)| told(scenario)).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

@@ -1,0 +1,312 @@
+//! A whole cluster in one process and in virtual time: the sandbox, its pod simulator and collectors,
+//! and the real controllers, through the same client that the daemon uses.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use windlass::app::{Candidacy, Controllers, Parts, Reader, http_router};
+use windlass::clock::Clock;
+use windlass::config::ControllerConfig;
+use windlass::metrics::Metrics;
+use windlass::runtime::election::ElectionOptions;
+use windlass_apiserver::{Hook, Options, RequestInfo, Sandbox, Verdict};
+use windlass_nodes::{garbage, kubelet, namespaces};
+
+use super::build::DeploymentBuilder;
+
+pub struct Cluster {
+    pub sandbox: Sandbox,
+    pub client: Client,
+    pub clock: Clock,
+    pub log: Arc<Mutex<Vec<RequestInfo>>>,
+    shutdown: CancellationToken,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+/// What the controllers are: some tests change it.
+#[derive(Clone, Default)]
+pub struct Faults(pub Option<Hook>);
+
+impl Cluster {
+    /// A cluster without controllers.
+    pub async fn new() -> Self {
+        Self::with(Faults::default(), |options| options).await
+    }
+
+    /// A cluster whose API server misbehaves as told.
+    pub async fn with(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock = Clock::virtual_from(start);
+        let time = clock.clone();
+        let now = Arc::new(move || time.now());
+        let sandbox = Sandbox::new(change(Options::new(now.clone())));
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let seen = log.clone();
+        sandbox.on_request(Some(Arc::new(move |request: &RequestInfo| {
+            seen.lock().unwrap().push(request.clone());
+            faults.0.as_ref().map_or(Verdict::Proceed, |hook| hook(request))
+        })));
+        let client = Client::new(sandbox.router(), "default");
+        let shutdown = CancellationToken::new();
+        let cluster = Cluster { sandbox, client, clock, log, shutdown };
+        // An image of this tag never starts: `set_image("web", "broken")`.
+        let never_ready = Some(regex_lite::Regex::new(":broken$").unwrap());
+        let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
+        tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
+        tokio::spawn(garbage::run(cluster.client.clone(), cluster.shutdown.clone()));
+        tokio::spawn(namespaces::run(cluster.client.clone(), now, cluster.shutdown.clone()));
+        cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
+        cluster
+    }
+
+    /// Starts a daemon's controllers; they end when the handle's token is cancelled or dropped.
+    pub fn start_controllers(&self, seed: u64) -> Daemon {
+        self.start_with(seed, unlimited(), |router| router)
+    }
+
+    /// The same with another configuration, and with something between the controllers and the server.
+    pub fn start_with(
+        &self,
+        seed: u64,
+        config: ControllerConfig,
+        between: impl FnOnce(axum::Router) -> axum::Router,
+    ) -> Daemon {
+        let client = Client::new(between(tag(self.sandbox.router(), USER_AGENT)), "default");
+        Daemon::start_with(self.parts(client, seed, None), config)
+    }
+
+    /// Starts a daemon's controllers, perhaps as a candidate. The log tells its requests from others' by
+    /// the user agent.
+    pub fn start(&self, seed: u64, agent: &'static str, election: Option<ElectionOptions>) -> Daemon {
+        let (controllers, metrics) = self.controllers(seed, agent, election);
+        Daemon::run(controllers, metrics)
+    }
+
+    fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
+        Parts {
+            client,
+            host: "sandbox".into(),
+            clock: self.clock.clone(),
+            seed,
+            metrics: Metrics::new(),
+            election,
+        }
+    }
+
+    /// A daemon's controllers, not yet running.
+    pub fn controllers(
+        &self,
+        seed: u64,
+        agent: &'static str,
+        election: Option<ElectionOptions>,
+    ) -> (Controllers, Arc<Metrics>) {
+        let client = || Client::new(tag(self.sandbox.router(), agent), "default");
+        let election = election.map(|options| Candidacy { client: client(), options });
+        let parts = self.parts(client(), seed, election);
+        let metrics = parts.metrics.clone();
+        (Controllers::new(unlimited(), parts), metrics)
+    }
+
+    /// Sends a request as a user would; panics unless it succeeds.
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
+        self.try_call(method, path, body).await.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    pub async fn try_call(&self, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
+        let content_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        self.client.request::<Value>(request.body(bytes).unwrap()).await
+    }
+
+    pub async fn create(&self, deployment: DeploymentBuilder) {
+        let mut object = deployment.json();
+        for field in ["uid", "resourceVersion", "generation"] {
+            object["metadata"].as_object_mut().unwrap().remove(field);
+        }
+        self.call(Method::POST, "/apis/apps/v1/namespaces/shop/deployments", &object).await;
+    }
+
+    pub async fn patch(&self, name: &str, patch: Value) {
+        self.call(Method::PATCH, &format!("/apis/apps/v1/namespaces/shop/deployments/{name}"), &patch).await;
+    }
+
+    pub async fn set_image(&self, name: &str, tag: &str) {
+        let containers = json!([{"name": "app", "image": format!("app:{tag}")}]);
+        self.patch(name, json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
+    }
+
+    /// The objects of a kind in the namespace `shop`, as stored.
+    pub fn objects(&self, kind: &str) -> Vec<Value> {
+        let mut all = self.sandbox.objects(kind);
+        all.retain(|object| object["metadata"]["namespace"] == "shop");
+        all
+    }
+
+    pub fn deployment(&self, name: &str) -> Value {
+        let named = |object: &Value| object["metadata"]["name"] == name;
+        self.objects("Deployment").into_iter().find(named).unwrap_or(Value::Null)
+    }
+
+    /// Waits in virtual time until `holds`; panics with the state of things after `seconds`.
+    #[track_caller]
+    pub fn eventually<'a>(
+        &'a self,
+        seconds: u64,
+        what: &'a str,
+        holds: impl Fn(&Cluster) -> bool + 'a,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = std::panic::Location::caller();
+        async move {
+            for _ in 0..seconds * 10 {
+                if holds(self) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            let state: Vec<String> = ["Deployment", "ReplicaSet"]
+                .iter()
+                .flat_map(|kind| self.objects(kind))
+                .map(|o| {
+                    format!(
+                        "{} {} spec.replicas={} {}",
+                        o["kind"], o["metadata"]["name"], o["spec"]["replicas"], o["status"]
+                    )
+                })
+                .collect();
+            panic!("{caller}: not within {seconds} s: {what}\n{}", state.join("\n"));
+        }
+    }
+
+    /// Waits until a Deployment has rolled out, as `kubectl rollout status` sees it.
+    pub async fn rolled_out(&self, name: &str) {
+        self.eventually(120, "the Deployment is complete", |cluster| cluster.is_complete(name)).await;
+    }
+
+    pub fn is_complete(&self, name: &str) -> bool {
+        is_complete(&self.deployment(name))
+    }
+
+    /// The controllers' requests so far that changed something, but for events: `verb kind/name`.
+    pub fn writes(&self) -> Vec<String> {
+        self.log
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|r| r.user_agent == USER_AGENT && r.kind != "Event")
+            .filter(|r| matches!(r.verb, "create" | "update" | "patch" | "delete"))
+            .map(|r| {
+                format!(
+                    "{} {}/{}{}",
+                    r.verb,
+                    r.kind,
+                    r.name,
+                    if r.subresource.is_empty() { "" } else { "/status" }
+                )
+            })
+            .collect()
+    }
+
+    /// How many pods have ever been created.
+    pub fn pods_created(&self) -> usize {
+        let log = self.log.lock().unwrap();
+        let mut names: Vec<String> = log
+            .iter()
+            .filter(|r| r.kind == "Event" && r.verb == "create")
+            .filter_map(|r| serde_json::from_slice::<Value>(&r.body).ok())
+            .filter(|event| event["reason"] == "Scheduled")
+            .filter_map(|event| event["involvedObject"]["uid"].as_str().map(str::to_string))
+            .collect();
+        names.sort();
+        names.dedup();
+        names.len()
+    }
+}
+
+/// Whether a Deployment has rolled out, as `kubectl rollout status` sees it.
+pub fn is_complete(deployment: &Value) -> bool {
+    let number = |field: &str| deployment["status"][field].as_i64().unwrap_or(0);
+    let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(0);
+    deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| number(field) == wanted)
+        && condition(deployment, "Progressing") == "NewReplicaSetAvailable"
+}
+
+/// The reason of a condition.
+pub fn condition(object: &Value, kind: &str) -> String {
+    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = all.iter().find(|c| c["type"] == kind);
+    found.map_or(String::new(), |c| c["reason"].as_str().unwrap_or_default().to_string())
+}
+
+/// The defaults, without a rate limit.
+pub fn unlimited() -> ControllerConfig {
+    ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }
+}
+
+/// How the controllers' requests are told from others'.
+pub const USER_AGENT: &str = "windlass-test";
+
+/// The API server for somebody whose requests carry this user agent.
+pub fn tag(router: axum::Router, agent: &'static str) -> axum::Router {
+    router.layer(axum::middleware::map_request(move |mut request: axum::extract::Request| async move {
+        request.headers_mut().insert("user-agent", agent.parse().unwrap());
+        request
+    }))
+}
+
+/// Running controllers.
+pub struct Daemon {
+    pub shutdown: CancellationToken,
+    pub task: JoinHandle<anyhow::Result<()>>,
+    pub metrics: Arc<Metrics>,
+    /// What the daemon would serve on its HTTP port.
+    pub http: axum::Router,
+    /// What it would serve to those who are known and may read it.
+    pub https: axum::Router,
+}
+
+impl Daemon {
+    /// Starts controllers; they end when they are stopped or killed.
+    pub fn start(parts: Parts) -> Self {
+        Self::start_with(parts, unlimited())
+    }
+
+    /// Starts controllers that are told something else than the defaults.
+    pub fn start_with(parts: Parts, config: ControllerConfig) -> Self {
+        let metrics = parts.metrics.clone();
+        Self::run(Controllers::new(config, parts), metrics)
+    }
+
+    /// Runs controllers that are built already.
+    pub fn run(controllers: Controllers, metrics: Arc<Metrics>) -> Self {
+        let shutdown = CancellationToken::new();
+        let http = http_router(metrics.clone(), &controllers, Reader::Anybody);
+        let https = http_router(metrics.clone(), &controllers, Reader::Known);
+        let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
+        Daemon { shutdown, task, metrics, http, https }
+    }
+
+    /// SIGTERM: drains.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+
+    /// SIGKILL: nothing is finished.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+}
