@@ -168,6 +168,6 @@ mod tests {
         }
         let json = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1","labels":{"controller-revision-hash":""}}}"#;
         let bare = ControllerRevision::decode(json, &mut Interner::default()).unwrap();
-        assert_eq!((bare.number, bare.hash(), bare.contents), (0, None, None));
+        assert_eq!((bare.number, bare.hash(), &bare.contents), (0, None, &None));
     }
 }

@@ -259,8 +259,9 @@ mod tests {
         let mut marks = Marks::default();
         marks.created(&names, &node, &names.name("n1", SLOTS - 1));
         assert_eq!(marks.of("n1"), 0);
-        marks.created(&names, &node, &names.name("n1", SLOTS / 2 - 1));
-        marks.created(&names, &node, &names.name("n1", SLOTS - 1));
+        for slot in [SLOTS / 2 - 1, SLOTS - 2, SLOTS - 1] {
+            marks.created(&names, &node, &names.name("n1", slot));
+        }
         assert_eq!(marks.of("n1"), 0, "the circle begins again");
         assert_eq!(names.free("n1", &marks, |_| false), names.name("n1", 0));
     }

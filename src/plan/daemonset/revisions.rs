@@ -325,5 +325,4 @@ pub fn revision_body(
 }
 
 #[cfg(test)]
-#[path = "revisions_tests.rs"]
 mod tests;

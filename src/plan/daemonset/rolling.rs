@@ -131,3 +131,83 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    fn pod(name: &str) -> Arc<Pod> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"ops","uid":"u-{name}","resourceVersion":"1"}}}}"#
+        );
+        Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    /// How many are created, and how many deleted, with nodes that `(run, have an available old pod)`.
+    #[track_caller]
+    fn check(budget: Budget, tally: Tally, nodes: &[(bool, bool)], expected: (usize, usize, usize)) {
+        let names: Vec<Arc<str>> = (0..nodes.len()).map(|n| format!("n{n}").into()).collect();
+        let pods: Vec<Arc<Pod>> = names.iter().map(|name| pod(name)).collect();
+        let outdated =
+            nodes.iter().zip(names.iter().zip(&pods)).map(|((runs, is_available), (node, pod))| Outdated {
+                node,
+                runs: *runs,
+                pod,
+                is_available: *is_available,
+            });
+        let step = step("abc", &tally, budget, outdated.collect());
+        assert_eq!((step.create.len(), step.delete.len(), step.staying), expected);
+    }
+
+    #[test]
+    fn without_surge_unavailable_old_pods_go_at_once_and_others_within_the_room_that_is_left() {
+        let of = |max, unavailable| Budget::Unavailable { max, unavailable };
+        let nodes = [(true, true), (true, false), (true, true), (true, false), (true, true)];
+        check(of(1, 2), Tally::default(), &nodes, (0, 2, 3));
+        check(of(3, 2), Tally::default(), &nodes, (0, 3, 2));
+        check(of(i64::MAX, i64::MIN), Tally::default(), &nodes, (0, 5, 0));
+        check(of(0, i64::MAX), Tally::default(), &nodes[..1], (0, 0, 1));
+    }
+
+    #[test]
+    fn with_surge_unavailable_old_pods_get_a_new_one_at_once_and_others_within_max_surge() {
+        let of = |max, surging| Budget::Surge { max, surging };
+        let nodes = [(true, true), (true, false), (true, true)];
+        check(of(1, 0), Tally::default(), &nodes, (2, 0, 1));
+        check(of(1, 1), Tally::default(), &nodes, (1, 0, 2));
+        check(of(1, 7), Tally::default(), &nodes, (1, 0, 2));
+    }
+
+    #[test]
+    fn with_surge_pods_where_none_should_run_go_while_more_are_available_than_wanted() {
+        let budget = Budget::Surge { max: 1, surging: 1 };
+        let tally = |desired, available| Tally { desired, available, ..Tally::default() };
+        let nodes = [(false, true), (false, true), (false, false)];
+        check(budget, tally(3, 3), &nodes, (0, 1, 0));
+        check(budget, tally(3, 4), &nodes, (0, 2, 0));
+        check(budget, tally(3, 9), &nodes, (0, 3, 0));
+        check(budget, tally(3, 1), &nodes, (0, 1, 0));
+    }
+
+    #[test]
+    fn a_node_counts_once_for_each_bound() {
+        let pod = pod("p");
+        let mut tally = Tally::default();
+        for class in [
+            Class::Gone,
+            Class::Missing,
+            Class::Excess,
+            Class::New { is_available: true },
+            Class::New { is_available: false },
+            Class::Old { pod: &pod, is_available: true },
+            Class::Old { pod: &pod, is_available: false },
+            Class::Both { is_old_available: true },
+        ] {
+            tally.add(Some(Verdict::Run), class);
+        }
+        assert_eq!(tally, Tally { desired: 8, unavailable: 4, surging: 2, available: 3 });
+        tally.add(Some(Verdict::Continue), Class::New { is_available: true });
+        assert_eq!((tally.desired, tally.available), (8, 4));
+    }
+}
