@@ -270,16 +270,18 @@ impl World {
         let daemon_set = Self::decode::<DaemonSet>(&self.daemon_set);
         let (owned, orphans) = self.split(&self.pods);
         let (revisions, orphan_revisions) = self.split(&self.revisions);
+        let is_taken = |name: &str| self.pods.contains_key(name);
+        let verdicts = self.verdicts();
         let observed = Observed {
             daemon_set: &daemon_set,
-            verdicts: &self.verdicts(),
+            verdicts: &verdicts,
             members: Members::of(&daemon_set, owned, orphans),
             revisions,
             orphan_revisions,
             may_adopt: true,
             backoff: &self.backoff,
             marks: &self.marks,
-            is_taken: IsTaken(&|name| self.pods.contains_key(name)),
+            is_taken: IsTaken(&is_taken),
             now: self.now,
         };
         plan(&observed)

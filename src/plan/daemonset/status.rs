@@ -86,3 +86,26 @@ impl Counts {
 pub fn hold_generation(daemon_set: &DaemonSet, after: &mut DaemonSetStatus) {
     after.observed_generation = daemon_set.status.observed_generation.min(daemon_set.meta.generation);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    #[test]
+    fn a_sync_without_an_outcome_does_not_claim_its_generation() {
+        let json = r#"{"metadata":{"name":"agent","namespace":"ops","uid":"u","resourceVersion":"1","generation":7},
+            "spec":{},"status":{"observedGeneration":5,"collisionCount":3,"numberUnavailable":9}}"#;
+        let mut daemon_set = DaemonSet::decode(json, &mut Interner::default()).unwrap();
+        let counts = Counts { desired: 4, current: 3, available: 1, ready: 2, ..Counts::default() };
+        let mut status = counts.status(&daemon_set);
+        assert_eq!((status.observed_generation, status.unavailable, status.collision_count), (7, 3, Some(3)));
+        hold_generation(&daemon_set, &mut status);
+        assert_eq!(status.observed_generation, 5);
+        // One that is too high was written by somebody else.
+        daemon_set.status.observed_generation = 99;
+        hold_generation(&daemon_set, &mut status);
+        assert_eq!(status.observed_generation, 7);
+        assert!(!counts.is_complete() && Counts::default().is_complete());
+    }
+}
