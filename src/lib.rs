@@ -14,7 +14,7 @@
 //! * [`sim`], [`planted`]: the controllers in a hostile cluster, one seed one history.
 //!
 //! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`; the sandbox
-//! stands apart and shares nothing with what it tests. `tests/tidy.rs` holds the house to that.
+//! stands apart and shares nothing with what it tests. `tests/house/tidy.rs` holds the house to that.
 
 #[macro_use]
 pub mod planted;

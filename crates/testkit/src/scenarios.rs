@@ -1,5 +1,5 @@
-//! Scenarios that hold on every API server. `tests/cluster.rs` plays them on the sandbox, a test each and
-//! in virtual time; `tests/apiserver.rs` plays them on a real kube-apiserver.
+//! Scenarios that hold on every API server. `tests/cluster/scenarios.rs` plays them on the sandbox, a test each and
+//! in virtual time; `tests/real_server/apiserver.rs` plays them on a real kube-apiserver.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

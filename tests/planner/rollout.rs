@@ -1,21 +1,20 @@
 //! Golden transcripts: whole rollouts, step by step, as a reviewer wants to read them.
 //!
 //! Planner, pod planner and a toy kubelet; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test
-//! rollout` writes the files under `tests/rollout/` anew: read the difference before it is committed.
+//! planner rollout` writes the files under `tests/planner/rollout/` anew: read the difference before it is
+//! committed.
 
-#[path = "rollout/midway.rs"]
 mod midway;
-#[path = "rollout/mishaps.rs"]
 mod mishaps;
 use windlass_testkit::build::{DeploymentBuilder, deployment};
 use windlass_testkit::world::World;
 
-/// Plays a rollout and compares its transcript with `tests/rollout/<name>.txt`.
+/// Plays a rollout and compares its transcript with `tests/planner/rollout/<name>.txt`.
 #[track_caller]
 fn check(name: &str, title: &str, start: DeploymentBuilder, play: impl FnOnce(&mut World)) {
     let mut world = World::new(title, start);
     play(&mut world);
-    let path = format!("{}/tests/rollout/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/planner/rollout/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &world.transcript).unwrap();
     }

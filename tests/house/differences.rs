@@ -1,7 +1,7 @@
 //! The rules of the differential run, which need no cluster: how recordings become comparable, which differences count,
 //! and that `docs/differences.md` is what the code declares.
 
-#[path = "differential/harness/mod.rs"]
+#[path = "../differential/harness/mod.rs"]
 mod harness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

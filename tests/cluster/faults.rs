@@ -1,11 +1,8 @@
 //! The real app against an API server and a network that misbehave: whatever is lost, late, refused or
 //! repeated, the end is the right one and no pod is made twice.
 
-#[path = "faults/frozen.rs"]
 mod frozen;
-#[path = "faults/refusals.rs"]
 mod refusals;
-#[path = "faults/unseen.rs"]
 mod unseen;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! | upstream | here |
 //! |---|---|
 //! | `TestSyncReplicaSetDoesNothing`, `TestDeleteFinalStateUnknown`, `TestControllerBurstReplicas` | [`the_difference_is_made_or_deleted_and_at_most_five_hundred_at_a_time`] |
-//! | `TestSlowStartBatch` | [`what_slow_start_sends_when_the_server_takes_so_many`]; with a real quota in `set_races.rs` |
+//! | `TestSlowStartBatch` | [`what_slow_start_sends_when_the_server_takes_so_many`]; with a real quota in `tests/cluster/replica_set_races.rs` |
 //! | `TestGetPodsToDelete` | [`the_pods_that_go`] |
 //! | `TestSortingActivePods`, `TestSortingActivePodsWithRanks` | [`the_pod_that_goes_before_another`], [`pods_that_nothing_but_their_uid_tells_apart`] |
 //! | `TestGetPodsRankedByRelatedPodsOnSameNode` | [`what_counts_as_a_crowd_on_a_node`]; [`the_pods_that_go`] |
@@ -14,8 +14,8 @@
 //! | `TestClaimPods` | [`whose_pod_it_is`] |
 //! | `TestUpdateSelectorControllerRef`, `TestUpdateLabelsRemoveControllerRef`, `TestPatchExtraPodsThenDelete`, `TestDoNotPatchPodWithOtherControlRef` | [`pods_are_let_go_and_taken_before_others_are_made_or_deleted`] |
 //! | `TestDoNotAdoptOrCreateIfBeingDeleted`, `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`a_set_on_its_way_out_does_nothing_about_its_pods`] |
-//! | `TestDeletionTimestamp` | [`a_pod_on_its_way_out_counts_as_gone`]; what is waited for: `set_races.rs` |
-//! | `TestPodControllerLookup`, `TestUpdatePods`, `TestWatchControllers`, `TestWatchPods`, `TestRelatedPodsLookup`, `TestPatchPodFails`, `TestRSSyncExpectations`, `TestDeleteControllerAndExpectations`, `TestExpectationsOnRecreate`, `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure`, `TestOverlappingRSs`, `TestSyncReplicaSetDormancy` | `set_races.rs` |
+//! | `TestDeletionTimestamp` | [`a_pod_on_its_way_out_counts_as_gone`]; what is waited for: `tests/cluster/replica_set_races.rs` |
+//! | `TestPodControllerLookup`, `TestUpdatePods`, `TestWatchControllers`, `TestWatchPods`, `TestRelatedPodsLookup`, `TestPatchPodFails`, `TestRSSyncExpectations`, `TestDeleteControllerAndExpectations`, `TestExpectationsOnRecreate`, `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure`, `TestOverlappingRSs`, `TestSyncReplicaSetDormancy` | `tests/cluster/replica_set_races.rs` |
 //! | `TestKeyFunc`, `TestGetPodKeys` | none: keys are values of a type here, not strings to be split |
 //!
 //! Where Windlass gives another answer, on purpose:

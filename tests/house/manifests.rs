@@ -4,7 +4,6 @@
 //! `deploy/` is looked at always. With `WINDLASS_RENDERED`, a folder that `.ci/chart check` has filled, so is what
 //! the chart renders for each of its sets of values.
 
-#[path = "manifests/fields.rs"]
 mod fields;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,6 +1,6 @@
 //! What operators rely on is what the code has: metrics, flags, dashboards and alerts.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test operations` writes the list of metrics and the tables of the README
+//! `UPDATE_EXPECT=1 cargo test --test process operations` writes the list of metrics and the tables of the README
 //! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ fn metrics_have_the_names_types_and_labels_that_dashboards_know() {
         .iter()
         .map(|(name, (kind, labels))| format!("{name} {kind} {{{}}}\n", labels.join(",")))
         .collect();
-    expect("tests/operations/metrics.txt", &lines.concat());
+    expect("tests/house/operations/metrics.txt", &lines.concat());
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn the_help_is_grouped_as_upstreams() {
     }
 }
 
-/// The real API server of `tests/apiserver.rs` says more, where there is one.
+/// The real API server of `tests/real_server/apiserver.rs` says more, where there is one.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_of_the_api_server_without_a_right_that_ships() {
     const AGENT: &str = "with-rights";

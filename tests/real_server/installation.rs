@@ -1,7 +1,7 @@
 //! What ships for a cluster, on a real kube-apiserver, if there is one: it is taken as it is, its rights and its
-//! admission policy let the daemon work and nobody else. See `tests/apiserver.rs`.
+//! admission policy let the daemon work and nobody else. See `tests/real_server/apiserver.rs`.
 //!
-//! With `WINDLASS_RENDERED` (see `tests/manifests.rs`) so is what the chart renders for each of its sets of values.
+//! With `WINDLASS_RENDERED` (see `tests/house/manifests.rs`) so is what the chart renders for each of its sets of values.
 
 use std::io::Write as _;
 use std::path::Path;

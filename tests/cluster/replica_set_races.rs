@@ -16,7 +16,6 @@
 //! The others are about what upstream cannot do: names that keep a late creation from being one too many,
 //! and a line of refused sets.
 
-#[path = "set_races/quota.rs"]
 mod quota;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The scenarios of `tests/cluster.rs` against a real kube-apiserver, in real time, if there is one:
+//! The scenarios of `tests/cluster/scenarios.rs` against a real kube-apiserver, in real time, if there is one:
 //! `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`. The pod simulator and the
 //! collectors of the sandbox are the rest of the cluster.
 //!
@@ -84,7 +84,7 @@ const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", gr
 
 /// What `deploy/rbac.yaml` grants and this test does not see used.
 const UNSEEN: [(&str, &str); 4] = [
-    ("get pods", "only after the answer to a creation or deletion was lost; tests/faults.rs loses answers"),
+    ("get pods", "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers"),
     ("update deployments.apps/finalizers", ADMISSION),
     ("update replicasets.apps/finalizers", ADMISSION),
     ("update replicationcontrollers/finalizers", ADMISSION),

@@ -2,7 +2,7 @@
 //! time, with people and nodes that do what they like to the pods. Every write is judged at the moment
 //! at which it is carried out, by what the server has then.
 //!
-//! `SEED=7 cargo test --test set_faults` plays one history again; a failure names its seed. `SEEDS=500`
+//! `SEED=7 cargo test --test cluster set_faults` plays one history again; a failure names its seed. `SEEDS=500`
 //! plays more of them.
 //!
 //! Known breaches, declared where they are tolerated ([`Plot::owes_s11`], [`Plot::owes_s12`], and

@@ -1,0 +1,6 @@
+//! The repository itself: sources, manifests, workflows, and documents that must say what the code has.
+
+mod differences;
+mod manifests;
+mod pipeline;
+mod tidy;

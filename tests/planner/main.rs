@@ -1,0 +1,8 @@
+//! The planners, which are pure: no tokio, no HTTP, no API server. Changing `src/plan` and running these takes seconds.
+
+mod deployment_status_tables;
+mod deployment_tables;
+mod planning;
+mod properties;
+mod replicaset_tables;
+mod rollout;

@@ -1,0 +1,4 @@
+//! Against a real kube-apiserver.
+
+mod apiserver;
+mod installation;
