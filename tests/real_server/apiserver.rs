@@ -84,7 +84,10 @@ const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", gr
 
 /// What `deploy/rbac.yaml` grants and this test does not see used.
 const UNSEEN: [(&str, &str); 4] = [
-    ("get pods", "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers"),
+    (
+        "get pods",
+        "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers",
+    ),
     ("update deployments.apps/finalizers", ADMISSION),
     ("update replicasets.apps/finalizers", ADMISSION),
     ("update replicationcontrollers/finalizers", ADMISSION),
