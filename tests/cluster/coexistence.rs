@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled, OnConflict, Scope, parse_selector};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, unlimited};
 
 #[tokio::test(start_paused = true)]

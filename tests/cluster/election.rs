@@ -15,7 +15,7 @@ use windlass::runtime::fence::{Fence, fence};
 use windlass::runtime::lease::{Election, Tools, Watchdog};
 use windlass::runtime::{Api, Limiter, request};
 use windlass_apiserver::{RequestInfo, Verdict};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Daemon, tag};
 use windlass_testkit::election::{A, B, C, LEASE, MS, Rig, S, acts, ends, leads, led_by_a, options};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::build::{DeploymentBuilder, deployment};
+use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";

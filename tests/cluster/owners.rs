@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT};
 
 const S: Duration = Duration::from_secs(1);

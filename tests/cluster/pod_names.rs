@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use windlass::model::Uid;
 use windlass::plan::replicaset::names::{LENGTH, Sequence};
 use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::cluster::{Cluster, Faults};
+use windlass_testkit::cluster::{Cluster, Faults, unlimited};
 use windlass_testkit::election::{A, B, options};
+use windlass_testkit::network::{Network, Weather};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -283,5 +284,33 @@ async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica
             daemon.stop().await;
             daemon = cluster.start_controllers(seed as u64 + 2);
         }
+    }
+}
+
+/// The simulation lets only daemons that elect a leader lose messages; these two act at once.
+#[tokio::test(start_paused = true)]
+async fn two_daemons_that_know_nothing_of_each_other_make_no_pod_twice_over_a_bad_network() {
+    const PODS_WANTED: usize = 6;
+    for seed in 0..10 {
+        let cluster = Cluster::new().await;
+        let network = Network::new(seed);
+        let start = |number| cluster.start_with(number, unlimited(), |server| network.around(server));
+        let _daemons = [start(2 * seed), start(2 * seed + 1)];
+        let weather =
+            Weather { lost_requests: 20, lost_replies: 30, late_requests: 15, late_replies: 10, lag: 3 * S };
+        network.set(weather);
+        create(&cluster, PODS_WANTED).await;
+        for _ in 0..300 {
+            assert!(cluster.objects("Pod").len() <= PODS_WANTED, "seed {seed}: {:?}", cluster.writes());
+            tokio::time::sleep(S).await;
+        }
+        network.set(Weather::default());
+        has(&cluster, PODS_WANTED, 300).await;
+        let names: BTreeSet<String> = asked(&cluster).into_iter().collect();
+        assert_eq!(
+            (names.len(), cluster.pods_created()),
+            (PODS_WANTED, PODS_WANTED),
+            "seed {seed}: {names:?}"
+        );
     }
 }

@@ -16,6 +16,7 @@
 //! The others are about what upstream cannot do: names that keep a late creation from being one too many,
 //! and a line of refused sets.
 
+mod preconditions;
 mod quota;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::{Value, json};
 use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Faults, condition};
 use windlass_testkit::stage::Stage;
 use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};

@@ -2,5 +2,6 @@
 
 mod differences;
 mod manifests;
+mod operations;
 mod pipeline;
 mod tidy;

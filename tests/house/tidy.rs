@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A source file: its path below `src/` for the daemon's, below the root for those of other crates, and its code without
-/// comments.
+/// A source file: its path below `src/` for the daemon's, below the root for all others, and its code without comments.
 struct Source {
     path: String,
     code: String,
@@ -24,24 +23,42 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The programs and libraries.
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let daemon = root.join("src");
-    let mut all = files(&daemon);
-    for krate in fs::read_dir(root.join("crates")).unwrap() {
+    let mut all = files(&root().join("src"));
+    for krate in fs::read_dir(root().join("crates")).unwrap() {
         all.extend(files(&krate.unwrap().path().join("src")));
     }
-    all.iter()
-        .map(|file| {
-            let text = fs::read_to_string(file).unwrap();
-            let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
-            let path = file.strip_prefix(&daemon).or_else(|_| file.strip_prefix(root)).unwrap();
-            Source { path: path.to_string_lossy().replace('\\', "/"), code: code.join("\n") }
-        })
-        .collect()
+    all.iter().map(|file| Source::read(file)).collect()
+}
+
+/// The tests and benchmarks of all packages.
+fn tests() -> Vec<Source> {
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|krate| krate.unwrap().path());
+    let folders = crates
+        .chain([root().to_owned()])
+        .flat_map(|package| [package.join("tests"), package.join("benches")]);
+    let all: Vec<PathBuf> =
+        folders.filter(|folder| folder.is_dir()).flat_map(|folder| files(&folder)).collect();
+    all.iter().map(|file| Source::read(file)).collect()
 }
 
 impl Source {
+    fn read(file: &Path) -> Self {
+        let text = fs::read_to_string(file).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
+        let path = file.strip_prefix(root().join("src")).or_else(|_| file.strip_prefix(root())).unwrap();
+        Source { path: path.to_string_lossy().replace('\\', "/"), code: code.join("\n") }
+    }
+
+    fn lines(&self) -> usize {
+        self.shipped().lines().filter(|line| !line.trim().is_empty()).count()
+    }
+
     /// The code in front of the unit tests, which stand last in a file.
     fn shipped(&self) -> &str {
         self.code.split("#[cfg(test)]\nmod ").next().unwrap()
@@ -69,7 +86,12 @@ fn rooms_used(code: &str) -> Vec<&str> {
 
 #[track_caller]
 fn check(rule: &str, in_rooms: &[&str], broken: impl Fn(&Source) -> Option<String>) {
-    let breaches: Vec<String> = sources()
+    check_all(rule, &sources(), in_rooms, broken);
+}
+
+#[track_caller]
+fn check_all(rule: &str, all: &[Source], in_rooms: &[&str], broken: impl Fn(&Source) -> Option<String>) {
+    let breaches: Vec<String> = all
         .iter()
         .filter(|source| in_rooms.is_empty() || in_rooms.iter().any(|room| source.path.starts_with(room)))
         .filter_map(|source| broken(source).map(|what| format!("{}: {what}", source.path)))
@@ -111,7 +133,7 @@ fn runtime_knows_no_controller() {
 
 /// The crates of ours that a crate is built from, as its `Cargo.toml` says.
 fn own_dependencies(krate: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(krate).join("Cargo.toml");
+    let path = root().join("crates").join(krate).join("Cargo.toml");
     let text = fs::read_to_string(path).unwrap();
     let (_, dependencies) = text.split_once("\n[dependencies]\n").unwrap();
     let lines = dependencies.split("\n[").next().unwrap().lines();
@@ -196,13 +218,12 @@ fn no_file_is_too_long_to_see_at_a_glance() {
         s.path.contains("/tests/")
             || all.iter().any(|p| p.code.contains(&format!("#[cfg(test)]\nmod {name};")))
     };
-    check("no file over 400 lines of code, its unit tests apart", &[], |s| {
-        if is_test(s) {
-            return None;
-        }
-        let lines = s.shipped().lines().filter(|line| !line.trim().is_empty()).count();
-        (lines > 400).then(|| format!("has {lines}"))
-    });
+    let too_long = |s: &Source| (!is_test(s) && s.lines() > 400).then(|| format!("has {}", s.lines()));
+    check("no file over 400 lines of code, its unit tests apart", &[], too_long);
+    let tests = tests();
+    assert!(tests.iter().any(|test| test.path == "tests/house/tidy.rs"));
+    let too_long = |s: &Source| (s.lines() > 400).then(|| format!("has {}", s.lines()));
+    check_all("no file of tests or benchmarks over 400 lines of code", &tests, &[], too_long);
 }
 
 #[test]

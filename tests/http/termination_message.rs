@@ -1,23 +1,15 @@
 //! What a container says when it crashes is for those who may read it.
 //!
-//! A test program of its own: what one thread logs depends on whether others have subscribers.
+//! No other test of this program runs controllers: which lines of a thread are logged can depend on who was the first to
+//! get to them, and whether that thread has a subscriber.
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
-use windlass_testkit::build::deployment;
-use windlass_testkit::cluster::Cluster;
+use windlass_planner_testkit::objects::deployment;
+use windlass_testkit::cluster::{Cluster, ask};
 
-async fn ask(router: &axum::Router) -> (u16, String) {
-    let request = http::Request::get("/debug/deployments/shop/web").body(Body::empty()).unwrap();
-    let response = router.clone().oneshot(request).await.unwrap();
-    let code = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (code, String::from_utf8(body.to_vec()).unwrap())
-}
+const WEB: &str = "/debug/deployments/shop/web";
 
 /// Where the log of a test goes.
 #[derive(Clone, Default)]
@@ -64,10 +56,10 @@ async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_ne
     assert!(stored.to_string().contains(SECRET), "{stored:#}");
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
 
-    let (code, open) = ask(&daemon.http).await;
+    let (code, open) = ask(&daemon.http, WEB).await;
     assert!(code == 200 && open.contains(&format!("{name}: CrashLoopBackOff (exit code 3)")), "{open}");
     assert!(!open.contains("hunter2"), "{open}");
-    let (_, closed) = ask(&daemon.https).await;
+    let (_, closed) = ask(&daemon.https, WEB).await;
     let closed: Value = serde_json::from_str(&closed).unwrap();
     assert_eq!(closed["current"]["terminationMessages"][name], format!("cannot reach {SECRET}"));
     let events = cluster.objects("Event").iter().map(ToString::to_string).collect::<String>();

@@ -23,16 +23,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use windlass::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 use windlass::plan::deployment::{Write, body, revision, status};
-use windlass_testkit::build::deployment;
-use windlass_testkit::situation::{NOW, SetBuilder, Situation, decode, set};
-
-fn now() -> Timestamp {
-    NOW.parse().unwrap()
-}
-
-fn ago(seconds: i64) -> Timestamp {
-    now().saturating_sub(SignedDuration::from_secs(seconds)).unwrap()
-}
+use windlass_planner_testkit::objects::{SetBuilder, ago, decode, deployment, now, set};
+use windlass_planner_testkit::situation::Situation;
 
 /// A `Progressing` condition of long ago.
 fn progressing(status: &str, reason: &str, since: Timestamp) -> Value {

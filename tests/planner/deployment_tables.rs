@@ -23,8 +23,8 @@
 use serde_json::{Value, json};
 use windlass::model::{Deployment, Interner, Pod, Record};
 use windlass::plan::deployment::{Course, Write, history};
-use windlass_testkit::build::{DeploymentBuilder, deployment};
-use windlass_testkit::situation::{SetBuilder, Situation, decode, set};
+use windlass_planner_testkit::objects::{DeploymentBuilder, SetBuilder, decode, deployment, set};
+use windlass_planner_testkit::situation::Situation;
 
 #[track_caller]
 fn check_sizes(what: &str, start: DeploymentBuilder, sets: &[SetBuilder], expected: &[i32]) {

@@ -2,7 +2,9 @@
 
 mod deployment_status_tables;
 mod deployment_tables;
+mod observed_generation;
 mod planning;
 mod properties;
+mod reasons;
 mod replicaset_tables;
 mod rollout;

@@ -5,33 +5,22 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use windlass::model::{Deployment, Interner, Record, ReplicaSet};
+use windlass::model::{Deployment, ReplicaSet};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::status::counts;
 use windlass::plan::deployment::{Observed, Plan, Sets, Write, plan};
 use windlass::plan::replicaset;
-use windlass_testkit::build::{DeploymentBuilder, deployment};
+use windlass_planner_testkit::objects::{self, DeploymentBuilder, NOW, decode, deployment, now};
 
-const NOW: &str = "2026-01-01T00:00:00Z";
-
-fn decode<T: Record>(value: &Value) -> T {
-    T::decode(&value.to_string(), &mut Interner::default()).unwrap()
-}
-
-/// A set of the Deployment `web`: image tag, size, available pods, annotations.
+/// A ReplicaSet of the Deployment `web` with so many available pods and these annotations.
 fn set(tag: &str, replicas: i32, available: i32, annotations: Value) -> ReplicaSet {
-    let template = deployment("web").image(tag).json()["spec"]["template"].clone();
-    decode(&json!({
-        "metadata": {
-            "name": format!("web-{tag}"), "namespace": "shop", "uid": format!("uid-{tag}"),
-            "resourceVersion": "5", "generation": 1, "labels": {"app": "web"}, "annotations": annotations,
-            "creationTimestamp": format!("2025-01-01T00:00:{}Z", tag.trim_start_matches('v').parse::<u8>().unwrap() + 10),
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
-                                 "uid": "uid-deploy-web", "controller": true}],
-        },
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-        "status": {"replicas": replicas, "availableReplicas": available, "observedGeneration": 1},
-    }))
+    let plain = objects::set(tag, replicas).available(available);
+    let annotated = annotations
+        .as_object()
+        .unwrap()
+        .iter()
+        .fold(plain, |set, (key, value)| set.annotation(key, value.as_str().unwrap()));
+    Arc::unwrap_or_clone(annotated.build())
 }
 
 fn plan_for(
@@ -44,7 +33,7 @@ fn plan_for(
         owned: owned.into_iter().map(Arc::new).collect(),
         orphans: orphans.into_iter().map(Arc::new).collect(),
         may_adopt,
-        ..Observed::new(deployment, NOW.parse::<Timestamp>().unwrap())
+        ..Observed::new(deployment, now())
     })
 }
 
@@ -122,11 +111,7 @@ fn a_pod_that_is_ready_before_the_status_says_so_is_not_let_go_as_a_sick_one() {
     let owned = sets.map(|(tag, available)| Arc::new(set(tag, 2, available, sized(4, 6))));
     let deployment: Deployment = decode(&start.json());
     let planned = |healthy_pods| {
-        plan(&Observed {
-            owned: owned.to_vec(),
-            healthy_pods,
-            ..Observed::new(&deployment, NOW.parse::<Timestamp>().unwrap())
-        })
+        plan(&Observed { owned: owned.to_vec(), healthy_pods, ..Observed::new(&deployment, now()) })
     };
     let named = |sizes: [(&str, i32); 2]| sizes.map(|(name, size)| (name.to_string(), size)).to_vec();
     assert_eq!(sizes(&planned(BTreeMap::new())), named([("web-v1", 0), ("web-v3", 4)]));
@@ -210,7 +195,7 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
     let web: Deployment = decode(&deployment("web").surge(0).unavailable(1).image("v1").json());
     let observed = Observed {
         owned: vec![Arc::new(set("v1", 0, 0, rev("1"))), Arc::new(set("v2", 1, 1, rev("2")))],
-        ..Observed::new(&web, NOW.parse::<Timestamp>().unwrap())
+        ..Observed::new(&web, now())
     };
     let plan = plan(&observed);
     let published = |done| settle(&observed, &plan, &Outcome { done, ..Outcome::default() }).revision;
@@ -223,12 +208,12 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
     // Nothing is wanted and the old pods are on their way out: complete, and no new set yet.
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(0).image("v2").json());
     let old = Arc::new(set("v1", 0, 0, json!({})));
-    for (now, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
+    for (time, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
         let before = web.clone();
         let observed = Observed {
             owned: vec![old.clone()],
             running_pods: [(old.meta.uid.clone(), 1)].into(),
-            ..Observed::new(&before, now.parse::<Timestamp>().unwrap())
+            ..Observed::new(&before, time.parse::<Timestamp>().unwrap())
         };
         web.status = settle(&observed, &plan(&observed), &Outcome::default()).status;
         let progressing = web.status.conditions.iter().find(|c| &*c.kind == "Progressing").unwrap();
@@ -271,7 +256,7 @@ fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
         sizes(&plan(&Observed {
             owned: vec![back.clone(), old.clone()],
             running_pods: [(old.meta.uid.clone(), running)].into(),
-            ..Observed::new(&web, NOW.parse::<Timestamp>().unwrap())
+            ..Observed::new(&web, now())
         }))
     };
     assert_eq!(sizes_with(1), []);
@@ -321,10 +306,8 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
         {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": "",
          "lastUpdateTime": "2025-12-31T22:00:00Z", "lastTransitionTime": "2025-12-31T22:00:00Z"}]});
     let web: Deployment = decode(&object);
-    let observed = Observed {
-        owned: vec![Arc::new(set("v1", 2, 1, json!({})))],
-        ..Observed::new(&web, NOW.parse::<Timestamp>().unwrap())
-    };
+    let observed =
+        Observed { owned: vec![Arc::new(set("v1", 2, 1, json!({})))], ..Observed::new(&web, now()) };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());
     assert_eq!(settled.look_again, None, "nobody will ever judge this deadline");
 }
@@ -348,7 +331,7 @@ fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for
             free_names: Vec::new(),
             reserved: 0,
             failed_pod_backoff: true,
-            now: NOW.parse::<Timestamp>().unwrap(),
+            now: now(),
         };
         assert_eq!(replicaset::plan(&observed).writes, [], "{selector}");
     }

@@ -9,8 +9,8 @@ use std::sync::Once;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use windlass_testkit::history::steps::{Step, step};
-use windlass_testkit::history::{Order, World};
+use windlass_planner_testkit::history::steps::{Step, step};
+use windlass_planner_testkit::history::{Order, World};
 
 thread_local! {
     /// Whether this thread's panics are kept quiet: those of the cases on the way to the shortest one

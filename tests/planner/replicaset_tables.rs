@@ -35,7 +35,7 @@ use windlass::model::Pod;
 use windlass::plan::replicaset::batch::batches;
 use windlass::plan::replicaset::status::Failure;
 use windlass::plan::replicaset::{BURST, Plan, Write, rank};
-use windlass_testkit::set::{PodBuilder, SetBuilder, ago, pod, set};
+use windlass_planner_testkit::objects::{PodBuilder, SetBuilder, ago, bare_set, pod};
 
 const MONTH: i64 = 30 * 24 * 3600;
 const HOUR: i64 = 3600;
@@ -69,13 +69,13 @@ fn check(what: &str, set: SetBuilder, pods: &[PodBuilder], expected: &[&str]) {
 
 #[test]
 fn the_difference_is_made_or_deleted_and_at_most_five_hundred_at_a_time() {
-    check("enough", set(2), &many(2), &[]);
-    check("none", set(2), &[], &["create 2"]);
-    check("too few", set(30), &many(12), &["create 18"]);
-    check("too many", set(0), &[running("only")], &["delete only"]);
+    check("enough", bare_set(2), &many(2), &[]);
+    check("none", bare_set(2), &[], &["create 2"]);
+    check("too few", bare_set(30), &many(12), &["create 18"]);
+    check("too many", bare_set(0), &[running("only")], &["delete only"]);
     assert_eq!(BURST, 500);
-    check("far too few", set(1200), &[], &["create 500"]);
-    let deleted = set(3).plan(&many(900));
+    check("far too few", bare_set(1200), &[], &["create 500"]);
+    let deleted = bare_set(3).plan(&many(900));
     assert!(matches!(&deleted.writes[..], [Write::Delete(pods)] if pods.len() == 500));
 }
 
@@ -208,8 +208,8 @@ fn check_counts(what: &str, set: &SetBuilder, pods: &[PodBuilder], expected: [i3
 
 #[test]
 fn what_is_counted() {
-    let plain = set(2);
-    let labelled = set(2).template_label("type", "production");
+    let plain = bare_set(2);
+    let labelled = bare_set(2).template_label("type", "production");
     let full = |name: &str| running(name).label("type", "production");
     check_counts("one", &plain, &[running("a")], [1, 1, 1, 1, 0]);
     check_counts("one with all labels", &labelled, &[full("a")], [1, 1, 1, 1, 0]);
@@ -218,9 +218,9 @@ fn what_is_counted() {
     check_counts("two without", &labelled, &[running("a"), running("b")], [2, 0, 2, 2, 0]);
     check_counts("one of each", &labelled, &[running("a"), full("b")], [2, 1, 2, 2, 0]);
     check_counts("not ready", &labelled, &[pod("a").label("type", "production")], [1, 1, 0, 0, 0]);
-    check_counts("not for long enough", &set(1).min_ready(3600), &[running("a")], [1, 1, 1, 0, 0]);
-    check_counts("since nobody knows when", &set(1).min_ready(1), &[undated("a")], [1, 1, 1, 0, 0]);
-    check_counts("and no wait", &set(1), &[undated("a")], [1, 1, 1, 1, 0]);
+    check_counts("not for long enough", &bare_set(1).min_ready(3600), &[running("a")], [1, 1, 1, 0, 0]);
+    check_counts("since nobody knows when", &bare_set(1).min_ready(1), &[undated("a")], [1, 1, 1, 0, 0]);
+    check_counts("and no wait", &bare_set(1), &[undated("a")], [1, 1, 1, 1, 0]);
     let leaving = running("b").deleting();
     check_counts("on its way out", &plain, &[running("a"), leaving.clone()], [1, 1, 1, 1, 1]);
     check_counts("ended", &plain, &[running("a").phase("Failed"), running("b").phase("Succeeded")], [0; 5]);
@@ -251,15 +251,15 @@ fn when_a_failure_is_reported() {
         };
         status.conditions.iter().map(text).collect::<Vec<String>>()
     };
-    assert_eq!(said(set(2), None), [""; 0]);
-    assert_eq!(said(set(2), Some(failed("FailedCreate"))), ["ReplicaFailure True FailedCreate no 0"]);
-    assert_eq!(said(set(0), Some(failed("FailedDelete"))), ["ReplicaFailure True FailedDelete no 0"]);
-    let was = || set(10).conditions(earlier.clone());
+    assert_eq!(said(bare_set(2), None), [""; 0]);
+    assert_eq!(said(bare_set(2), Some(failed("FailedCreate"))), ["ReplicaFailure True FailedCreate no 0"]);
+    assert_eq!(said(bare_set(0), Some(failed("FailedDelete"))), ["ReplicaFailure True FailedDelete no 0"]);
+    let was = || bare_set(10).conditions(earlier.clone());
     assert_eq!(said(was(), None), [""; 0]);
     assert_eq!(said(was(), Some(failed("FailedCreate"))), ["ReplicaFailure True FailedCreate no 3600"]);
     let foreign =
         json!([{"type": "ImagePullBackOff", "status": "True", "lastTransitionTime": ago(9).to_string()}]);
-    assert_eq!(said(set(1).conditions(foreign), None), ["ImagePullBackOff True   9"]);
+    assert_eq!(said(bare_set(1).conditions(foreign), None), ["ImagePullBackOff True   9"]);
 }
 
 #[test]
@@ -275,33 +275,37 @@ fn when_the_next_pod_becomes_available() {
     let at = |set: SetBuilder, pods: &[PodBuilder]| set.settled(pods, None).look_again;
     let ready = |name: &str, seconds: i64| pod(name).on("n").ready(seconds);
     let s = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(at(set(1).min_ready(30), &[]), None);
-    assert_eq!(at(set(1), &[ready("a", 0)]), None, "nothing to wait for");
-    assert_eq!(at(set(1).min_ready(30), &[pod("a").on("n")]), None, "its readiness will be an event");
-    assert_eq!(at(set(1).min_ready(30), &[ready("a", 10)]), s(20));
-    assert_eq!(at(set(1).min_ready(30), &[ready("a", 30)]), None);
-    assert_eq!(at(set(1).min_ready(30), &[ready("a", 29), ready("b", 40)]), s(1));
-    assert_eq!(at(set(3).min_ready(30), &[ready("a", 5), ready("b", 20), ready("c", 1)]), s(10), "the first");
-    assert_eq!(at(set(1).min_ready(30), &[ready("a", -5)]), s(35), "a kubelet's clock that is ahead");
-    assert_eq!(at(set(1).min_ready(30), &[undated("a")]), None, "no time will make it available");
+    assert_eq!(at(bare_set(1).min_ready(30), &[]), None);
+    assert_eq!(at(bare_set(1), &[ready("a", 0)]), None, "nothing to wait for");
+    assert_eq!(at(bare_set(1).min_ready(30), &[pod("a").on("n")]), None, "its readiness will be an event");
+    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", 10)]), s(20));
+    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", 30)]), None);
+    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", 29), ready("b", 40)]), s(1));
+    assert_eq!(
+        at(bare_set(3).min_ready(30), &[ready("a", 5), ready("b", 20), ready("c", 1)]),
+        s(10),
+        "the first"
+    );
+    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", -5)]), s(35), "a kubelet's clock that is ahead");
+    assert_eq!(at(bare_set(1).min_ready(30), &[undated("a")]), None, "no time will make it available");
     let leaving = ready("b", 20).deleting();
-    assert_eq!(at(set(3).min_ready(30), &[ready("a", 5), leaving]), s(25), "not for one that goes");
+    assert_eq!(at(bare_set(3).min_ready(30), &[ready("a", 5), leaving]), s(25), "not for one that goes");
 }
 
 #[test]
 fn whose_pod_it_is() {
     let other = |name: &str| running(name).label("app", "api");
-    check("nobody's", set(1), &[running("a").orphan()], &["adopt a"]);
-    check("ours", set(1), &[running("a")], &[]);
-    check("another's", set(1), &[running("a").of("uid-other")], &["create 1"]);
-    check("nobody's and not selected", set(1), &[other("a").orphan()], &["create 1"]);
-    check("ours and selected no longer", set(1), &[other("a")], &["release a", "create 1"]);
-    check("nobody's, on its way out", set(1), &[running("a").orphan().deleting()], &["create 1"]);
-    check("ours, on its way out", set(1), &[other("a").deleting()], &["create 1"]);
-    check("nobody's, and ended", set(1), &[running("a").orphan().phase("Succeeded")], &["create 1"]);
+    check("nobody's", bare_set(1), &[running("a").orphan()], &["adopt a"]);
+    check("ours", bare_set(1), &[running("a")], &[]);
+    check("another's", bare_set(1), &[running("a").of("uid-other")], &["create 1"]);
+    check("nobody's and not selected", bare_set(1), &[other("a").orphan()], &["create 1"]);
+    check("ours and selected no longer", bare_set(1), &[other("a")], &["release a", "create 1"]);
+    check("nobody's, on its way out", bare_set(1), &[running("a").orphan().deleting()], &["create 1"]);
+    check("ours, on its way out", bare_set(1), &[other("a").deleting()], &["create 1"]);
+    check("nobody's, and ended", bare_set(1), &[running("a").orphan().phase("Succeeded")], &["create 1"]);
     // Of a set that was made anew under the same name.
-    check("the predecessor's", set(1), &[running("a").of("uid-web-0")], &["create 1"]);
-    let everything = set(1).selecting(json!({}));
+    check("the predecessor's", bare_set(1), &[running("a").of("uid-web-0")], &["create 1"]);
+    let everything = bare_set(1).selecting(json!({}));
     check("an empty selector", everything, &[running("a"), running("b"), running("c").orphan()], &[]);
 }
 
@@ -310,22 +314,23 @@ fn pods_are_let_go_and_taken_before_others_are_made_or_deleted() {
     let orphan = |name: &str| running(name).orphan();
     check(
         "one too many",
-        set(2),
+        bare_set(2),
         &[orphan("a"), orphan("b"), orphan("c")],
         &["adopt a", "adopt b", "adopt c", "delete a"],
     );
-    check("one too few", set(3), &[orphan("a"), running("b")], &["adopt a", "create 1"]);
+    check("one too few", bare_set(3), &[orphan("a"), running("b")], &["adopt a", "create 1"]);
     let strayed = running("a").label("app", "api");
     check(
         "two strays",
-        set(2),
+        bare_set(2),
         &[strayed.clone(), running("b").label("app", "api")],
         &["release a", "release b", "create 2"],
     );
-    check("a stray replaced by an orphan", set(1), &[strayed, orphan("b")], &["release a", "adopt b"]);
-    check("another's", set(2), &[running("a").of("uid-other")], &["create 2"]);
+    check("a stray replaced by an orphan", bare_set(1), &[strayed, orphan("b")], &["release a", "adopt b"]);
+    check("another's", bare_set(2), &[running("a").of("uid-other")], &["create 2"]);
     // A selector that somebody has changed: what it no longer selects is let go.
-    let narrower = set(2).selecting(json!({"app": "web", "tier": "front"})).template_label("tier", "front");
+    let narrower =
+        bare_set(2).selecting(json!({"app": "web", "tier": "front"})).template_label("tier", "front");
     check("a new selector", narrower, &many(2), &["release p0", "release p1", "create 2"]);
 }
 
@@ -339,27 +344,27 @@ fn a_set_on_its_way_out_does_nothing_about_its_pods() {
         &[running("a"), running("b"), running("c"), running("d").orphan()],
     ];
     for pods in situations {
-        check("the cache knows", set(2).deleting(), pods, &[]);
+        check("the cache knows", bare_set(2).deleting(), pods, &[]);
         // The server has been asked because there was an orphan, and said that the set is going.
         if pods.iter().any(|pod| pod.build().meta.controller.is_none()) {
-            check("only the server knows", set(2).going_behind_the_caches_back(), pods, &[]);
+            check("only the server knows", bare_set(2).going_behind_the_caches_back(), pods, &[]);
         }
     }
     // It is still reported on.
-    check_counts("", &set(2).deleting(), &many(2), [2, 2, 2, 2, 0]);
+    check_counts("", &bare_set(2).deleting(), &many(2), [2, 2, 2, 2, 0]);
 }
 
 #[test]
 fn a_pod_on_its_way_out_counts_as_gone() {
-    check("replaced at once", set(2), &[running("a"), running("b").deleting()], &["create 1"]);
-    check("not deleted again", set(1), &[running("a"), running("b").deleting()], &[]);
-    check("another goes", set(0), &[running("a"), running("b").deleting()], &["delete a"]);
+    check("replaced at once", bare_set(2), &[running("a"), running("b").deleting()], &["create 1"]);
+    check("not deleted again", bare_set(1), &[running("a"), running("b").deleting()], &[]);
+    check("another goes", bare_set(0), &[running("a"), running("b").deleting()], &["delete a"]);
 }
 
 #[test]
 fn a_template_that_the_selector_does_not_match_makes_no_pods() {
     let labels: Value = json!({"app": "api"});
-    check("", set(2).selecting(labels), &[], &[]);
+    check("", bare_set(2).selecting(labels), &[], &[]);
 }
 
 /// Plays an hour and ten minutes of a set of `size` whose pods fail a second after they were made, until
@@ -379,7 +384,7 @@ fn storm(size: i32, well_from: i64) -> (usize, usize, i64) {
                 young => young.ready(now - at - 1).created(now - at),
             })
             .collect();
-        let plan = set(size).plan(&pods);
+        let plan = bare_set(size).plan(&pods);
         for write in &plan.writes {
             let Write::Create { count, .. } = write else { panic!("{write:?}") };
             made.extend(std::iter::repeat_n(now, *count));

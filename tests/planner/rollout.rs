@@ -6,15 +6,15 @@
 
 mod midway;
 mod mishaps;
-use windlass_testkit::build::{DeploymentBuilder, deployment};
-use windlass_testkit::world::World;
+use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
+use windlass_planner_testkit::world::World;
 
 /// Plays a rollout and compares its transcript with `tests/planner/rollout/<name>.txt`.
 #[track_caller]
 fn check(name: &str, title: &str, start: DeploymentBuilder, play: impl FnOnce(&mut World)) {
     let mut world = World::new(title, start);
     play(&mut world);
-    let path = format!("{}/tests/planner/rollout/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../tests/planner/rollout/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &world.transcript).unwrap();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::tag;
 use windlass_testkit::election::{A, B, Rig, S};
 use windlass_testkit::process;

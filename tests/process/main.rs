@@ -3,5 +3,5 @@
 mod chaos;
 mod daemon;
 mod failover;
+mod flags;
 mod https;
-mod operations;

@@ -1,5 +1,4 @@
-//! The scenarios of `tests/cluster/scenarios.rs` against a real kube-apiserver, in real time, if there is one:
-//! `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`. The pod simulator and the
+//! The scenarios of `tests/cluster/scenarios.rs` against a real kube-apiserver, in real time. The pod simulator and the
 //! collectors of the sandbox are the rest of the cluster.
 //!
 //! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml` and held by
@@ -14,10 +13,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::apiserver::{
     ApiServer, DAEMON, User, on_a_real_server, run_the_rest_of_the_cluster, said,
 };
-use windlass_testkit::build::deployment;
 use windlass_testkit::https;
 use windlass_testkit::manifests;
 use windlass_testkit::process::{PATIENCE, Process, windlass};
@@ -34,8 +33,7 @@ macro_rules! named {
     };
 }
 
-#[test]
-fn the_scenarios_hold_on_a_real_api_server() {
+pub(crate) fn the_scenarios_hold_on_a_real_api_server() {
     on_a_real_server(async |folder| play_all(&ApiServer::start(folder).await).await);
 }
 
@@ -103,8 +101,7 @@ const BOUND: [&str; 3] = [
     "get configmaps",
 ];
 
-#[test]
-fn the_program_needs_exactly_the_rights_that_ship() {
+pub(crate) fn the_program_needs_exactly_the_rights_that_ship() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start_with(folder, &[DAEMON, SCRAPER, STRANGER]).await;
         let client = server.client().await;

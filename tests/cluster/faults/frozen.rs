@@ -13,7 +13,7 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::sync::watch;
 
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, unlimited};
 
 /// How long a frozen connection may hold up work.

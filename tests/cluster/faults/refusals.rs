@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use windlass_apiserver::{RequestInfo, Verdict};
 
 use super::{DEPLOYMENTS, PODS, S, SETS, count, hook, is_pod_creation, is_write, settles, small, with};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, USER_AGENT, condition};
 
 const WEBHOOK: &str =

@@ -11,7 +11,7 @@ use super::{
     DEPLOYMENTS, PODS, S, count, hook, is_pod_creation, is_write, lagging, server_error, settles, small,
     wanted, with,
 };
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, USER_AGENT};
 
 /// Rolls out, and from then on the watches under `lag` show nothing.

@@ -232,7 +232,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &DELETED_BY_UID,
-        "tests/cluster/set_faults.rs::one_daemon_makes_no_pod_too_many_and_deletes_none_too_many",
+        "tests/cluster/replica_set_races/preconditions.rs::a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone",
     ),
     (&TOTAL_ORDER, "tests/planner/replicaset_tables.rs::pods_that_nothing_but_their_uid_tells_apart"),
     (

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{check, roll_to_v2};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 
 #[test]
 fn a_third_version_comes_before_the_first_pod_of_the_second() {

@@ -1,7 +1,7 @@
 //! Rollouts in which something goes wrong: pods, caches of sizes, deadlines.
 
 use super::{check, roll_to_v2};
-use windlass_testkit::build::deployment;
+use windlass_planner_testkit::objects::deployment;
 
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 
@@ -200,8 +200,8 @@ fn recreate_is_scaled_while_it_waits_for_the_old_pods() {
 }
 
 #[track_caller]
-fn way_back_is_noticed(start: windlass_testkit::build::DeploymentBuilder) {
-    let mut w = windlass_testkit::world::World::new("the way back is stuck", start.deadline(60));
+fn way_back_is_noticed(start: windlass_planner_testkit::objects::DeploymentBuilder) {
+    let mut w = windlass_planner_testkit::world::World::new("the way back is stuck", start.deadline(60));
     roll_to_v2(&mut w);
     w.broken.push("v1".into());
     w.set_image("v1");

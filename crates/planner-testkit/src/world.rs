@@ -14,14 +14,20 @@ use windlass::plan::deployment::{self as planner, Course};
 use windlass::plan::replicaset as pod_planner;
 use windlass::plan::replicaset::body::OwnerReference;
 
-use super::build::DeploymentBuilder;
+use super::objects::DeploymentBuilder;
 use super::statuses::{deployment_status, set_status};
 
+/// One Deployment and what it has, as objects. Its public parts are what tests look at and meddle with.
 pub struct World {
+    /// The time of the next sync.
     pub now: Timestamp,
+    /// The only Deployment.
     pub deployment: Value,
+    /// The ReplicaSets, by name.
     pub sets: BTreeMap<String, Value>,
+    /// The pods, by name.
     pub pods: BTreeMap<String, Value>,
+    /// What has happened, in lines for a reader.
     pub transcript: String,
     /// Image tags whose pods never become ready.
     pub broken: Vec<String>,
@@ -29,11 +35,13 @@ pub struct World {
     pub stuck: Vec<String>,
     /// Seconds from creation to readiness, and from deletion to disappearance.
     pub start_seconds: i64,
+    /// Seconds from the deletion of a pod to its disappearance.
     pub stop_seconds: i64,
     serial: u64,
 }
 
 impl World {
+    /// A Deployment that nobody has synced yet.
     pub fn new(title: &str, deployment: DeploymentBuilder) -> Self {
         let mut world = World {
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
@@ -51,6 +59,7 @@ impl World {
         world
     }
 
+    /// Adds a line to the transcript.
     pub fn say(&mut self, who: &str, what: &str) {
         writeln!(self.transcript, "{who:<12}{what}").unwrap();
     }
@@ -66,12 +75,14 @@ impl World {
         }
     }
 
+    /// A user changes the image.
     pub fn set_image(&mut self, tag: &str) {
         self.edit(&format!("image {tag}"), |spec| {
             spec["template"]["spec"]["containers"][0]["image"] = format!("app:{tag}").into();
         });
     }
 
+    /// A user changes the size.
     pub fn scale(&mut self, replicas: i32) {
         self.edit(&format!("replicas {replicas}"), |spec| spec["replicas"] = replicas.into());
     }
@@ -113,6 +124,7 @@ impl World {
         assert!(rounds < 1000, "the world did not come to rest:\n{}", self.transcript);
     }
 
+    /// The object as the daemon keeps it.
     pub fn decode<T: Record>(value: &Value) -> Arc<T> {
         Arc::new(T::decode(&value.to_string(), &mut Interner::default()).unwrap())
     }

@@ -15,7 +15,7 @@ use windlass::model::{
 use windlass::plan::deployment::{self as planner, revision};
 use windlass::plan::replicaset::rank;
 
-use super::build::deployment;
+use super::objects::deployment;
 
 mod judges;
 pub mod steps;
@@ -36,12 +36,18 @@ pub enum Order {
     Seeded(u64),
 }
 
+/// One Deployment and what it has, as records. Its public parts are what tests look at.
 #[derive(Clone)]
 pub struct World {
+    /// The time of the next sync.
     pub now: Timestamp,
+    /// The only Deployment.
     pub deployment: Deployment,
+    /// The ReplicaSets, by name.
     pub sets: BTreeMap<Arc<str>, ReplicaSet>,
+    /// The pods, by name.
     pub pods: BTreeMap<Arc<str>, Pod>,
+    /// What has happened, for a failure to print.
     pub log: Vec<String>,
     templates: Vec<Template>,
     rng: fastrand::Rng,
@@ -60,6 +66,7 @@ fn template(tag: u8) -> Template {
 }
 
 impl World {
+    /// A Deployment of so many replicas that nobody has synced yet.
     pub fn new(order: Order, replicas: i32) -> Self {
         let object = deployment("web").replicas(replicas).image("v0").json();
         let seed = if let Order::Seeded(seed) = order { seed } else { 0 };
@@ -95,6 +102,7 @@ impl World {
         }
     }
 
+    /// Lets one thing happen.
     pub fn act(&mut self, step: &Step) {
         self.log.push(format!("{step:?}"));
         let nth = |which: usize, len: usize| if len == 0 { None } else { Some(which % len) };

@@ -6,6 +6,7 @@ use super::TAGS;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)] // The names say it.
 pub enum Step {
     Image(u8),
     Replicas(i32),
@@ -44,13 +45,17 @@ pub enum Step {
     Sleep(u8),
 }
 
+/// A value of `maxSurge` or `maxUnavailable`.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // The names say it.
 pub enum Number {
     Pods(u8),
     Percent(u8),
 }
 
+/// What may become of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)] // The names say it.
 pub enum Fate {
     Ready,
     Unready,
