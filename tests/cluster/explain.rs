@@ -1,9 +1,9 @@
 //! What the daemon explains over HTTP: why each Deployment is as it is and what it waits for.
 
 use serde_json::{Value, json};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::Verdict;
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{self, Cluster, Daemon, Faults, condition};
+use windlass_testkit::cluster::{self, Cluster, Daemon, condition};
 
 /// Asks the daemon as an operator would.
 async fn ask(daemon: &Daemon, name: &str) -> (u16, String) {
@@ -65,7 +65,7 @@ fn explanations_bytes(daemon: &Daemon) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_quota_and_a_write_that_fails_are_explained() {
-    let refuse: Hook = Arc::new(|request: &RequestInfo| match (request.verb, request.kind) {
+    let cluster = Cluster::answering(|request| match (request.verb, request.kind) {
         ("create", "Pod") => {
             Verdict::Refuse { code: 403, message: "exceeded quota: pods".into(), reason: "Forbidden".into() }
         }
@@ -75,8 +75,8 @@ async fn a_quota_and_a_write_that_fails_are_explained() {
             Verdict::Refuse { code: 403, message: "no sets today".into(), reason: "Forbidden".into() }
         }
         _ => Verdict::Proceed,
-    });
-    let cluster = Cluster::with(Faults(Some(refuse)), |options| options).await;
+    })
+    .await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(2)).await;
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;

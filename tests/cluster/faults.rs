@@ -11,20 +11,15 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{RequestInfo, Verdict};
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
-use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition};
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, forbidden, hook};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 const S: Duration = Duration::from_secs(1);
-
-fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
-    let hook: Hook = Arc::new(verdict);
-    Faults(Some(hook))
-}
 
 /// Whether the controllers want to change a workload.
 fn is_write(request: &RequestInfo) -> bool {
@@ -39,10 +34,6 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
 
 fn server_error() -> Verdict {
     Verdict::Refuse { code: 500, message: "etcdserver: timed out".into(), reason: "InternalError".into() }
-}
-
-fn forbidden(message: &str) -> Verdict {
-    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
 }
 
 fn conflict() -> Verdict {
@@ -293,10 +284,6 @@ fn lagging(request: &RequestInfo, kind: &str, lag: &AtomicBool) -> bool {
         && lag.load(Ordering::SeqCst)
 }
 
-fn count(cluster: &Cluster, write: &str) -> usize {
-    cluster.writes().iter().filter(|w| w.starts_with(write)).count()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
     let refuses = Arc::new(AtomicBool::new(false));
@@ -338,7 +325,7 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
     cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &held).await;
     cluster.call(Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).await;
     tokio::time::sleep(60 * S).await;
-    let doomed = count(&cluster, "create Pod") - 40;
+    let doomed = cluster.count("create Pod") - 40;
     assert!(doomed <= 60, "{doomed} creations in a namespace that takes none");
 }
 
@@ -356,7 +343,7 @@ async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(10)).await;
     tokio::time::sleep(60 * S).await;
-    let tries = count(&cluster, "create Pod");
+    let tries = cluster.count("create Pod");
     assert!((5..30).contains(&tries), "{tries} tries in a minute");
-    assert!(count(&cluster, "patch ReplicaSet") < 8, "{:?}", cluster.writes());
+    assert!(cluster.count("patch ReplicaSet") < 8, "{:?}", cluster.writes());
 }

@@ -4,14 +4,13 @@
 //! collector at all.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::Verdict;
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT};
+use windlass_testkit::cluster::{Cluster, USER_AGENT};
 
 const S: Duration = Duration::from_secs(1);
 const KINDS: [(&str, &str); 4] = [
@@ -23,7 +22,7 @@ const KINDS: [(&str, &str); 4] = [
 
 /// A cluster with two namespaces, `shop` and `tenant`, in which the garbage collector can do nothing.
 async fn cluster() -> Cluster {
-    let hook: Hook = Arc::new(|request: &RequestInfo| {
+    let cluster = Cluster::answering(|request| {
         let body = String::from_utf8_lossy(&request.body);
         let collects = match request.verb {
             "delete" => body.contains("propagationPolicy") && body.contains("resourceVersion"),
@@ -35,8 +34,8 @@ async fn cluster() -> Cluster {
             return Verdict::Refuse { code: 403, message, reason: "Forbidden".into() };
         }
         Verdict::Proceed
-    });
-    let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+    })
+    .await;
     cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "tenant"}})).await;
     cluster
 }

@@ -9,8 +9,8 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass::model::Uid;
 use windlass::plan::replicaset::names::{LENGTH, Sequence};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::cluster::{Cluster, Faults, unlimited};
+use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_testkit::cluster::{Cluster, unlimited};
 use windlass_testkit::election::{A, B, options};
 use windlass_testkit::network::{Network, Weather};
 
@@ -173,13 +173,13 @@ async fn a_standby_knows_the_names_of_pods_that_have_come_and_gone_while_it_stoo
 #[tokio::test(start_paused = true)]
 async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
     let creations = AtomicUsize::new(0);
-    let hook: Hook = Arc::new(move |request| {
+    let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
             true => Verdict::LoseReply,
             false => Verdict::Proceed,
         }
-    });
-    let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+    })
+    .await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, 9).await;
     has(&cluster, 9, 60).await;
@@ -190,13 +190,13 @@ async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
 #[tokio::test(start_paused = true)]
 async fn a_creation_that_never_arrived_is_asked_for_again_under_the_same_name() {
     let creations = AtomicUsize::new(0);
-    let hook: Hook = Arc::new(move |request| {
+    let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 1 {
             true => Verdict::LoseRequest,
             false => Verdict::Proceed,
         }
-    });
-    let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+    })
+    .await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, 3).await;
     has(&cluster, 3, 60).await;
@@ -210,13 +210,13 @@ async fn a_place_is_left_for_a_creation_of_an_earlier_life_that_arrives_after_a_
     let creations = Arc::new(AtomicUsize::new(0));
     let count = creations.clone();
     // Of the batch of two the first arrives 45 s late; its author is dead then.
-    let hook: Hook = Arc::new(move |request| {
+    let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) == 1 {
             true => Verdict::Delay(45 * S),
             false => Verdict::Proceed,
         }
-    });
-    let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+    })
+    .await;
     let first = cluster.start_controllers(1);
     create(&cluster, 6).await;
     cluster.eventually(10, "two pods are there", |c| live(c).len() == 2).await;
@@ -237,14 +237,14 @@ async fn a_creation_of_an_earlier_life_that_never_arrives_is_waited_for_no_longe
     let (creations, is_first) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(true)));
     let loses = is_first.clone();
     // Of the batch of two the first is lost, however often it is tried.
-    let hook: Hook = Arc::new(move |request| {
+    let cluster = Cluster::answering(move |request| {
         let nth = if is_pod_creation(request) { creations.fetch_add(1, Ordering::SeqCst) } else { 0 };
         match loses.load(Ordering::SeqCst) && (nth == 1 || nth > 2) {
             true => Verdict::LoseRequest,
             false => Verdict::Proceed,
         }
-    });
-    let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+    })
+    .await;
     let first = cluster.start_controllers(1);
     create(&cluster, 3).await;
     cluster.eventually(10, "two pods are there", |c| live(c).len() == 2).await;

@@ -24,26 +24,13 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
+use windlass_apiserver::Verdict;
+use windlass_testkit::cluster::{Cluster, asks, condition, forbidden, unlimited};
 use windlass_testkit::network::{Network, Weather};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
-
-async fn with(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Cluster {
-    let hook: Hook = Arc::new(verdict);
-    Cluster::with(Faults(Some(hook)), |options| options).await
-}
-
-fn asks(request: &RequestInfo, verb: &str, kind: &str) -> bool {
-    request.user_agent == USER_AGENT && request.verb == verb && request.kind == kind
-}
-
-fn forbidden(message: &str) -> Verdict {
-    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
-}
 
 async fn create_set(cluster: &Cluster, name: &str, replicas: usize) -> Value {
     let set = json!({
@@ -106,30 +93,27 @@ async fn has(cluster: &Cluster, set: &str, pods: usize) {
     cluster.eventually(300, "the set has its pods", full).await;
 }
 
-fn count(cluster: &Cluster, write: &str) -> usize {
-    cluster.writes().iter().filter(|w| w.starts_with(write)).count()
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead() {
     let allowed = Arc::new(AtomicBool::new(false));
     let allows = allowed.clone();
-    let cluster =
-        with(move |request| match asks(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
+    let cluster = Cluster::answering(move |request| {
+        match asks(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
             true => forbidden("a webhook says no"),
             false => Verdict::Proceed,
-        })
-        .await;
+        }
+    })
+    .await;
     create_orphan(&cluster, "a").await;
     create_orphan(&cluster, "b").await;
     let _daemon = cluster.start_controllers(1);
     create_set(&cluster, "web", 2).await;
     tokio::time::sleep(20 * S).await;
-    assert!(count(&cluster, "patch Pod") > 2, "{:?}", cluster.writes());
-    assert_eq!(count(&cluster, "create Pod"), 0);
+    assert!(cluster.count("patch Pod") > 2, "{:?}", cluster.writes());
+    assert_eq!(cluster.count("create Pod"), 0);
     allowed.store(true, Ordering::SeqCst);
     has(&cluster, "web", 2).await;
-    assert_eq!(count(&cluster, "create Pod"), 0);
+    assert_eq!(cluster.count("create Pod"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +122,7 @@ async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time()
     for held in [true, false] {
         let lag = Arc::new(AtomicBool::new(false));
         let lags = lag.clone();
-        let cluster = with(move |request| {
+        let cluster = Cluster::answering(move |request| {
             let lagging = asks(request, "watch", "ReplicaSet") && lags.load(Ordering::SeqCst);
             if lagging { Verdict::Delay(30 * S) } else { Verdict::Proceed }
         })
@@ -155,8 +139,8 @@ async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time()
         tokio::time::sleep(2 * S).await;
         delete(&cluster, SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
         tokio::time::sleep(60 * S).await;
-        assert_eq!(count(&cluster, "create Pod"), 2, "S17 {held}: {:?}", cluster.writes());
-        assert_eq!(count(&cluster, "patch Pod"), 0, "S15 {held}");
+        assert_eq!(cluster.count("create Pod"), 2, "S17 {held}: {:?}", cluster.writes());
+        assert_eq!(cluster.count("patch Pod"), 0, "S15 {held}");
         let pods = cluster.objects("Pod");
         assert!(pods.len() == 2 && pods.iter().all(|pod| owner(pod).is_null()), "{pods:#?}");
     }
@@ -174,7 +158,7 @@ async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_w
     delete(&cluster, SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
     create_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
-    assert_eq!(count(&cluster, "create Pod"), 3, "two were adopted: {:?}", cluster.writes());
+    assert_eq!(cluster.count("create Pod"), 3, "two were adopted: {:?}", cluster.writes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +181,7 @@ async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_
         tokio::time::sleep(S / 10).await;
     }
     has(&cluster, "web", 2).await;
-    assert_eq!((count(&cluster, "create Pod"), count(&cluster, "delete Pod")), (3, 1));
+    assert_eq!((cluster.count("create Pod"), cluster.count("delete Pod")), (3, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +195,7 @@ async fn another_controllers_pod_is_neither_taken_nor_counted() {
     let _daemon = cluster.start_controllers(1);
     create_set(&cluster, "web", 2).await;
     has(&cluster, "web", 2).await;
-    assert_eq!((count(&cluster, "create Pod"), count(&cluster, "patch Pod")), (2, 0));
+    assert_eq!((cluster.count("create Pod"), cluster.count("patch Pod")), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,14 +208,14 @@ async fn sets_that_select_the_same_pods_leave_each_other_alone() {
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
         has(&cluster, name, replicas).await;
     }
-    assert_eq!((count(&cluster, "create Pod"), count(&cluster, "patch Pod")), (6, 0));
+    assert_eq!((cluster.count("create Pod"), cluster.count("patch Pod")), (6, 0));
     // An orphan that all of them select becomes exactly one's, and that one gets rid of one.
     create_orphan(&cluster, "stray").await;
     tokio::time::sleep(20 * S).await;
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
         has(&cluster, name, replicas).await;
     }
-    assert_eq!(count(&cluster, "delete Pod"), 1, "{:?}", cluster.writes());
+    assert_eq!(cluster.count("delete Pod"), 1, "{:?}", cluster.writes());
     assert!(
         cluster
             .objects("Pod")
@@ -244,7 +228,7 @@ async fn sets_that_select_the_same_pods_leave_each_other_alone() {
 async fn a_status_that_cannot_be_written_is_written_later() {
     for code in [409, 500] {
         let refusals = AtomicUsize::new(0);
-        let cluster = with(move |request| {
+        let cluster = Cluster::answering(move |request| {
             let writes = asks(request, "patch", "ReplicaSet") && request.subresource == "status";
             if writes && refusals.fetch_add(1, Ordering::SeqCst) < 5 {
                 let reason = if code == 409 { "Conflict" } else { "InternalError" };
@@ -256,7 +240,7 @@ async fn a_status_that_cannot_be_written_is_written_later() {
         let _daemon = cluster.start_controllers(1);
         create_set(&cluster, "web", 1).await;
         has(&cluster, "web", 1).await;
-        assert_eq!(count(&cluster, "create Pod"), 1);
+        assert_eq!(cluster.count("create Pod"), 1);
     }
 }
 
@@ -273,15 +257,15 @@ async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has
     delete(&cluster, PODS, &pod, Value::Null).await;
     patch(&cluster, SETS, "web", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(190 * S).await;
-    assert_eq!(count(&cluster, "create Pod"), 3);
+    assert_eq!(cluster.count("create Pod"), 3);
     network.set(Weather::default());
     // L7: the lag of the network ends within 50 ms, and the key has 100 ms.
     for _ in 0..15 {
         tokio::time::sleep(S / 100).await;
     }
-    assert_eq!(count(&cluster, "create Pod"), 6);
+    assert_eq!(cluster.count("create Pod"), 6);
     has(&cluster, "web", 5).await;
-    assert_eq!(count(&cluster, "create Pod"), 6, "{:?}", cluster.writes());
+    assert_eq!(cluster.count("create Pod"), 6, "{:?}", cluster.writes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +274,7 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
     // up. Its name comes before the replacement's in the set's sequence.
     let late = Arc::new(AtomicBool::new(false));
     let delays = late.clone();
-    let cluster = with(move |request| {
+    let cluster = Cluster::answering(move |request| {
         let creates = asks(request, "create", "Pod") && delays.swap(false, Ordering::SeqCst);
         if creates { Verdict::Delay(45 * S) } else { Verdict::Proceed }
     })
@@ -300,23 +284,23 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
     has(&cluster, "web", 3).await;
     for pod in live(&cluster, "web").iter().map(name_of) {
         late.store(true, Ordering::SeqCst);
-        let before = count(&cluster, "create Pod");
+        let before = cluster.count("create Pod");
         delete(&cluster, PODS, &pod, Value::Null).await;
         for _ in 0..600 {
             assert!(live(&cluster, "web").len() <= 3, "S11: {:?}", cluster.writes());
             tokio::time::sleep(S / 10).await;
         }
         has(&cluster, "web", 3).await;
-        assert_eq!(count(&cluster, "create Pod") - before, 2, "the late one, and the one that replaced it");
+        assert_eq!(cluster.count("create Pod") - before, 2, "the late one, and the one that replaced it");
     }
-    assert_eq!(count(&cluster, "delete Pod"), 0, "none was one too many");
+    assert_eq!(cluster.count("delete Pod"), 0, "none was one too many");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_missing() {
     // Two creations get no answer. While the first of them is tried again, the second arrives.
     let creations = AtomicUsize::new(0);
-    let cluster = with(move |request| {
+    let cluster = Cluster::answering(move |request| {
         if !asks(request, "create", "Pod") {
             return Verdict::Proceed;
         }
@@ -334,7 +318,7 @@ async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_miss
         tokio::time::sleep(S / 10).await;
     }
     has(&cluster, "web", 7).await;
-    assert_eq!(count(&cluster, "delete Pod"), 0, "{:?}", cluster.writes());
+    assert_eq!(cluster.count("delete Pod"), 0, "{:?}", cluster.writes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,7 +326,7 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
     // The creation is late, is tried again with success, and that pod is stopped before the late one
     // would meet it.
     let creations = AtomicUsize::new(0);
-    let cluster = with(move |request| {
+    let cluster = Cluster::answering(move |request| {
         match asks(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
             true => Verdict::Delay(60 * S),
             false => Verdict::Proceed,
@@ -363,7 +347,7 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
         tokio::time::sleep(S / 10).await;
     }
     has(&cluster, "web", 1).await;
-    assert_eq!(count(&cluster, "delete Pod"), 0);
+    assert_eq!(cluster.count("delete Pod"), 0);
     // One that does not go at all is waited for no longer than anything can be on its way.
     patch(
         &cluster,
@@ -380,7 +364,7 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
 async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
     // A quota of eighty: the eightieth pod is in a batch of sixty-four.
     let taken = AtomicUsize::new(0);
-    let cluster = with(move |request| {
+    let cluster = Cluster::answering(move |request| {
         match asks(request, "create", "Pod") && taken.fetch_add(1, Ordering::SeqCst) >= 80 {
             true => forbidden("exceeded quota: pods"),
             false => Verdict::Proceed,
@@ -396,7 +380,7 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
         .await;
     // 1 + 2 + 4 + 8 + 16 + 32 are 63. The next 64 are all sent, as upstream sends them; of those 17 are created.
     // Each try that follows begins with a single pod.
-    let doomed = count(&cluster, "create Pod") - 80;
+    let doomed = cluster.count("create Pod") - 80;
     assert!((47..=47 + 8).contains(&doomed), "{doomed} doomed calls");
 }
 
@@ -410,7 +394,7 @@ async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_te
     let pods: Vec<String> = live(&cluster, "web").iter().map(name_of).collect();
     // A loss is told each time, and of what comes back the last number is enough.
     for (ready, written, told) in [("False", 4..=4, 2), ("True", 1..=2, 6)] {
-        let before = count(&cluster, "patch ReplicaSet");
+        let before = cluster.count("patch ReplicaSet");
         for pod in &pods[..4] {
             let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
             patch(&cluster, &format!("{PODS}/{pod}"), "status", status).await;
@@ -418,7 +402,7 @@ async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_te
         }
         tokio::time::sleep(2 * S).await;
         assert_eq!(set_named(&cluster, "web")["status"]["readyReplicas"], told);
-        let writes = count(&cluster, "patch ReplicaSet") - before;
+        let writes = cluster.count("patch ReplicaSet") - before;
         assert!(written.contains(&writes), "{writes} writes within half a second and what followed");
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::ControllerConfig;
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
-use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, unlimited};
+use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_testkit::cluster::{Cluster, asks, condition, hook, unlimited};
 
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -44,17 +44,8 @@ fn pods(cluster: &Cluster, name: &str) -> Vec<Value> {
     all
 }
 
-fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
-    let hook: Hook = Arc::new(verdict);
-    Faults(Some(hook))
-}
-
-fn is_pod_creation(request: &RequestInfo) -> bool {
-    request.user_agent == USER_AGENT && request.kind == "Pod" && request.verb == "create"
-}
-
 fn creations(cluster: &Cluster) -> usize {
-    cluster.log.lock().unwrap().iter().filter(|request| is_pod_creation(request)).count()
+    cluster.log.lock().unwrap().iter().filter(|request| asks(request, "create", "Pod")).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +55,7 @@ async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
         // The first four requests reach the server long after the daemon that sent them is dead.
         let cluster = Cluster::with(
             hook(move |request| {
-                let early = is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) < 4;
+                let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
                 if early { Verdict::Delay(late) } else { Verdict::Proceed }
             }),
             |options| options,
@@ -158,7 +149,7 @@ async fn namespace_of_six() -> Cluster {
     let cluster = Cluster::with(
         hook(move |request| {
             let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
-            if is_pod_creation(request) && full() {
+            if asks(request, "create", "Pod") && full() {
                 let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
                 Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
             } else {
@@ -218,7 +209,7 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
     // The fourth request arrives when its client has given up.
     let cluster = Cluster::with(
         hook(move |request| {
-            let is_fourth = is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) == 3;
+            let is_fourth = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
             if is_fourth { Verdict::Delay(35 * S) } else { Verdict::Proceed }
         }),
         |options| options,
@@ -294,7 +285,7 @@ async fn a_name_that_a_foreign_pod_has_is_passed_over() {
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
     let slow = |request: &RequestInfo| {
-        if is_pod_creation(request) { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+        if asks(request, "create", "Pod") { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
     };
     let cluster = Cluster::with(hook(slow), |options| options).await;
     let daemon = cluster.start_controllers(1);

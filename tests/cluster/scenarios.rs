@@ -1,15 +1,14 @@
 //! The real app against the sandbox, in virtual time: what the API server's answers matter for. What needs
 //! no sandbox to be seen is in `crates/testkit/src/scenarios.rs`, and holds on a real API server as well.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::Verdict;
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, Faults, condition};
+use windlass_testkit::cluster::{Cluster, Faults, condition, hook};
 use windlass_testkit::stage::Stage;
 use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};
 
@@ -61,14 +60,13 @@ async fn a_settled_cluster_is_left_alone() {
 /// Runs `verdict` on the controllers' creations of pods, numbered from 0.
 fn on_pod_creation(verdict: impl Fn(usize) -> Verdict + Send + Sync + 'static) -> Faults {
     let count = AtomicUsize::new(0);
-    let hook: Hook = Arc::new(move |request: &RequestInfo| {
+    hook(move |request| {
         if request.kind == "Pod" && request.verb == "create" && request.subresource.is_empty() {
             verdict(count.fetch_add(1, Ordering::SeqCst))
         } else {
             Verdict::Proceed
         }
-    });
-    Faults(Some(hook))
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,11 +124,11 @@ async fn a_server_without_streaming_lists_and_with_a_short_memory_will_do() {
 
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_noticed_when_it_is_due() {
-    let broken: Hook = Arc::new(|request: &RequestInfo| {
+    let cluster = Cluster::answering(|request| {
         let status_of_pod = request.kind == "Pod" && request.subresource == "status";
         if status_of_pod { Verdict::LoseRequest } else { Verdict::Proceed }
-    });
-    let cluster = Cluster::with(Faults(Some(broken)), |options| options).await;
+    })
+    .await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(1).deadline(30)).await;
     tokio::time::sleep(Duration::from_secs(29)).await;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{Hook, RequestInfo, Verdict};
+use windlass_apiserver::{RequestInfo, Verdict};
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, Daemon, Faults, USER_AGENT, condition};
+use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, condition, forbidden};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
@@ -17,22 +17,13 @@ const CONTROLLERS: &str = "/api/v1/namespaces/shop/replicationcontrollers";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
 
-async fn with(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Cluster {
-    let hook: Hook = Arc::new(verdict);
-    Cluster::with(Faults(Some(hook)), |options| options).await
-}
-
-fn forbidden() -> Verdict {
-    Verdict::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
-}
-
 /// A cluster that refuses what `is_meant` of the controllers' requests while the switch is on.
 async fn refusing(is_meant: fn(&RequestInfo) -> bool) -> (Cluster, Arc<AtomicBool>) {
     let switch = Arc::new(AtomicBool::new(false));
     let on = switch.clone();
-    let cluster = with(move |request| {
+    let cluster = Cluster::answering(move |request| {
         let meant = request.user_agent == USER_AGENT && is_meant(request);
-        if meant && on.load(Ordering::SeqCst) { forbidden() } else { Verdict::Proceed }
+        if meant && on.load(Ordering::SeqCst) { forbidden("policy says no") } else { Verdict::Proceed }
     })
     .await;
     (cluster, switch)
@@ -123,12 +114,12 @@ async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
     for unavailable in [1, 2] {
         let sandbox: Arc<std::sync::OnceLock<windlass_apiserver::Sandbox>> = Arc::default();
         let inner = sandbox.clone();
-        let cluster = with(move |request| {
+        let cluster = Cluster::answering(move |request| {
             let alive =
                 |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
             let pods = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|p| alive(p)).count());
             let asks = request.user_agent == USER_AGENT && (request.verb, request.kind) == ("create", "Pod");
-            if asks && pods() >= 4 { forbidden() } else { Verdict::Proceed }
+            if asks && pods() >= 4 { forbidden("policy says no") } else { Verdict::Proceed }
         })
         .await;
         let _only_once = sandbox.set(cluster.sandbox.clone());

@@ -227,6 +227,44 @@ fn no_file_is_too_long_to_see_at_a_glance() {
 }
 
 #[test]
+fn every_test_file_belongs_to_a_program_that_cargo_runs() {
+    let manifests: String = ["Cargo.toml", "crates/planner-testkit/Cargo.toml"]
+        .iter()
+        .map(|path| fs::read_to_string(root().join(path)).unwrap())
+        .collect();
+    let mut programs = 0;
+    for entry in fs::read_dir(root().join("tests")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(
+            path.extension().is_none_or(|it| it != "rs"),
+            "{name}: no target; move it into a program's folder"
+        );
+        if !path.is_dir() {
+            continue;
+        }
+        assert!(
+            manifests.contains(&format!("tests/{name}/main.rs\"")),
+            "no target has the path tests/{name}/main.rs"
+        );
+        programs += 1;
+        // The modules of a program are declared, or they are not compiled.
+        let code: String = files(&path).iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        for file in files(&path) {
+            let stem = file.file_stem().unwrap().to_str().unwrap();
+            let module = if stem == "mod" {
+                file.parent().unwrap().file_name().unwrap().to_str().unwrap()
+            } else {
+                stem
+            };
+            let declared = code.contains(&format!("mod {module};\n"));
+            assert!(declared || module == "main", "{}: not declared", file.display());
+        }
+    }
+    assert_eq!(programs, 7);
+}
+
+#[test]
 fn no_drawer_for_odds_and_ends() {
     check("no module is called util or helpers", &[], |s| {
         let name = s.path.rsplit('/').next().unwrap();

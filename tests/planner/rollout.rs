@@ -7,35 +7,35 @@
 mod midway;
 mod mishaps;
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
-use windlass_planner_testkit::world::World;
+use windlass_planner_testkit::rollout::Rollout;
 
 /// Plays a rollout and compares its transcript with `tests/planner/rollout/<name>.txt`.
 #[track_caller]
-fn check(name: &str, title: &str, start: DeploymentBuilder, play: impl FnOnce(&mut World)) {
-    let mut world = World::new(title, start);
-    play(&mut world);
+fn check(name: &str, title: &str, start: DeploymentBuilder, play: impl FnOnce(&mut Rollout)) {
+    let mut rollout = Rollout::new(title, start);
+    play(&mut rollout);
     let path = format!("{}/../../tests/planner/rollout/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, &world.transcript).unwrap();
+        std::fs::write(&path, rollout.transcript()).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        world.transcript == expected,
+        rollout.transcript() == expected,
         "{path} expects another rollout (UPDATE_EXPECT=1 rewrites it). Now:\n{}",
-        world.transcript
+        rollout.transcript()
     );
 }
 
 /// A Deployment that has come to rest with version v1, then gets v2.
-fn roll_to_v2(world: &mut World) {
-    world.settle();
-    world.set_image("v2");
-    world.settle();
+fn roll_to_v2(rollout: &mut Rollout) {
+    rollout.settle();
+    rollout.set_image("v2");
+    rollout.settle();
 }
 
 #[test]
 fn a_new_deployment_comes_up() {
-    check("create", "3 replicas, new", deployment("web").replicas(3), World::settle);
+    check("create", "3 replicas, new", deployment("web").replicas(3), Rollout::settle);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_rollback_is_asked_for_by_annotation() {
         roll_to_v2(w);
         for revision in ["0", "1", "7"] {
             w.say("user", &format!("rolls back to {revision}"));
-            w.deployment["metadata"]["annotations"]["deprecated.deployment.rollback.to"] = revision.into();
+            w.annotate("deprecated.deployment.rollback.to", revision);
             w.settle();
         }
     });

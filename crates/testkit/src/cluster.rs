@@ -43,14 +43,34 @@ impl Drop for Cluster {
     }
 }
 
-/// What the controllers are: some tests change it.
+/// How the API server misbehaves, if it does.
 #[derive(Clone, Default)]
 pub struct Faults(pub Option<Hook>);
+
+/// An API server that asks this about each request.
+pub fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
+    Faults(Some(Arc::new(verdict)))
+}
+
+/// Refuses a request as an admission webhook or a policy does.
+pub fn forbidden(message: &str) -> Verdict {
+    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+}
+
+/// Whether the controllers ask for this.
+pub fn asks(request: &RequestInfo, verb: &str, kind: &str) -> bool {
+    request.user_agent == USER_AGENT && request.verb == verb && request.kind == kind
+}
 
 impl Cluster {
     /// A cluster without controllers.
     pub async fn new() -> Self {
         Self::with(Faults::default(), |options| options).await
+    }
+
+    /// A cluster whose API server asks this about each request.
+    pub async fn answering(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Self {
+        Self::with(hook(verdict), |options| options).await
     }
 
     /// A cluster whose API server misbehaves as told.
@@ -224,6 +244,11 @@ impl Cluster {
                 )
             })
             .collect()
+    }
+
+    /// How many of the controllers' requests so far begin with this, such as `create Pod`.
+    pub fn count(&self, write: &str) -> usize {
+        self.writes().iter().filter(|w| w.starts_with(write)).count()
     }
 
     /// How many pods have ever been created.

@@ -8,9 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::{RequestInfo, Verdict};
 
-use super::{DEPLOYMENTS, PODS, S, SETS, count, hook, is_pod_creation, is_write, settles, small, with};
+use super::{DEPLOYMENTS, PODS, S, SETS, is_pod_creation, is_write, settles, small, with};
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, USER_AGENT, condition};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, condition, forbidden, hook};
 
 const WEBHOOK: &str =
     "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
@@ -155,7 +155,7 @@ async fn who_is_asked_to_wait_waits_in_silence_and_stays_in_the_batch() {
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(20)).await;
     settles(&cluster, "web", 20).await;
-    assert_eq!(count(&cluster, "create Pod"), 40, "each once more, under the same name");
+    assert_eq!(cluster.count("create Pod"), 40, "each once more, under the same name");
     assert_eq!(cluster.pods_created(), 20);
     for reason in ["FailedCreate", "ReplicaSetCreateError", "FailedDelete"] {
         assert_eq!(events(&cluster, reason), [""; 0], "{reason}");
@@ -188,7 +188,7 @@ async fn a_pod_that_is_no_longer_wanted_when_the_wait_is_over_is_not_created() {
     asks.store(false, Ordering::SeqCst);
     cluster.patch("web", json!({"spec": {"replicas": 0}})).await;
     tokio::time::sleep(60 * S).await;
-    assert_eq!((cluster.pods_created(), count(&cluster, "create Pod")), (0, 1));
+    assert_eq!((cluster.pods_created(), cluster.count("create Pod")), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,7 @@ async fn is_made_anew(cluster: &Cluster) {
 #[tokio::test(start_paused = true)]
 async fn a_refused_adoption_of_a_replica_set_is_reported_until_it_succeeds() {
     let adoption = |request: &RequestInfo| is_claim(request) && request.kind == "ReplicaSet";
-    for refusal in [webhook_fails(), super::forbidden("policy says no")] {
+    for refusal in [webhook_fails(), forbidden("policy says no")] {
         let verdict = refusal.clone();
         let (cluster, refuses) = failing(adoption, move || verdict.clone()).await;
         let _daemon = cluster.start_controllers(1);
@@ -240,8 +240,7 @@ async fn a_refused_adoption_of_a_replica_set_is_reported_until_it_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_adoption_of_a_pod_is_reported_until_it_succeeds() {
     let (cluster, refuses) =
-        failing(|request| is_claim(request) && request.kind == "Pod", || super::forbidden("policy says no"))
-            .await;
+        failing(|request| is_claim(request) && request.kind == "Pod", || forbidden("policy says no")).await;
     let pod = json!({"metadata": {"name": "loner", "labels": {"app": "web"}},
                      "spec": {"containers": [{"name": "app", "image": "app:v1"}]}});
     cluster.call(Method::POST, PODS, &pod).await;
@@ -272,7 +271,7 @@ async fn a_step_that_is_tried_again_without_an_answer_stays_reported() {
             return Verdict::Proceed;
         }
         match tries.fetch_add(1, Ordering::SeqCst) {
-            0 => super::forbidden("policy says no"),
+            0 => forbidden("policy says no"),
             _ => Verdict::LoseRequest,
         }
     }))

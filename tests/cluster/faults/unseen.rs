@@ -8,11 +8,10 @@ use serde_json::json;
 use windlass_apiserver::Verdict;
 
 use super::{
-    DEPLOYMENTS, PODS, S, count, hook, is_pod_creation, is_write, lagging, server_error, settles, small,
-    wanted, with,
+    DEPLOYMENTS, PODS, S, is_pod_creation, is_write, lagging, server_error, settles, small, wanted, with,
 };
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, USER_AGENT};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, hook};
 
 /// Rolls out, and from then on the watches under `lag` show nothing.
 async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {
@@ -129,6 +128,6 @@ async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
     lag.store(false, Ordering::SeqCst);
     settles(&cluster, "web", 3).await;
     assert_eq!(cluster.objects("ReplicaSet").len(), 1);
-    assert_eq!(count(&cluster, "create ReplicaSet/"), 2, "{:?}", cluster.writes());
+    assert_eq!(cluster.count("create ReplicaSet/"), 2, "{:?}", cluster.writes());
     assert_eq!(cluster.pods_created(), 3);
 }

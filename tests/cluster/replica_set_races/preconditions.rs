@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Cluster, USER_AGENT};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, asks};
 
-use super::{PODS, S, SETS, asks, create_orphan, create_set, delete, has, live, name_of, patch, with};
+use super::{PODS, S, SETS, create_orphan, create_set, delete, has, live, name_of, patch};
 
 /// The bodies of the controllers' requests of this kind for pods, with the pods' names.
 fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
@@ -18,7 +18,7 @@ fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone() {
-    let cluster = with(|request| match asks(request, "delete", "Pod") {
+    let cluster = Cluster::answering(|request| match asks(request, "delete", "Pod") {
         true => Verdict::Delay(45 * S),
         false => Verdict::Proceed,
     })

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_apiserver::Verdict;
+use windlass_testkit::cluster::{Cluster, asks, forbidden};
 
-use super::{PODS, S, SETS, asks, create_set, forbidden, has, live, name_of, patch, set_named, with};
-use windlass_testkit::cluster::Cluster;
+use super::{PODS, S, SETS, create_set, has, live, name_of, patch, set_named};
 
 /// Lets so many pods live at once, and refuses the others, as a quota does that is counted at once.
 async fn with_quota(pods: usize) -> Cluster {
     let sandbox: Arc<std::sync::OnceLock<windlass_apiserver::Sandbox>> = Arc::default();
     let inner = sandbox.clone();
-    let cluster = with(move |request| {
+    let cluster = Cluster::answering(move |request| {
         let alive = |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
         let used = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|pod| alive(pod)).count());
         match asks(request, "create", "Pod") && used() >= pods {

@@ -201,13 +201,14 @@ fn recreate_is_scaled_while_it_waits_for_the_old_pods() {
 
 #[track_caller]
 fn way_back_is_noticed(start: windlass_planner_testkit::objects::DeploymentBuilder) {
-    let mut w = windlass_planner_testkit::world::World::new("the way back is stuck", start.deadline(60));
+    let mut w = windlass_planner_testkit::rollout::Rollout::new("the way back is stuck", start.deadline(60));
     roll_to_v2(&mut w);
     w.broken.push("v1".into());
     w.set_image("v1");
     w.settle();
-    let end = w.transcript.lines().last().unwrap();
-    assert!(end.contains("ProgressDeadlineExceeded"), "{}", w.transcript);
+    let transcript = w.transcript();
+    let end = transcript.lines().last().unwrap();
+    assert!(end.contains("ProgressDeadlineExceeded"), "{transcript}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::TAGS;
+use crate::world::Fate;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -51,17 +52,6 @@ pub enum Step {
 pub enum Number {
     Pods(u8),
     Percent(u8),
-}
-
-/// What may become of a pod.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)] // The names say it.
-pub enum Fate {
-    Ready,
-    Unready,
-    Fail,
-    Delete,
-    Gone,
 }
 
 fn number() -> impl Strategy<Value = Number> {

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use serde_json::json;
 use windlass::model::{
-    Interner, ObjectKey, Phase, Pod, Record, ReplicaSet, Strategy as Update, StringMap, Uid,
+    Interner, ObjectKey, Phase, Pod, ReplicaSet, Strategy as Update, StringMap, Template, Uid, condition,
 };
+use windlass::plan::deployment::rollback::RollBack;
 use windlass::plan::deployment::{self as planner, Course, Plan, Write, body::set_body, progress, revision};
 use windlass::plan::replicaset::{self as pod_planner};
 
 use super::judges::{judge_conditions, judge_owners_that_may_do_nothing, judge_victims};
 use super::*;
+use crate::objects::decode;
 
 impl World {
-    /// One sync; returns whether anything was written.
-    pub fn sync_deployment(&mut self, most_writes: usize, write_status: bool) -> bool {
+    /// One sync of the Deployment: how many writes are carried out, and whether the status is.
+    pub fn sync_deployment(&mut self, most_writes: usize, write_status: bool) -> Synced {
         let world = self.clone();
         let observed = world.observe();
         let plan = planner::plan(&observed);
@@ -28,15 +30,16 @@ impl World {
             }
             outcome.done += 1;
         }
+        let mut synced = Synced { wrote: outcome.done > 0, look_again: None };
         if plan.writes.len() > most_writes && !write_status {
-            return outcome.done > 0; // a crash
+            return synced; // a crash
         }
         let settled = progress::settle(&observed, &plan, &outcome);
         self.judge_status(&settled.status);
+        synced.look_again = settled.look_again;
         if !write_status {
-            return outcome.done > 0;
+            return synced;
         }
-        let mut changed = outcome.done > 0 || settled.status != self.deployment.status;
         if let Some(revision) = &settled.revision
             && self.deployment.annotations.get(revision::REVISION) != Some(revision)
         {
@@ -45,20 +48,28 @@ impl World {
             let after: i64 = revision.parse().unwrap();
             // Somebody who takes sets away takes their revisions away too.
             assert!(self.strangers || before.is_none_or(|b| b < after), "S7: revision {before:?} -> {after}");
-            let kept = self.deployment.annotations.iter().filter(|(key, _)| *key != revision::REVISION);
-            let all = kept.chain([(revision::REVISION, revision.as_str())]).collect();
-            self.deployment.annotations = Arc::new(all);
-            changed = true;
+            self.annotate(revision::REVISION, revision);
+            synced.wrote = true;
+        }
+        if settled.status != self.deployment.status {
+            let progress = |all: &[Condition]| {
+                condition::find(all, "Progressing").map(|c| c.reason.to_string()).unwrap_or_default()
+            };
+            let before = progress(&self.deployment.status.conditions);
+            let after = progress(&settled.status.conditions);
+            if before != after && plan.course != Course::CountsOnly {
+                self.say("progress", &after);
+            }
+            synced.wrote = true;
         }
         self.deployment.status = settled.status;
-        changed
+        synced
     }
 
     /// Carries out one write; `false` when the API server refuses it.
-    pub(super) fn write_set(&mut self, plan: &Plan, write: &Write) -> bool {
+    fn write_set(&mut self, plan: &Plan, write: &Write) -> bool {
         let (_, most, least) = self.bounds();
         let (sum_before, available_before) = (self.sum(), self.available_in_the_end());
-        self.log.push(format!("    {}", brief(write)));
         match write {
             Write::Create(new) => {
                 let same = |s: &&ReplicaSet| s.template.asks_for_the_same_as(&self.deployment.template);
@@ -81,13 +92,21 @@ impl World {
                 object["metadata"]["resourceVersion"] = serial.to_string().into();
                 object["metadata"]["creationTimestamp"] = json!(self.now.to_string());
                 object["metadata"]["generation"] = 1.into();
-                let set = ReplicaSet::decode(&object.to_string(), &mut Interner::default()).unwrap();
+                let set: ReplicaSet = decode(&object);
+                self.say("deployment", &format!("create {} at {}", nick(&set), new.replicas));
                 self.sets.insert(new.name.as_str().into(), set);
             }
             Write::Change(set, change) => {
                 let is_new = set.template.asks_for_the_same_as(&self.deployment.template);
                 if is_new && change.replicas.is_some_and(|size| size > set.replicas) {
                     self.judge_recreate(Some(&set.meta.uid));
+                }
+                let nick = nick(set);
+                if let Some(size) = change.replicas {
+                    self.say("deployment", &format!("scale {nick} {} -> {size}", set.replicas));
+                }
+                if let Some(revision) = change.annotations.get(revision::REVISION) {
+                    self.say("deployment", &format!("{nick} becomes revision {revision}"));
                 }
                 let stored = self.sets.get_mut(&set.meta.key.name).unwrap();
                 let old = stored.annotations.iter().filter(|(key, _)| !change.annotations.contains_key(*key));
@@ -126,18 +145,24 @@ impl World {
                 let kept = self.owned_sets().filter(is_old).count() as i32 - 1;
                 assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
                 self.sets.remove(&set.meta.key.name);
+                self.say("deployment", &format!("delete {}", nick(set)));
             }
-            Write::RollBack(_) => unreachable!("nobody asks for a rollback by annotation here"),
+            Write::RollBack(rollback) => {
+                self.roll_back(rollback);
+                return true;
+            }
             Write::Adopt(set) => {
                 assert!(set.meta.controller.is_none() && !set.meta.is_deleting(), "S15");
                 let controller =
                     reference("Deployment", &self.deployment.meta.key, &self.deployment.meta.uid);
                 self.sets.get_mut(&set.meta.key.name).unwrap().meta.controller = Some(controller);
+                self.say("deployment", &format!("adopt {}", nick(set)));
                 return true;
             }
             Write::Release(set) => {
                 assert!(!self.deployment.selector.matches(&set.meta.labels), "S16");
                 self.sets.get_mut(&set.meta.key.name).unwrap().meta.controller = None;
+                self.say("deployment", &format!("release {}", nick(set)));
                 return true;
             }
         }
@@ -163,9 +188,28 @@ impl World {
         true
     }
 
-    pub(super) fn sync_set(&mut self, name: &Arc<str>, most_writes: usize, write_status: bool) -> bool {
+    fn roll_back(&mut self, rollback: &RollBack) {
+        match &rollback.back {
+            None => {
+                let kept =
+                    self.deployment.annotations.iter().filter(|(key, _)| *key != revision::ROLLBACK_TO);
+                self.deployment.annotations = Arc::new(kept.collect());
+            }
+            Some((template, annotations)) => {
+                let annotations = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+                self.deployment.annotations = Arc::new(annotations.collect());
+                self.deployment.template = Template::decode(template, &mut Interner::default()).unwrap();
+                self.deployment.meta.generation += 1;
+            }
+        }
+        self.say("deployment", &rollback.note.message);
+    }
+
+    /// One sync of a ReplicaSet: how many pods are written, and whether the status is.
+    pub fn sync_set(&mut self, name: &Arc<str>, most_writes: usize, write_status: bool) -> Synced {
         let set = self.sets[name].clone();
-        let pods = |owner: Option<&Uid>| -> Vec<Arc<Pod>> {
+        let nick = nick(&set);
+        let held_by = |owner: Option<&Uid>| -> Vec<Arc<Pod>> {
             let held = |p: &&Pod| p.meta.controller.as_ref().map(|c| &c.uid) == owner;
             self.pods.values().filter(held).cloned().map(Arc::new).collect()
         };
@@ -179,7 +223,7 @@ impl World {
         };
         let observed = pod_planner::Observed {
             set: &set,
-            members: pod_planner::Members::of(&set, pods(Some(&set.meta.uid)), pods(None)),
+            members: pod_planner::Members::of(&set, held_by(Some(&set.meta.uid)), held_by(None)),
             may_adopt: true,
             siblings,
             // The names are this world's own.
@@ -195,32 +239,38 @@ impl World {
             match write {
                 pod_planner::Write::Create { count, .. } => {
                     assert!(*count <= pod_planner::BURST, "S14");
-                    for _ in 0..(*count).min(most_writes) {
+                    let count = (*count).min(most_writes);
+                    for _ in 0..count {
                         let live = self.active_pods(&set).len();
                         assert!(live < set.replicas as usize, "S11: {name} has {live} pods and gets more");
                         self.create_pod(&set);
-                        done += 1;
                     }
+                    done += count;
+                    self.say("replicaset", &format!("{nick}: create {}", pods(count)));
                 }
                 pod_planner::Write::Delete(victims) => {
                     assert!(victims.len() <= pod_planner::BURST, "S14");
                     judge_victims(&observed, victims);
-                    for victim in victims.iter().take(most_writes) {
+                    let count = victims.len().min(most_writes);
+                    for victim in &victims[..count] {
                         let live = self.active_pods(&set).len();
                         assert!(live > set.replicas as usize, "S12: {name} has {live} pods and loses one");
                         self.pods.get_mut(&victim.meta.key.name).unwrap().meta.deletion = Some(self.now);
-                        done += 1;
                     }
+                    done += count;
+                    self.say("replicaset", &format!("{nick}: delete {}", pods(count)));
                 }
                 pod_planner::Write::Adopt(pod) => {
                     assert!(pod.meta.controller.is_none() && set.selector.matches(&pod.meta.labels), "S15");
                     let controller = reference("ReplicaSet", &set.meta.key, &set.meta.uid);
                     self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = Some(controller);
+                    self.say("replicaset", &format!("{nick}: adopt {}", pod.meta.key.name));
                     done += 1;
                 }
                 pod_planner::Write::Release(pod) => {
                     assert!(!set.selector.matches(&pod.meta.labels), "S16");
                     self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = None;
+                    self.say("replicaset", &format!("{nick}: release {}", pod.meta.key.name));
                     done += 1;
                 }
             }
@@ -236,10 +286,11 @@ impl World {
             self.sets.get_mut(name).unwrap().status = settled.status;
             self.lost.remove(&set.meta.uid);
         }
-        done > 0 || changed && write_status || plan.look_again.is_some()
+        let look_again = settled.look_again.into_iter().chain(plan.look_again).min();
+        Synced { wrote: done > 0 || changed && write_status, look_again }
     }
 
-    pub(super) fn create_pod(&mut self, set: &ReplicaSet) {
+    fn create_pod(&mut self, set: &ReplicaSet) {
         let serial = self.serial();
         // Names that do not sort by age, as random ones do not.
         let name: Arc<str> = format!("p{:02}-{serial}", self.rng.u8(0..100)).into();
@@ -260,25 +311,7 @@ impl World {
             waiting: None,
             failed_early: false,
         };
+        self.tags.insert(name.clone(), tag(&set.template).to_owned());
         self.pods.insert(name, pod);
-    }
-}
-
-fn brief(write: &Write) -> String {
-    match write {
-        Write::Create(new) => format!("create {} at {}", new.name, new.replicas),
-        Write::Change(set, change) => format!(
-            "change {} {} (available {}, observed {} of {}) -> {:?}",
-            set.meta.key.name,
-            set.replicas,
-            set.status.available,
-            set.status.observed_generation,
-            set.meta.generation,
-            change
-        ),
-        Write::Delete(set) => format!("delete {}", set.meta.key.name),
-        Write::Adopt(set) => format!("adopt {}", set.meta.key.name),
-        Write::Release(set) => format!("release {}", set.meta.key.name),
-        Write::RollBack(rollback) => format!("roll back: {}", rollback.note.message),
     }
 }
