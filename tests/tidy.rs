@@ -1,4 +1,4 @@
-//! The rules of the house, each a test, so that it stays as drawn. See "Invariants" in the README.
+//! The rules of the architecture, each a test. `docs/architecture.md` lists them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -213,4 +213,44 @@ fn no_drawer_for_odds_and_ends() {
             .contains(&name.trim_end_matches(".rs"))
             .then(|| "says nothing about what it holds".into())
     });
+}
+
+/// The invariant codes in a text, such as S11. `%C3` is a byte of a URL and no code.
+fn codes(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(['S', 'L', 'H', 'R', 'C']).filter_map(move |(at, _)| {
+        let digits = text[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let end = at + 1 + digits;
+        let before = text[..at].chars().next_back();
+        let is_whole = !before.is_some_and(|c| is_name(c) || c == '%')
+            && !text[end..].chars().next().is_some_and(is_name);
+        ((1..=2).contains(&digits) && is_whole).then(|| &text[at..end])
+    })
+}
+
+#[test]
+fn every_invariant_code_is_defined() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/invariants.md")).unwrap();
+    let mut defined: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()).flat_map(codes).collect();
+    defined.sort_unstable();
+    assert!(defined.windows(2).all(|pair| pair[0] != pair[1]), "a code is defined twice: {defined:?}");
+
+    let mut all: Vec<PathBuf> =
+        ["src", "crates", "tests", "benches"].iter().flat_map(|dir| files(&root.join(dir))).collect();
+    let replays = fs::read_dir(root.join("crates/simulation/tests/sim")).unwrap();
+    all.extend(replays.map(|entry| entry.unwrap().path()));
+    let (mut used, mut undefined) = (0, Vec::new());
+    for file in all {
+        let text = fs::read_to_string(&file).unwrap();
+        for code in codes(&text) {
+            used += 1;
+            if defined.binary_search(&code).is_err() {
+                undefined.push(format!("{}: {code}", file.display()));
+            }
+        }
+    }
+    assert!(used > 200, "only {used} codes were found");
+    assert!(undefined.is_empty(), "docs/invariants.md does not define\n{}", undefined.join("\n"));
 }
