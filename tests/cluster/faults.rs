@@ -13,7 +13,7 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::{RequestInfo, Verdict};
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
-use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, forbidden, hook};
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, hook};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";

@@ -219,7 +219,7 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
     create(&cluster, "web", 3).await;
     cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
     // The name that stands before the one asked for becomes free while that request is on its way.
-    let first = cluster.log.lock().unwrap().iter().find(|r| is_pod_creation(r)).unwrap().body.to_vec();
+    let first = cluster.log.lock().unwrap().iter().find(|r| asks(r, "create", "Pod")).unwrap().body.to_vec();
     let first: Value = serde_json::from_slice(&first).unwrap();
     let name = first["metadata"]["name"].as_str().unwrap();
     let pod = format!("{PODS}/{name}");
