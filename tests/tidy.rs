@@ -153,7 +153,8 @@ fn only_three_files_write_to_the_api() {
         |s| {
             let may = [
                 "controllers/execute.rs",
-                "controllers/execute/pods.rs",
+                "controllers/deployment/execute.rs",
+                "controllers/replicas/execute.rs",
                 "runtime/lease.rs",
                 "runtime/events/write.rs",
                 "runtime/request.rs",

@@ -1,7 +1,7 @@
 //! What the runtime needs to know of a kind to list, watch, decode and index its objects.
 
 use super::intern::Interner;
-use super::meta::Meta;
+use super::meta::{Meta, ObjectKey};
 use super::owner::{self, Owner};
 
 /// A resource of the API: where its objects live.
@@ -28,6 +28,11 @@ impl Resource {
             Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
             None => format!("{root}/{plural}"),
         }
+    }
+
+    /// The URL path of one object.
+    pub fn path_of(&self, key: &ObjectKey) -> String {
+        format!("{}/{}", self.path(Some(&key.namespace)), key.name)
     }
 
     /// The `apiVersion` of its objects: `v1` or `apps/v1`.

@@ -10,6 +10,8 @@ use super::catch_up::CatchUp;
 use super::contact::Contact;
 use super::intake::Intake;
 use super::reflect::Reflector;
+#[cfg(test)]
+use super::store::Applied;
 use super::store::{Change, Store};
 use crate::metrics::{Metrics, set_gauge};
 use crate::model::{Record, Resource};
@@ -93,6 +95,12 @@ impl<T: Record> Informer<T> {
     /// Has `handler` told of every new [`Store::position`], after the changes that led there.
     pub fn on_position(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
         self.intake.on_position(handler);
+    }
+
+    /// Tells the handlers of a change that a test makes up.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, change: Change<T>) {
+        self.intake.tell(Applied { changes: vec![change], position: None });
     }
 
     /// Tells when the first list is complete and its changes have been told.

@@ -123,7 +123,7 @@ impl<T: Record> Intake<T> {
         self.tell(applied);
     }
 
-    fn tell(&self, applied: Applied<T>) {
+    pub(crate) fn tell(&self, applied: Applied<T>) {
         for change in &applied.changes {
             self.on_change.iter().for_each(|handler| handler(change));
         }
