@@ -137,6 +137,10 @@ mod controller {
         fn settle(&self, _: &&ConfigMap, _: &Option<String>, _: &Executed<()>) -> Settled<()> {
             Settled::default()
         }
+
+        fn status<'a>(&self, _: &'a ConfigMap) -> &'a () {
+            &()
+        }
     }
 }
 

@@ -206,6 +206,37 @@ fn no_file_is_too_long_to_see_at_a_glance() {
     });
 }
 
+/// The code without what stands in quotes.
+fn without_texts(code: &str) -> String {
+    code.lines().map(|line| line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") + "\n").collect()
+}
+
+#[test]
+fn only_their_own_files_name_a_kind() {
+    let own = [
+        "model/",
+        "plan/deployment/",
+        "plan/replicaset/",
+        "controllers/deployment",
+        "controllers/replicas",
+        "controllers/replicationcontroller.rs",
+        "controllers/registry.rs",
+        // The rig of unit tests.
+        "controllers/fixture.rs",
+        // What is explained at /debug/deployments.
+        "app/serving.rs",
+    ];
+    check("a kind is named in its model, plan and controller files and in the registry", &[], |s| {
+        if s.path.starts_with("crates/") || own.iter().any(|own| s.path.starts_with(own)) {
+            return None;
+        }
+        let code = without_texts(s.shipped());
+        let kinds = windlass::controllers::registry::KINDS.iter().map(|entry| entry.resource.kind);
+        let kind = kinds.chain(["DaemonSet", "StatefulSet"]).find(|kind| has_word(&code, kind))?;
+        Some(format!("says {kind}"))
+    });
+}
+
 #[test]
 fn no_drawer_for_odds_and_ends() {
     check("no module is called util or helpers", &[], |s| {
