@@ -1,7 +1,7 @@
 //! What the runtime needs to know of a kind to list, watch, decode and index its objects.
 
 use super::intern::Interner;
-use super::meta::Meta;
+use super::meta::{Meta, ObjectKey};
 use super::owner::{self, Owner};
 
 /// A resource of the API: where its objects live.
@@ -30,6 +30,11 @@ impl Resource {
         }
     }
 
+    /// The URL path of one object.
+    pub fn path_of(&self, key: &ObjectKey) -> String {
+        format!("{}/{}", self.path(Some(&key.namespace)), key.name)
+    }
+
     /// The `apiVersion` of its objects: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -45,7 +50,7 @@ const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
 
 /// A trimmed object of one kind, as an informer stores it.
 pub trait Record: Send + Sync + Sized + 'static {
-    /// Where the objects of this kind live.
+    /// Where the objects of this kind live. An informer may list another resource whose objects are decoded alike.
     const RESOURCE: Resource;
 
     /// Decodes one object from its JSON.

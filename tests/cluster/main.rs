@@ -8,6 +8,7 @@ mod handover;
 mod operations;
 mod owners;
 mod pod_names;
+mod registry;
 mod replica_set_races;
 mod replica_sets;
 mod scenarios;
