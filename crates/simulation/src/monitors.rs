@@ -17,6 +17,10 @@
 //! - Nor for pods that a successor of its author has made, as many as pods went meanwhile: the author took the
 //!   name behind theirs, and whoever begins anew and has seen none of them takes theirs (H3). The successor's is not judged
 //!   for the overdue one either.
+//!
+//! And one that an election prevents: of two daemons without election, one that was restarted knows nothing of the
+//! names of pods that had gone before, and the other does not use them again (S25). So the two ask for names that are as
+//! many apart, and up to as many pods may be too many (S11).
 
 mod acted_on;
 mod answers;
@@ -114,6 +118,31 @@ impl Commit<'_> {
         self.all(resource).map(|object| &**object).filter(|object| controller(object) == owner).collect()
     }
 
+    /// Whether a Deployment says that it may not adopt or release a ReplicaSet, or not roll back, and nothing new
+    /// besides: before that is settled it counts nothing. kube-controller-manager writes no status at all then.
+    fn tells_of_a_refused_handover(&self) -> bool {
+        let (Some(before), Some(after), "deployments") = (self.before, self.after, &*self.call.resource)
+        else {
+            return false;
+        };
+        let conditions = after["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let rolls_back = !text(before, "/metadata/annotations/deprecated.deployment.rollback.to").is_empty();
+        let is_refused = |condition: &Value| match text(condition, "/reason") {
+            "FailedAdopt" => true,
+            "FailedUpdate" => rolls_back,
+            _ => false,
+        };
+        if !conditions.iter().any(|of| of["type"] == "ReplicaFailure" && is_refused(of)) {
+            return false;
+        }
+        let counts = |of: &Value| {
+            let mut status = of["status"].as_object().cloned().unwrap_or_default();
+            status.remove("conditions");
+            status
+        };
+        counts(before) == counts(after)
+    }
+
     fn by_uid(&self, resource: &str, uid: &str) -> Option<&Value> {
         self.all(resource).map(|object| &**object).find(|object| text(object, "/metadata/uid") == uid)
     }
@@ -161,6 +190,10 @@ pub struct Monitors {
     made: BTreeMap<String, Window<Made>>,
     /// When names fell free, by what pods' names begin with.
     freed: BTreeMap<String, Window<()>>,
+    /// When each daemon has started, where two of them act.
+    rivals: BTreeMap<Arc<str>, Duration>,
+    /// Whether two daemons act at once, without an election.
+    without_election: bool,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
     /// The controllers of pods and sets, by UID.
@@ -189,9 +222,17 @@ impl Monitors {
         Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
+            without_election: !scenario.election && scenario.daemons > 1,
             answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
+        }
+    }
+
+    /// A daemon starts, and remembers nothing.
+    pub fn starts(&mut self, at: Duration, agent: &str) {
+        if self.without_election {
+            self.rivals.insert(agent.into(), at);
         }
     }
 

@@ -9,7 +9,7 @@ use super::actors::Actors;
 use super::monitors::{ANOTHER, Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
-use super::{batches, prompt, published, rollbacks, timed};
+use super::{batches, frozen, prompt, published, rollbacks, scale_downs, timed};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -84,6 +84,12 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         if seed % 4 == 1 {
             rollbacks::lead_back(server, actors).await?;
             until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        }
+        if seed % 4 == 2 {
+            scale_downs::restarts_decide_last(scenario, server, actors).await?;
+        }
+        if seed.is_multiple_of(8) {
+            frozen::connection_is_replaced(scenario, server, actors).await?;
         }
     }
     actors.stop_and_scale().await;
