@@ -71,5 +71,8 @@ mod tests {
         assert_eq!(window.since(at(6)).collect::<String>(), "bc");
         assert_eq!(window.since(at(10)).collect::<String>(), "c");
         assert_eq!(window.happened(at(5)).collect::<String>(), "bc");
+        assert_eq!(window.between(at(2), at(9)).collect::<String>(), "bc");
+        assert_eq!(window.between(at(1), at(5)).collect::<String>(), "ab");
+        assert_eq!(window.between(at(2), at(4)).count(), 0);
     }
 }

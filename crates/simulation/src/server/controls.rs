@@ -256,11 +256,12 @@ impl Server {
     /// Has the connection freeze over which a daemon watches a resource: what was asked for over it is never answered,
     /// and the next request is lost with it. Whoever gives that up opens another one.
     pub fn freeze(&self, daemon: usize, resource: &str) {
-        let mut state = self.state.lock();
+        let (mut state, now) = (self.state.lock(), self.start.elapsed());
         let frozen = state.frozen.entry((daemon, resource.to_owned())).or_default();
         frozen.connections += 1;
         frozen.in_use = true;
-        state.knowledge.daemon_falls_behind(daemon, resource, self.start.elapsed());
+        state.log.note(now, &format!("daemon {daemon}: the connection of its watch of {resource} freezes"));
+        state.knowledge.daemon_falls_behind(daemon, resource, now);
     }
 
     /// Lets a daemon's writes of its Lease fail for a while, but for the first, which is answered late.
