@@ -328,6 +328,7 @@ impl<T: Record> Reflector<T> {
         loop {
             let listing = self.intake.is_listing();
             let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
+            let patience = if planted!("a silent watch is believed to its end") { end } else { patience };
             let frame = tokio::select! {
                 biased;
                 () = demanded.notified() => return End::Demanded,

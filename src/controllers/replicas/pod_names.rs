@@ -19,8 +19,19 @@ use crate::plan::replicaset::used_names::{Between, UsedNames};
 use crate::runtime::store::Change;
 
 /// The used names of all owners of one kind, by UID.
-#[derive(Debug, Default)]
-pub struct PodNames(Mutex<BTreeMap<Uid, Known>>);
+#[derive(Debug)]
+pub struct PodNames {
+    known: Mutex<BTreeMap<Uid, Known>>,
+    /// When this process began. What a process before it has asked for may arrive for a while, under later names than
+    /// those of pods that had gone by then.
+    begun: Instant,
+}
+
+impl Default for PodNames {
+    fn default() -> Self {
+        PodNames { known: Mutex::default(), begun: Instant::now() }
+    }
+}
 
 /// What is known of one owner's names.
 #[derive(Debug)]
@@ -33,16 +44,16 @@ struct Known {
 impl PodNames {
     /// The owner is gone.
     pub fn forget(&self, owner: &Uid) {
-        self.0.lock().remove(owner);
+        self.known.lock().remove(owner);
     }
 
     /// Whether nothing is remembered of anybody.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.known.lock().is_empty()
     }
 
     fn is_known(&self, owner: &Uid) -> bool {
-        self.0.lock().contains_key(owner)
+        self.known.lock().contains_key(owner)
     }
 }
 
@@ -106,7 +117,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
             true if matches!(change, Change::Deleted(_)) => return,
             _ => {}
         }
-        let between = if is_listing { Between::InDoubt } else { Between::Free };
+        let may_be_late = self.pod_names.begun.elapsed() < LATEST;
+        let between = if is_listing || may_be_late { Between::InDoubt } else { Between::Free };
         self.with_names(owner, |sequence, known| {
             let Some(position) = sequence.position(&pod.meta.key.name) else { return };
             let before = known.used.in_doubt();
@@ -121,7 +133,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     fn with_names<R>(&self, owner: &impl Record, look: impl FnOnce(&Sequence, &mut Known) -> R) -> R {
         let meta = owner.meta();
         let sequence = Sequence::of(&meta.key.name, &meta.uid);
-        let mut all = self.pod_names.0.lock();
+        let mut all = self.pod_names.known.lock();
         let known = all.entry(meta.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
         if Instant::now() >= known.doubts_end {
             known.used.end_doubts();
