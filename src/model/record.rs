@@ -1,5 +1,7 @@
 //! What the runtime needs to know of a kind to list, watch, decode and index its objects.
 
+use serde::de::Error as _;
+
 use super::intern::Interner;
 use super::meta::Meta;
 use super::owner::{self, Owner};
@@ -54,6 +56,18 @@ pub trait Record: Send + Sync + Sized + 'static {
     /// When the JSON does not have the shape of this kind. The caller reports it and goes on with the
     /// other objects: one unreadable object must not stall the rest.
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error>;
+
+    /// Whether objects of this kind are asked for in protobuf, and decoded by [`Record::decode_protobuf`].
+    const HAS_PROTOBUF: bool = false;
+
+    /// Decodes one object from its protobuf message, without the envelope.
+    ///
+    /// # Errors
+    /// When the bytes are no message of this kind, or the kind is not decoded from protobuf.
+    fn decode_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let (_, _) = (message, interner);
+        Err(serde_json::Error::custom("this kind is read from JSON only"))
+    }
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;
