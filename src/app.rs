@@ -32,9 +32,10 @@ use crate::runtime::events::EventWriter;
 use crate::runtime::fence::Fence;
 use crate::runtime::informer::{Informer, Ready};
 use crate::runtime::lease::{Election, Watchdog};
+use crate::runtime::tasks::named;
 pub use serving::{Reader, http_router};
 use serving::{Servers, Serving};
-use tasks::{Running, by_itself, named, spawn};
+use tasks::{Running, by_itself, spawn};
 
 /// Runs the daemon until `shutdown`. `verbosity` is what `/debug/flags/v` changes.
 ///

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -11,16 +10,13 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::controllers::Cluster;
 use crate::runtime::fence::Fence;
 use crate::runtime::lease::{Election, LeaseLost};
-use crate::runtime::worker::panic_text;
+use crate::runtime::tasks::Ended;
 
 /// How long the election may take to say how the lease was lost.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How often a standby drops the keys of what no longer exists from its queues.
 const TIDY_PERIOD: Duration = Duration::from_secs(60);
-
-/// How a named task ended.
-pub(super) type Ended = (&'static str, Result<(), String>);
 
 /// The tasks that run from the start to the end of a daemon.
 pub(super) struct Running {
@@ -98,13 +94,6 @@ pub(super) fn spawn<T: Send + 'static>(
     task: impl Future<Output = T> + Send + 'static,
 ) -> AbortOnDropHandle<T> {
     AbortOnDropHandle::new(tokio::spawn(task))
-}
-
-/// Gives a task a name that its end, and even its panic, is reported with.
-pub(super) async fn named(name: &'static str, task: impl Future<Output = ()>) -> Ended {
-    // Whatever the task has left behind is not used any more: its end ends the daemon.
-    let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
-    (name, ended.map_err(|panic| panic_text(panic.as_ref()).to_owned()))
 }
 
 pub(super) fn by_itself(ended: Result<Ended, tokio::task::JoinError>) -> anyhow::Error {

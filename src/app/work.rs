@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::tasks::{Ended, named};
 use crate::config::{ControllerConfig, Enabled};
 use crate::controllers::deployment::sync_deployment;
 use crate::controllers::replicaset::sync_replica_set;
 use crate::controllers::{Cluster, SyncError};
 use crate::model::{ObjectKey, ReplicaSet, ReplicationController};
+use crate::runtime::tasks::{Ended, named};
 use crate::runtime::worker::{self, Next, WorkQueue};
 
 type Syncing = futures::future::BoxFuture<'static, Result<Next, SyncError>>;

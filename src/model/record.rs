@@ -47,7 +47,7 @@ const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
 
 /// A trimmed object of one kind, as an informer stores it.
 pub trait Record: Send + Sync + Sized + 'static {
-    /// Where the objects of this kind live.
+    /// Where the objects of this kind live. An informer may list another resource whose objects are decoded alike.
     const RESOURCE: Resource;
 
     /// Decodes one object from its JSON.

@@ -11,7 +11,7 @@ use prometheus::IntCounter;
 use super::frame::Identity;
 use super::store::{Applied, Change, Store};
 use crate::metrics::Metrics;
-use crate::model::{Interner, ObjectKey, Record};
+use crate::model::{Interner, ObjectKey, Record, Resource};
 
 /// How many unreadable objects are remembered, so that each is logged once and not at each change.
 const REMEMBERED: usize = 1024;
@@ -21,6 +21,7 @@ type PositionHandler = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The store of one kind, its decoder and its handlers.
 pub(crate) struct Intake<T: Record> {
+    resource: Resource,
     pub(crate) store: Arc<Store<T>>,
     interner: Interner,
     on_change: Vec<ChangeHandler<T>>,
@@ -31,9 +32,10 @@ pub(crate) struct Intake<T: Record> {
 }
 
 impl<T: Record> Intake<T> {
-    pub(crate) fn new(metrics: &Metrics) -> Self {
-        let labels = &[T::RESOURCE.group, T::RESOURCE.plural];
+    pub(crate) fn new(resource: Resource, metrics: &Metrics) -> Self {
+        let labels = &[resource.group, resource.plural];
         Intake {
+            resource,
             store: Arc::default(),
             interner: Interner::default(),
             on_change: Vec::new(),
@@ -133,7 +135,7 @@ impl<T: Record> Intake<T> {
     /// Logs what could not be read: by name, never its content, which may be secret.
     fn report(&mut self, identity: Option<&Identity>, error: &serde_json::Error) {
         self.undecodable.inc();
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         let key = identity.map(|identity| &identity.key);
         if let Some(key) = key {
             if self.unreadable.contains(key) {
@@ -154,11 +156,11 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::runtime::fixture::{Thing, json_of, key};
+    use crate::runtime::fixture::{THINGS, Thing, json_of, key};
 
     #[test]
     fn handlers_see_the_store_changed_and_the_position_comes_last() {
-        let mut intake = Intake::<Thing>::new(&Metrics::new());
+        let mut intake = Intake::<Thing>::new(THINGS, &Metrics::new());
         let told = Arc::new(Mutex::new(Vec::new()));
         let (log, store) = (told.clone(), intake.store.clone());
         intake.on_change(move |change| {
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn an_object_that_became_unreadable_keeps_its_last_readable_state() {
         let metrics = Metrics::new();
-        let mut intake = Intake::<Thing>::new(&metrics);
+        let mut intake = Intake::<Thing>::new(THINGS, &metrics);
         intake.begin_list(false);
         intake.put(&json_of("a", "a", 5).to_string());
         intake.end_list(6);
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_has_not_even_a_name_is_passed_over() {
-        let mut intake = Intake::<Thing>::new(&Metrics::new());
+        let mut intake = Intake::<Thing>::new(THINGS, &Metrics::new());
         for json in ["{}", "null", "[]", "{\"metadata\":{}}", "\"x\"", "{\"metadata\":{\"name\":1}}"] {
             intake.put(json);
             intake.delete(json);

@@ -11,10 +11,12 @@
 //! * [`request`], [`limit`], [`api`], [`patience`], [`client`]: how the API server is called.
 //! * [`store`], `frame`, `list_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
 //!   kind, kept current.
+//! * [`informers`]: the caches of all kinds, which come and go.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
 //! * [`election`], [`fence`], [`lease`]: one of several processes writes, and until when.
+//! * [`tasks`]: tasks that are reported by name.
 //! * [`shutdown`]: the first signal asks, the second insists.
 
 pub mod api;
@@ -28,6 +30,7 @@ pub mod expectations;
 pub mod fence;
 mod frame;
 pub mod informer;
+pub mod informers;
 mod intake;
 pub mod lease;
 pub mod limit;
@@ -38,6 +41,7 @@ mod reflect;
 pub mod request;
 pub mod shutdown;
 pub mod store;
+pub mod tasks;
 pub mod waiters;
 pub mod worker;
 
@@ -48,6 +52,7 @@ pub use api::{Api, ApiError};
 pub use events::{EventRecorder, EventTarget, EventType};
 pub use expectations::{Behind, CacheView, Caches, Expectations, Freshness};
 pub use informer::{Informer, InformerOptions, Ready};
+pub use informers::{AnyInformer, Informers};
 pub use limit::Limiter;
 pub use store::{Change, Store};
 pub use waiters::Waiters;

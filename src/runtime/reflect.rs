@@ -25,7 +25,7 @@ use super::frame::{Frame, FrameError, LONGEST_LINE, Lines};
 use super::informer::InformerOptions;
 use super::intake::Intake;
 use super::request;
-use crate::model::Record;
+use crate::model::{Record, Resource};
 
 /// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
 const SHORTEST_DELAY: Duration = Duration::from_millis(800);
@@ -92,6 +92,7 @@ enum End {
 /// Lists and watches one kind.
 pub(crate) struct Reflector<T: Record> {
     api: Api,
+    resource: Resource,
     path: String,
     selector: Option<String>,
     page_size: u32,
@@ -125,6 +126,7 @@ pub(crate) struct Reflector<T: Record> {
 
 impl<T: Record> Reflector<T> {
     pub(crate) fn new(
+        resource: Resource,
         api: Api,
         options: InformerOptions,
         intake: Intake<T>,
@@ -134,7 +136,8 @@ impl<T: Record> Reflector<T> {
     ) -> Self {
         let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
         Reflector {
-            path: T::RESOURCE.path(namespace.as_deref()),
+            resource,
+            path: resource.path(namespace.as_deref()),
             selector: label_selector.filter(|selector| !selector.is_empty()),
             page_size,
             intake,
@@ -184,7 +187,7 @@ impl<T: Record> Reflector<T> {
     /// Takes note of how a list or watch ended and says how long to wait before the next. `lasted`
     /// tells whether it went on for a while, so that an end without an error needs no delay.
     fn settle(&mut self, end: &End, lasted: bool) -> Duration {
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         if self.progress {
             self.attempt = 0;
         }
@@ -248,7 +251,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn count(&self, reason: &str) {
-        self.breaks.with_label_values(&[T::RESOURCE.group, T::RESOURCE.plural, reason]).inc();
+        self.breaks.with_label_values(&[self.resource.group, self.resource.plural, reason]).inc();
     }
 
     fn begin_list(&mut self) -> bool {
@@ -270,7 +273,7 @@ impl<T: Record> Reflector<T> {
         if version >= position {
             return false;
         }
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         if trusting {
             tracing::error!(resource, version, position, "the server's history was set back; starting anew");
             return false;
@@ -286,7 +289,7 @@ impl<T: Record> Reflector<T> {
         self.consistent = false;
         if !self.ready.send_replace(true) {
             let objects = self.intake.store.len();
-            tracing::info!(resource = T::RESOURCE.plural, objects, version, "cache is complete");
+            tracing::info!(resource = self.resource.plural, objects, version, "cache is complete");
         }
     }
 
@@ -340,7 +343,7 @@ impl<T: Record> Reflector<T> {
                 Ok(None) if lines.is_cut() => return self.cut(End::Broken("truncated")),
                 Ok(None) => return self.cut(End::Closed),
                 Ok(Some(Err(error))) => {
-                    tracing::debug!(resource = T::RESOURCE.plural, %error, "watch broke");
+                    tracing::debug!(resource = self.resource.plural, %error, "watch broke");
                     return self.cut(End::Broken("transport"));
                 }
                 Ok(Some(Ok(frame))) => {
@@ -366,7 +369,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn not_begun(&mut self, error: &ApiError, list: bool) -> End {
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         let code = error.status().map_or(0, |status| status.code);
         if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
             tracing::debug!(resource, %error, "streaming list refused");
@@ -413,12 +416,12 @@ impl<T: Record> Reflector<T> {
                     if error.is_gone() {
                         return Err(End::Expired);
                     }
-                    tracing::warn!(resource = T::RESOURCE.plural, %error, "watch ended with an error");
+                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error");
                     return Err(End::Broken("error_event"));
                 }
                 Ok(Frame::Unknown(kind)) => {
                     tracing::warn!(
-                        resource = T::RESOURCE.plural,
+                        resource = self.resource.plural,
                         kind,
                         "unknown type of watch event ignored"
                     );
@@ -430,7 +433,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn unreadable(&self, error: &FrameError) -> End {
-        tracing::warn!(resource = T::RESOURCE.plural, %error, "watch is unreadable; resuming");
+        tracing::warn!(resource = self.resource.plural, %error, "watch is unreadable; resuming");
         match error {
             FrameError::TooLong(_) => End::Broken("too_long"),
             FrameError::Malformed(_) => End::Broken("malformed"),

@@ -175,7 +175,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn warn(&self, error: &str, wait: Duration) {
-        let (resource, seconds) = (T::RESOURCE.plural, wait.as_secs_f64());
+        let (resource, seconds) = (self.resource.plural, wait.as_secs_f64());
         tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
     }
 }
