@@ -142,6 +142,25 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    /// The head of the first field: its number; how many bytes follow, if it holds bytes; and what follows. A number
+    /// is part of the head.
+    ///
+    /// # Errors
+    /// When the head is malformed, or not there as a whole.
+    pub fn head(message: &'a [u8]) -> Result<(u64, Option<usize>, &'a [u8]), Malformed> {
+        let mut fields = Fields(message);
+        let tag = fields.varint()?;
+        if tag & 7 == 2 {
+            let length = fields.varint()?;
+            let length =
+                usize::try_from(length).map_err(|_| Malformed("a field is longer than its message"))?;
+            return Ok((tag >> 3, Some(length), fields.0));
+        }
+        let mut fields = Fields(message);
+        let (number, _) = fields.field()?;
+        Ok((number, None, fields.0))
+    }
+
     fn field(&mut self) -> Result<(u64, Value<'a>), Malformed> {
         let tag = self.varint()?;
         let value = match tag & 7 {

@@ -42,6 +42,40 @@ impl Resource {
     }
 }
 
+/// An object as it came over the wire.
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded<'a> {
+    /// Its JSON.
+    Json(&'a str),
+    /// Its protobuf message, without an envelope.
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> From<&'a str> for Encoded<'a> {
+    fn from(json: &'a str) -> Self {
+        Encoded::Json(json)
+    }
+}
+
+impl<'a> From<&'a String> for Encoded<'a> {
+    fn from(json: &'a String) -> Self {
+        Encoded::Json(json)
+    }
+}
+
+impl Encoded<'_> {
+    /// Decodes the object as a record of this kind.
+    ///
+    /// # Errors
+    /// See [`Record::decode`] and [`Record::decode_protobuf`].
+    pub fn decode<T: Record>(self, interner: &mut Interner) -> Result<T, serde_json::Error> {
+        match self {
+            Encoded::Json(json) => T::decode(json, interner),
+            Encoded::Protobuf(message) => T::decode_protobuf(message, interner),
+        }
+    }
+}
+
 /// What an `Arc` keeps beside its value, twice: for the record and for its name.
 const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
 

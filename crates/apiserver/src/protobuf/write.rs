@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use k8s_openapi::ByteString;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::MAGIC;
 use super::table::{Field, Message, message};
@@ -143,6 +143,8 @@ fn write_value(Field { number, kind, .. }: Field, value: &Value, into: &mut Vec<
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
