@@ -68,6 +68,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use hook::{Hook, RequestInfo, Verdict};
 pub use kinds::{ServedKind, served_kinds};
+pub use protobuf::write::value as to_protobuf;
 
 use rest::Server;
 

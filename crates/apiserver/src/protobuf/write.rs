@@ -40,8 +40,10 @@ pub(crate) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Bytes {
     body.into()
 }
 
-/// Whatever names its kind, with its envelope. A field that the tables do not have is left out.
-pub(crate) fn value(value: &Value) -> Bytes {
+/// An object that names its kind in Kubernetes' protobuf encoding, envelope included, as it is served to clients that ask
+/// for `application/vnd.kubernetes.protobuf`. Fields outside of the tables are left out; those of a Pod and a Status are
+/// complete.
+pub fn value(value: &Value) -> Bytes {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
     envelope(text("apiVersion"), text("kind"), &bare(value))
 }
