@@ -1,5 +1,7 @@
 //! What the runtime needs to know of a kind to list, watch, decode and index its objects.
 
+use serde::de::Error as _;
+
 use super::intern::Interner;
 use super::meta::{Meta, ObjectKey};
 use super::owner::{self, Owner};
@@ -45,6 +47,40 @@ impl Resource {
     }
 }
 
+/// An object as it came over the wire.
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded<'a> {
+    /// Its JSON.
+    Json(&'a str),
+    /// Its protobuf message, without an envelope.
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> From<&'a str> for Encoded<'a> {
+    fn from(json: &'a str) -> Self {
+        Encoded::Json(json)
+    }
+}
+
+impl<'a> From<&'a String> for Encoded<'a> {
+    fn from(json: &'a String) -> Self {
+        Encoded::Json(json)
+    }
+}
+
+impl Encoded<'_> {
+    /// Decodes the object as a record of this kind.
+    ///
+    /// # Errors
+    /// See [`Record::decode`] and [`Record::decode_protobuf`].
+    pub fn decode<T: Record>(self, interner: &mut Interner) -> Result<T, serde_json::Error> {
+        match self {
+            Encoded::Json(json) => T::decode(json, interner),
+            Encoded::Protobuf(message) => T::decode_protobuf(message, interner),
+        }
+    }
+}
+
 /// What an `Arc` keeps beside its value, twice: for the record and for its name.
 const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
 
@@ -59,6 +95,18 @@ pub trait Record: Send + Sync + Sized + 'static {
     /// When the JSON does not have the shape of this kind. The caller reports it and goes on with the
     /// other objects: one unreadable object must not stall the rest.
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error>;
+
+    /// Whether objects of this kind are asked for in protobuf, and decoded by [`Record::decode_protobuf`].
+    const HAS_PROTOBUF: bool = false;
+
+    /// Decodes one object from its protobuf message, without the envelope.
+    ///
+    /// # Errors
+    /// When the bytes are no message of this kind, or the kind is not decoded from protobuf.
+    fn decode_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let (_, _) = (message, interner);
+        Err(serde_json::Error::custom("this kind is read from JSON only"))
+    }
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;

@@ -11,6 +11,7 @@ use prometheus::IntCounter;
 use super::frame::Identity;
 use super::store::{Applied, Change, Store};
 use crate::metrics::Metrics;
+use crate::model::record::Encoded;
 use crate::model::{Interner, ObjectKey, Record, Resource};
 
 /// How many unreadable objects are remembered, so that each is logged once and not at each change.
@@ -64,8 +65,9 @@ impl<T: Record> Intake<T> {
     /// One that cannot be decoded is passed over. Its last readable state stays: to drop it would look
     /// like a deletion, which a controller answers with a new pod, whereas an old state is what every
     /// controller has to live with anyway. The others go on, and the position too.
-    pub(crate) fn put(&mut self, json: &str) {
-        match T::decode(json, &mut self.interner) {
+    pub(crate) fn put<'a>(&mut self, object: impl Into<Encoded<'a>>) {
+        let object = object.into();
+        match object.decode::<T>(&mut self.interner) {
             Ok(record) => {
                 if !self.unreadable.is_empty() {
                     self.unreadable.remove(&record.meta().key);
@@ -74,7 +76,7 @@ impl<T: Record> Intake<T> {
                 self.tell(applied);
             }
             Err(error) => {
-                let identity = Identity::read(json);
+                let identity = Identity::read(object);
                 self.report(identity.as_ref(), &error);
                 if let Some(identity) = identity {
                     let applied = self.store.keep(&identity.key, identity.version);
@@ -85,8 +87,9 @@ impl<T: Record> Intake<T> {
     }
 
     /// Takes out an object that was deleted. For that its name and UID are enough.
-    pub(crate) fn delete(&mut self, json: &str) {
-        let last = T::decode(json, &mut self.interner);
+    pub(crate) fn delete<'a>(&mut self, object: impl Into<Encoded<'a>>) {
+        let object = object.into();
+        let last = object.decode::<T>(&mut self.interner);
         let identity = match &last {
             Ok(record) => {
                 let meta = record.meta();
@@ -94,7 +97,7 @@ impl<T: Record> Intake<T> {
                 Some(Identity { key: meta.key.clone(), uid: meta.uid.clone(), version })
             }
             Err(error) => {
-                let identity = Identity::read(json);
+                let identity = Identity::read(object);
                 self.report(identity.as_ref(), error);
                 identity
             }

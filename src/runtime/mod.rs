@@ -9,7 +9,7 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`limit`], [`api`], [`patience`], [`client`]: how the API server is called.
-//! * [`store`], `frame`, `list_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
+//! * [`store`], `frame`, `list_decoder`, `protobuf_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
 //!   kind, kept current.
 //! * [`informers`]: the caches of all kinds, which come and go.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
@@ -36,6 +36,7 @@ pub mod lease;
 pub mod limit;
 mod list_decoder;
 pub mod patience;
+mod protobuf_decoder;
 pub mod queue;
 mod reflect;
 pub mod request;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::backoff::delay;
 use super::contact::Contact;
-use super::frame::{Frame, FrameError, LONGEST_LINE, Lines};
+use super::frame::{Events, Frame, FrameError};
 use super::informer::InformerOptions;
 use super::intake::Intake;
 use super::request;
@@ -312,8 +312,8 @@ impl<T: Record> Reflector<T> {
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
         let patience = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(patience);
-        let mut body = match starting.stream(request::get(&self.path, &query)).await {
-            Ok(body) => body,
+        let response = match starting.stream(self.get(&query)).await {
+            Ok(response) => response,
             Err(error) => {
                 self.contact.failed(&error);
                 return self.not_begun(&error, list);
@@ -324,7 +324,8 @@ impl<T: Record> Reflector<T> {
         let end = Instant::now() + Duration::from_secs(seconds) + GRACE;
         self.quiet = short;
         let demanded = self.demanded.clone();
-        let mut lines = Lines::new(LONGEST_LINE);
+        let mut events = Events::of(response.headers());
+        let mut body = response.into_body();
         loop {
             let listing = self.intake.is_listing();
             let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
@@ -341,7 +342,7 @@ impl<T: Record> Reflector<T> {
                     self.quiet = true;
                     return End::Quiet;
                 }
-                Ok(None) if lines.is_cut() => return self.cut(End::Broken("truncated")),
+                Ok(None) if events.is_cut() => return self.cut(End::Broken("truncated")),
                 Ok(None) => return self.cut(End::Closed),
                 Ok(Some(Err(error))) => {
                     tracing::debug!(resource = self.resource.plural, %error, "watch broke");
@@ -350,11 +351,11 @@ impl<T: Record> Reflector<T> {
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         self.contact.made();
-                        lines.push(data);
+                        events.push(data);
                     }
                 }
             }
-            if let Err(end) = self.read(&mut lines, trusting) {
+            if let Err(end) = self.read(&mut events, trusting) {
                 return self.cut(end);
             }
         }
@@ -388,15 +389,21 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// Takes in all complete lines.
-    fn read(&mut self, lines: &mut Lines, trusting: bool) -> Result<(), End> {
+    /// What is asked for, in the encoding that the kind is decoded from best.
+    fn get(&self, query: &[(&str, &str)]) -> http::Request<Vec<u8>> {
+        let accept = if T::HAS_PROTOBUF { request::PROTOBUF } else { request::JSON };
+        request::get_as(accept, &self.path, query)
+    }
+
+    /// Takes in all complete events.
+    fn read(&mut self, events: &mut Events, trusting: bool) -> Result<(), End> {
         loop {
-            let line = match lines.next() {
+            let event = match events.next() {
                 Ok(None) => return Ok(()),
-                Ok(Some(line)) => line,
+                Ok(Some(event)) => event,
                 Err(error) => return Err(self.unreadable(&error)),
             };
-            match Frame::read(&line) {
+            match events.read(&event) {
                 Ok(Frame::Put(object)) => {
                     self.quiet = false;
                     self.intake.put(object);
