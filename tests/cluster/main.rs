@@ -7,6 +7,7 @@ mod faults;
 mod handover;
 mod operations;
 mod owners;
+mod pod_encodings;
 mod pod_names;
 mod registry;
 mod replica_set_races;
