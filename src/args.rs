@@ -6,6 +6,7 @@
 //! does nothing: what kube-controller-manager has and Windlass cannot mean is refused with the reason
 //! ([`foreign`]).
 
+pub mod controllers;
 pub mod file;
 pub mod foreign;
 pub mod generic;
@@ -20,7 +21,8 @@ use clap::parser::ValueSource;
 use clap::{Args as Group, CommandFactory, FromArgMatches, Parser};
 use serde::Serialize;
 
-pub use generic::{ClientArgs, ControllerArgs, ElectionArgs, GenericArgs, ScopeArgs};
+pub use controllers::ControllerArgs;
+pub use generic::{ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
 /// The Deployment, ReplicaSet and ReplicationController controllers for Kubernetes, in one small daemon.
@@ -77,11 +79,11 @@ pub struct Args {
 #[derive(Clone, Debug, Group)]
 #[command(next_help_heading = "Configuration flags")]
 pub struct SourceArgs {
-    /// YAML file with settings; its keys are the flags' names without the dashes. Flags and the
-    /// environment override it.
+    /// YAML file with settings; its keys are the names of the flags without dashes. Flags and environment
+    /// variables override it.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Print the settings in force, in a form that --config accepts, and end.
+    /// Print the settings in force, in a form that --config accepts, and exit.
     #[arg(long)]
     pub print_config: bool,
 }
@@ -91,12 +93,12 @@ pub struct SourceArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Logs flags")]
 pub struct LoggingArgs {
-    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step. kube-controller-manager's
-    /// default is 0; here 0 to 3 are the same, so that a rollout can be followed either way.
+    /// Log verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step. The default of
+    /// kube-controller-manager is 0; here 0 to 3 are the same.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, env = "WINDLASS_V")]
     #[serde(rename = "v")]
     pub verbosity: u8,
-    /// How a line is written.
+    /// Format of the log lines.
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text",
           env = "WINDLASS_LOGGING_FORMAT")]
     pub logging_format: String,
@@ -252,6 +254,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::controllers::registry::CONTROLLERS;
 
     fn loaded(flags: &[&str]) -> Result<Args, String> {
         let argv = std::iter::once("windlass").chain(flags.iter().copied()).map(OsString::from);
@@ -321,7 +324,7 @@ mod tests {
         let args = with_file(yaml, &["--kube-api-burst", "70"]).unwrap();
         assert_eq!((args.generic.kube_api_qps, args.generic.kube_api_burst), (50.0, 70));
         assert_eq!(args.generic.controllers, ["*", "-deployment"]);
-        assert_eq!(args.controllers.concurrent_deployment_syncs, 5);
+        assert_eq!(args.controllers.workers_of(CONTROLLERS[0]), 5);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod meta;
 pub mod node;
 pub mod owner;
 pub mod pod;
+pub mod protobuf;
 pub mod quantity;
 pub mod record;
 pub mod replicaset;

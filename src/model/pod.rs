@@ -1,10 +1,12 @@
 //! A pod, in a few hundred bytes.
 
+mod protobuf;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::container_text::ContainerText;
 use super::intern::Interner;
@@ -105,35 +107,35 @@ struct SpecWire<'a> {
     init_containers: Option<Vec<InitContainerWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AffinityWire<'a> {
     #[serde(borrow, default)]
     node_affinity: Option<NodeAffinityWire<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeAffinityWire<'a> {
     #[serde(borrow, default)]
     required_during_scheduling_ignored_during_execution: Option<NodeSelectorWire<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeSelectorWire<'a> {
     #[serde(borrow, default)]
     node_selector_terms: Option<Vec<TermWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TermWire<'a> {
     #[serde(borrow, default)]
     match_fields: Option<Vec<FieldWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct FieldWire<'a> {
     #[serde(borrow, default)]
     key: Text<'a>,
@@ -178,7 +180,7 @@ struct StatusWire<'a> {
     #[serde(borrow, default)]
     message: Text<'a>,
     #[serde(borrow, default)]
-    start_time: Text<'a>,
+    start_time: Moment<'a>,
     #[serde(borrow, default)]
     conditions: Option<Vec<PodConditionWire<'a>>>,
     #[serde(borrow, default)]
@@ -187,7 +189,7 @@ struct StatusWire<'a> {
     container_statuses: Option<Vec<ContainerStatusWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodConditionWire<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -202,7 +204,7 @@ struct PodConditionWire<'a> {
     last_transition_time: Option<Time>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatusWire<'a> {
     #[serde(borrow, default)]
@@ -215,7 +217,7 @@ struct ContainerStatusWire<'a> {
     last_state: Option<StateWire<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct StateWire<'a> {
     #[serde(borrow, default)]
     waiting: Option<SaidWire<'a>>,
@@ -224,7 +226,7 @@ struct StateWire<'a> {
 }
 
 /// A reason and a message.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct SaidWire<'a> {
     #[serde(borrow, default)]
     reason: Text<'a>,
@@ -232,7 +234,7 @@ struct SaidWire<'a> {
     message: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TerminatedWire<'a> {
     #[serde(default)]
@@ -242,7 +244,36 @@ struct TerminatedWire<'a> {
     #[serde(borrow, default)]
     message: Text<'a>,
     #[serde(borrow, default)]
-    finished_at: Text<'a>,
+    finished_at: Moment<'a>,
+}
+
+/// A time that few pods are asked for, and that nobody refuses a pod for.
+enum Moment<'a> {
+    /// From JSON, not read yet.
+    Written(Text<'a>),
+    /// From protobuf.
+    Known(Option<Timestamp>),
+}
+
+impl Default for Moment<'_> {
+    fn default() -> Self {
+        Moment::Known(None)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Moment<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Text::deserialize(deserializer).map(Moment::Written)
+    }
+}
+
+impl Moment<'_> {
+    fn time(&self) -> Option<Timestamp> {
+        match self {
+            Moment::Written(text) => text.as_str().parse().ok(),
+            Moment::Known(time) => *time,
+        }
+    }
 }
 
 /// What is said of a pod that does not run.
@@ -265,16 +296,31 @@ impl Record for Pod {
     const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        let wire: PodWire<'_> = serde_json::from_str(json)?;
-        let status = wire.status.unwrap_or_default();
-        let deletion_cost = wire.metadata.annotations.get(DELETION_COST).map_or(0, parse_cost);
+        serde_json::from_str::<PodWire<'_>>(json)?.into_pod(interner)
+    }
+
+    const HAS_PROTOBUF: bool = true;
+
+    fn decode_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        PodWire::from_protobuf(message)?.into_pod(interner)
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl PodWire<'_> {
+    fn into_pod(self, interner: &mut Interner) -> Result<Pod, serde_json::Error> {
+        let status = self.status.unwrap_or_default();
+        let deletion_cost = self.metadata.annotations.get(DELETION_COST).map_or(0, parse_cost);
         let ready_since = status
             .conditions
             .iter()
             .flatten()
             .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
-        let spec = wire.spec.unwrap_or_default();
+        let spec = self.spec.unwrap_or_default();
         let restarts = status.restarts(&spec);
         let waiting = status.waiting().map(|Said { reason, message, termination_message }| {
             let mut short = |text: &str| {
@@ -290,7 +336,7 @@ impl Record for Pod {
         let bound = Some(spec.node_name.as_str()).filter(|node| !node.is_empty());
         let place = bound.or_else(|| spec.target()).map(|node| interner.string(node));
         let is_bound = bound.is_some();
-        let meta = wire.metadata.into_meta(interner)?;
+        let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
             phase: match status.phase.as_str() {
@@ -308,10 +354,6 @@ impl Record for Pod {
             waiting,
             meta,
         })
-    }
-
-    fn meta(&self) -> &Meta {
-        &self.meta
     }
 }
 
@@ -337,10 +379,9 @@ impl StatusWire<'_> {
     /// Whether nothing shows that the pod was alive a minute after it had started: no container that
     /// ended later, no condition that turned later. A pod that its node refused shows nothing at all.
     fn ended_early(&self, created: Timestamp) -> bool {
-        let start = self.start_time.as_str().parse().unwrap_or(created);
-        let ends = self
-            .containers()
-            .filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.as_str().parse().ok());
+        let start = self.start_time.time().unwrap_or(created);
+        let ends =
+            self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.time());
         let turns = self.conditions.iter().flatten().filter_map(|c| c.last_transition_time.map(|t| t.0));
         let last: Option<Timestamp> = ends.chain(turns).max();
         last.is_none_or(|last| last.duration_since(start) <= EARLY)
