@@ -228,3 +228,40 @@ impl<'a> TerminatedWire<'a> {
         Ok(terminated)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Interner, Pod, Record};
+
+    /// A field that holds a string or a message.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let tag = u16::from(number) << 3 | 2;
+        let tag = if tag < 128 { vec![tag as u8] } else { vec![tag as u8 & 127 | 128, (tag >> 7) as u8] };
+        [tag, vec![u8::try_from(bytes.len()).unwrap()], bytes.to_vec()].concat()
+    }
+
+    fn message(fields: &[Vec<u8>]) -> Vec<u8> {
+        fields.concat()
+    }
+
+    fn pod(node: &str, values: &[&str]) -> Pod {
+        let values = message(&values.iter().map(|value| field(3, value.as_bytes())).collect::<Vec<_>>());
+        let requirement = message(&[field(1, b"metadata.name"), field(2, b"In"), values]);
+        let affinity = field(1, &field(1, &field(1, &field(2, &requirement))));
+        let spec = message(&[field(10, node.as_bytes()), field(18, &affinity)]);
+        let metadata = message(&[field(1, b"p"), field(3, b"ops"), field(5, b"u"), field(6, b"7")]);
+        let pod = message(&[field(1, &metadata), field(2, &spec)]);
+        Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn the_target_of_an_unbound_pod_is_the_one_node_that_a_match_field_names() {
+        let target = |pod: &Pod| pod.target().map(|node| node.to_string());
+        let unbound = pod("", &["n1"]);
+        assert_eq!((target(&unbound).as_deref(), unbound.node()), (Some("n1"), None));
+        assert_eq!(target(&pod("", &["n1", "n2"])), None);
+        assert_eq!(target(&pod("", &[])), None);
+        let bound = pod("n3", &["n1"]);
+        assert_eq!((target(&bound).as_deref(), bound.node().is_some()), (Some("n3"), true));
+    }
+}

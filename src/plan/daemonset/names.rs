@@ -208,7 +208,7 @@ mod tests {
     fn the_names_are_those_of_earlier_releases() {
         let names = names("agent", "u-1");
         let first = [names.name("n1", 0), names.name("n1", 1), names.name("n2", 0)];
-        assert_eq!(first, ["agent-", "agent-", "agent-"]);
+        assert_eq!(first, ["agent-8hx85wj4hj", "agent-hgxjjwl565", "agent-jw259vf7cj"]);
     }
 
     #[test]

@@ -75,6 +75,10 @@ mod tests {
         };
         assert_eq!(order("abc"), order("abc"));
         assert_ne!(order("abc"), order("abd"));
-        assert_eq!(order("abc"), ["n2", "n3"], "the order of earlier releases");
+        assert_eq!(
+            order("abc"),
+            ["n6", "n7", "n4", "n5", "n2", "n3", "n0", "n1", "n8"],
+            "the order of earlier releases"
+        );
     }
 }
