@@ -112,7 +112,7 @@ fn no_10_a_deleting_pod_on_a_dead_node_uses_up_the_budget_and_the_explanation_na
     world.settle();
     assert_eq!(["n2", "n3"].map(|node| world.on(node)), ["v1", "v1"]);
     assert!(explained(&world).contains("Node n1: the pod is being deleted"), "{}", explained(&world));
-    assert!(explained(&world).contains("maxUnavailable is 1 and 1 nodes"), "{}", explained(&world));
+    assert!(explained(&world).contains("maxUnavailable is 1 and 1 node has no"), "{}", explained(&world));
 }
 
 #[test]

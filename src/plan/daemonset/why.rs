@@ -281,10 +281,10 @@ impl Display for Why {
             Why::Budget { budget, staying } => {
                 match budget {
                     Budget::Unavailable { max, unavailable } => {
-                        write!(f, "maxUnavailable is {max} and {unavailable} nodes have no available pod")?;
+                        write!(f, "maxUnavailable is {max} and {} no available pod", nodes_have(*unavailable))?;
                     }
                     Budget::Surge { max, surging } => {
-                        write!(f, "maxSurge is {max} and {surging} nodes have a new pod beside the old one")?;
+                        write!(f, "maxSurge is {max} and {} a new pod beside the old one", nodes_have(*surging))?;
                     }
                 }
                 write!(f, ": {} must wait.", pods(*staying, "available old "))
@@ -314,6 +314,10 @@ impl Display for Why {
             }
         }
     }
+}
+
+fn nodes_have(count: i64) -> String {
+    if count == 1 { "1 node has".to_owned() } else { format!("{count} nodes have") }
 }
 
 fn are(count: usize) -> String {
