@@ -102,8 +102,12 @@ fn take(world: &mut World, step: Step) {
                 pod["metadata"]["deletionTimestamp"] = now.into();
             }
         }
-        Step::FailingImage(image, true) => drop(world.failing.insert(format!("v{image}"))),
-        Step::FailingImage(image, false) => drop(world.failing.remove(&format!("v{image}"))),
+        Step::FailingImage(image, true) => {
+            world.failing.insert(format!("v{image}"));
+        }
+        Step::FailingImage(image, false) => {
+            world.failing.remove(&format!("v{image}"));
+        }
     }
 }
 
