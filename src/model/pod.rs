@@ -161,7 +161,7 @@ impl SpecWire<'_> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InitContainerWire<'a> {
     #[serde(borrow, default)]
