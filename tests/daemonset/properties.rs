@@ -112,7 +112,7 @@ fn take(world: &mut World, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// DS1 to DS7, DS10 to DS15 are judged by the world at each write; DS20 and DS21 at the end.
     #[test]

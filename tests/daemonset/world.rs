@@ -163,8 +163,8 @@ impl World {
         self.say("user", what);
         let before = self.daemon_set["spec"].clone();
         change(&mut self.daemon_set["spec"]);
-        let metadata = &mut self.daemon_set["metadata"];
         if self.daemon_set["spec"] != before {
+            let metadata = &mut self.daemon_set["metadata"];
             metadata["generation"] = (metadata["generation"].as_i64().unwrap() + 1).into();
         }
         if self.daemon_set["spec"]["template"] != before["template"] {
