@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,18 @@ use tasks::{Running, by_itself, named, spawn};
 ///
 /// # Errors
 /// When the API server cannot be found, a port cannot be had, a part ends by itself, or the lease is lost.
-pub async fn run(
+//
+// Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits it.
+pub fn run(
+    config: Config,
+    verbosity: Verbosity,
+    seed: u64,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(daemon(config, verbosity, seed, shutdown))
+}
+
+async fn daemon(
     config: Config,
     verbosity: Verbosity,
     seed: u64,
@@ -164,7 +175,13 @@ impl Controllers {
     ///
     /// # Errors
     /// When a part ends by itself, the lease is lost, or the running syncs do not finish in time.
-    pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
+    //
+    // Boxed for the same reason as the function above.
+    pub fn run(self, shutdown: CancellationToken, drain: Duration) -> BoxFuture<'static, anyhow::Result<()>> {
+        Box::pin(self.run_and_drain(shutdown, drain))
+    }
+
+    async fn run_and_drain(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
         let Controllers {
             cluster,
             deployments,

@@ -16,6 +16,7 @@ use windlass::metrics::Metrics;
 use windlass::runtime::election::ElectionOptions;
 use windlass_testkit::build::deployment;
 use windlass_testkit::cluster::{Cluster, condition, unlimited};
+use windlass_testkit::manifests;
 use windlass_testkit::rights::{self, Rights};
 
 fn file(path: &str) -> PathBuf {
@@ -215,7 +216,7 @@ fn check_expressions(what: &str, expressions: &[String]) {
 
 #[test]
 fn every_metric_in_an_alert_exists() {
-    let rules: Value = serde_yaml::from_str(&read("charts/windlass/files/prometheus-rules.yaml")).unwrap();
+    let rules: Value = manifests::object(&read("charts/windlass/files/prometheus-rules.yaml"));
     let rules =
         rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
     let expressions: Vec<String> = rules
