@@ -77,11 +77,11 @@ pub struct Args {
 #[derive(Clone, Debug, Group)]
 #[command(next_help_heading = "Configuration flags")]
 pub struct SourceArgs {
-    /// YAML file with settings; its keys are the flags' names without the dashes. Flags and the
-    /// environment override it.
+    /// YAML file with settings; its keys are the names of the flags without dashes. Flags and environment
+    /// variables override it.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Print the settings in force, in a form that --config accepts, and end.
+    /// Print the settings in force, in a form that --config accepts, and exit.
     #[arg(long)]
     pub print_config: bool,
 }
@@ -91,12 +91,12 @@ pub struct SourceArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Logs flags")]
 pub struct LoggingArgs {
-    /// Verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step. kube-controller-manager's
-    /// default is 0; here 0 to 3 are the same, so that a rollout can be followed either way.
+    /// Log verbosity: up to 3 what happens, 4 and 5 why, 6 and above every step. The default of
+    /// kube-controller-manager is 0; here 0 to 3 are the same.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, env = "WINDLASS_V")]
     #[serde(rename = "v")]
     pub verbosity: u8,
-    /// How a line is written.
+    /// Format of the log lines.
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text",
           env = "WINDLASS_LOGGING_FORMAT")]
     pub logging_format: String,

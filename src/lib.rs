@@ -10,11 +10,11 @@
 //! * [`runtime`]: informers, stores, the work queue, expectations, events. Knows no Deployment.
 //! * [`controllers`]: the shell around the plans: wake, observe, plan, execute, settle.
 //! * [`metrics`], [`http`], [`logging`]: what operators see.
-//! * [`sandbox`]: an embedded API server, a pod simulator and the collectors a real cluster has.
-//! * [`sim`], [`planted`]: the controllers in a hostile cluster, one seed one history.
+//! * [`planted`]: mistakes that the simulation must find; never in a release.
 //!
-//! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`; the sandbox
-//! stands apart and shares nothing with what it tests. `tests/tidy.rs` holds the house to that.
+//! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`. The embedded API server, the
+//! simulated nodes, the sandbox and the simulation are crates of their own below `crates/`; the first two use nothing of
+//! this one. `tests/tidy.rs` enforces these rules, and `docs/architecture.md` follows one change through the modules.
 
 #[macro_use]
 pub mod planted;

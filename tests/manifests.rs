@@ -370,9 +370,13 @@ fn the_example_clusters_switch_off_what_windlass_runs() {
 /// No image is published yet, so the chart's own would never be pulled.
 #[test]
 fn who_follows_the_instructions_has_an_image() {
-    for file in
-        ["README.md", "charts/windlass/README.md", "deploy/clusters/kind.yaml", "deploy/clusters/k3d.yaml"]
-    {
+    for file in [
+        "README.md",
+        "docs/install.md",
+        "charts/windlass/README.md",
+        "deploy/clusters/kind.yaml",
+        "deploy/clusters/k3d.yaml",
+    ] {
         let text = read(file);
         let (before, after) = text.split_once("helm install windlass charts/windlass").unwrap();
         assert!(before.contains("docker build --tag "), "{file} builds none");

@@ -1,7 +1,7 @@
 //! What operators rely on is what the code has: metrics, flags, dashboards and alerts.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test operations` writes the list of metrics and the tables of the README
-//! anew.
+//! `UPDATE_EXPECT=1 cargo test --test operations` writes the list of metrics and the tables of `docs/flags.md` and
+//! `docs/metrics.md` anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -246,11 +246,11 @@ fn every_metric_in_the_dashboard_exists_and_every_metric_of_ours_is_in_it() {
     assert_eq!(ids.len(), panels.len(), "each panel has an id of its own");
 }
 
-/// The README with the text between these two marks replaced.
-fn with_table(readme: &str, mark: &str, table: &str) -> String {
+/// A page with the text between these two marks replaced.
+fn with_table(page: &str, mark: &str, table: &str) -> String {
     let (begin, end) = (format!("<!-- {mark} -->\n"), format!("<!-- /{mark} -->\n"));
-    let (head, rest) = readme.split_once(&begin).unwrap_or_else(|| panic!("the README has no {begin}"));
-    let (_, tail) = rest.split_once(&end).unwrap_or_else(|| panic!("the README has no {end}"));
+    let (head, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("the page has no {begin}"));
+    let (_, tail) = rest.split_once(&end).unwrap_or_else(|| panic!("the page has no {end}"));
     format!("{head}{begin}{table}{end}{tail}")
 }
 
@@ -258,26 +258,26 @@ fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
+/// One row per flag, in the order of the names.
 fn table_of_flags() -> String {
-    let mut text = String::from("| Flag | Default | Meaning |\n|---|---|---|\n");
-    let mut group = String::new();
+    let mut rows = BTreeMap::new();
     for argument in Args::command().get_arguments() {
         let Some(long) = argument.get_long().filter(|long| !["help", "version"].contains(long)) else {
             continue;
         };
-        let heading = argument.get_help_heading().unwrap_or_default();
-        if heading != group {
-            group = heading.to_owned();
-            text += &format!("| **{heading}** | | |\n");
-        }
+        let group = argument.get_help_heading().unwrap_or_default().trim_end_matches(" flags");
         let default = argument.get_default_values();
         let default: Vec<_> = default.iter().map(|value| value.to_string_lossy()).collect();
         let short = argument.get_short().map_or(String::new(), |short| format!("`-{short}`, "));
         let default = default.join(",").replace('*', "\\*");
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        text += &format!("| {short}`--{long}` | {default} | {} |\n", cell(&help));
+        rows.insert(
+            long.to_owned(),
+            format!("| {short}`--{long}` | {default} | {group} | {} |\n", cell(&help)),
+        );
     }
-    text
+    let rows: Vec<String> = rows.into_values().collect();
+    format!("| Flag | Default | Group | Meaning |\n|---|---|---|---|\n{}", rows.concat())
 }
 
 fn table_of_metrics() -> String {
@@ -290,9 +290,12 @@ fn table_of_metrics() -> String {
 }
 
 #[test]
-fn the_readme_has_the_flags_and_metrics_of_the_code() {
-    let readme = with_table(&read("README.md"), "flags", &table_of_flags());
-    expect("README.md", &with_table(&readme, "metrics", &table_of_metrics()));
+fn the_documentation_has_the_flags_and_metrics_of_the_code() {
+    for (page, mark, table) in
+        [("docs/flags.md", "flags", table_of_flags()), ("docs/metrics.md", "metrics", table_of_metrics())]
+    {
+        expect(page, &with_table(&read(page), mark, &table));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The rules of the house, each a test, so that it stays as drawn. See "Invariants" in the README.
+//! The rules of the architecture, each a test. `docs/architecture.md` lists them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -213,4 +213,99 @@ fn no_drawer_for_odds_and_ends() {
             .contains(&name.trim_end_matches(".rs"))
             .then(|| "says nothing about what it holds".into())
     });
+}
+
+/// The invariant codes in a text, such as S11. `%C3` is a byte of a URL and no code.
+fn codes(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(['S', 'L', 'H', 'R', 'C']).filter_map(move |(at, _)| {
+        let digits = text[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let end = at + 1 + digits;
+        let before = text[..at].chars().next_back();
+        let is_whole = !before.is_some_and(|c| is_name(c) || c == '%')
+            && !text[end..].chars().next().is_some_and(is_name);
+        ((1..=2).contains(&digits) && is_whole).then(|| &text[at..end])
+    })
+}
+
+#[test]
+fn every_invariant_code_is_defined() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/invariants.md")).unwrap();
+    let mut defined: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()).flat_map(codes).collect();
+    defined.sort_unstable();
+    assert!(defined.windows(2).all(|pair| pair[0] != pair[1]), "a code is defined twice: {defined:?}");
+
+    let mut all: Vec<PathBuf> =
+        ["src", "crates", "tests", "benches"].iter().flat_map(|dir| files(&root.join(dir))).collect();
+    let replays = fs::read_dir(root.join("crates/simulation/tests/sim")).unwrap();
+    all.extend(replays.map(|entry| entry.unwrap().path()));
+    let (mut used, mut undefined) = (0, Vec::new());
+    for file in all {
+        let text = fs::read_to_string(&file).unwrap();
+        for code in codes(&text) {
+            used += 1;
+            if defined.binary_search(&code).is_err() {
+                undefined.push(format!("{}: {code}", file.display()));
+            }
+        }
+    }
+    assert!(used > 200, "only {used} codes were found");
+    assert!(undefined.is_empty(), "docs/invariants.md does not define\n{}", undefined.join("\n"));
+}
+
+/// The lines of a page outside of code blocks.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    page.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    })
+}
+
+/// What GitHub makes of a heading, for links to it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn every_link_and_path_in_the_documentation_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "charts/windlass/README.md"];
+    pages.extend(others.map(|page| root.join(page)));
+    let (mut links, mut broken) = (0, Vec::new());
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for line in prose(&text) {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for target in targets.filter(|target| !target.contains("://")) {
+                links += 1;
+                let (path, section) = target.split_once('#').unwrap_or((target, ""));
+                let path = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+                let there = fs::read_to_string(&path).unwrap_or_default();
+                let mut headings = prose(&there).filter(|line| line.starts_with('#')).map(anchor);
+                if there.is_empty() || !section.is_empty() && !headings.any(|it| it == section) {
+                    broken.push(format!("{}: {target}", page.display()));
+                }
+            }
+            // A changelog names files as they were.
+            let folders = ["src/", "crates/", "tests/", "docs/", "examples/", "deploy/", "charts/", ".ci/"];
+            let quoted = line.split('`').skip(1).step_by(2).filter(|_| !page.ends_with("CHANGELOG.md"));
+            for path in quoted.filter(|quoted| folders.iter().any(|folder| quoted.starts_with(folder))) {
+                // `.ci/dist TARGET` is a command, and `tests/a.rs::b` a test in a file.
+                let path = path.split([' ', ':']).next().unwrap();
+                if !path.contains('{') && !root.join(path).exists() {
+                    broken.push(format!("{}: {path}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(links > 80, "only {links} links were found");
+    assert!(broken.is_empty(), "there is no such file or section:\n{}", broken.join("\n"));
 }

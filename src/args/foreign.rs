@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The README's table of them, as it must be.
+    /// The table of them in `docs/install.md`, as it must be.
     fn table() -> String {
         let mut text = "| Flags | What to do |\n|---|---|\n".to_owned();
         for (flags, why) in REASONS {
@@ -218,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_lists_the_flags_to_leave_out() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
-        let readme = std::fs::read_to_string(path).unwrap();
-        let (before, rest) = readme.split_once("<!-- foreign flags -->\n").expect("the marker");
+    fn the_documentation_lists_the_flags_to_leave_out() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/install.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = page.split_once("<!-- foreign flags -->\n").expect("the marker");
         let (there, after) = rest.split_once("\n\n").unwrap();
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             let text = format!("{before}<!-- foreign flags -->\n{}\n{after}", table());

@@ -13,8 +13,8 @@ use super::path;
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Generic flags")]
 pub struct GenericArgs {
-    /// Controllers to run: '*' for all that are on by default, 'foo' to run foo, '-foo' not to. Names:
-    /// deployment-controller, replicaset-controller, replicationcontroller-controller; or without
+    /// Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it.
+    /// Names: deployment-controller, replicaset-controller, replicationcontroller-controller, with or without
     /// '-controller'.
     #[arg(
         long,
@@ -28,7 +28,7 @@ pub struct GenericArgs {
     /// Time between the starts of two controllers, such as 1s.
     #[arg(long, value_name = "DURATION", default_value = "0s", env = "WINDLASS_CONTROLLER_START_INTERVAL")]
     pub controller_start_interval: String,
-    /// How long running syncs may take to finish after SIGTERM, such as 10s.
+    /// Time that running syncs have to finish after SIGTERM, such as 10s.
     #[arg(
         long,
         value_name = "DURATION",
@@ -36,8 +36,8 @@ pub struct GenericArgs {
         env = "WINDLASS_CONTROLLER_SHUTDOWN_TIMEOUT"
     )]
     pub controller_shutdown_timeout: String,
-    /// Every object is synced again after this time, or up to twice this time, even if nothing has
-    /// changed; 0s or less = never. At least 1s, as in client-go.
+    /// Every object is synced again after this time, or up to twice this time, even if nothing has changed.
+    /// 0s or less disables it; the least is 1s, as in client-go.
     #[arg(
         long,
         value_name = "DURATION",
@@ -46,9 +46,9 @@ pub struct GenericArgs {
         env = "WINDLASS_MIN_RESYNC_PERIOD"
     )]
     pub min_resync_period: String,
-    /// Requests per second of each controller to the API server, on average. Raise it, and the burst, where
-    /// many workloads roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting. Less than
-    /// 0 = no limit; 0 = 5, as in client-go.
+    /// Average requests per second of each controller to the API server. Raise it and the burst if many
+    /// workloads roll out at once and `rest_client_rate_limiter_duration_seconds` shows waiting. Less than 0
+    /// means no limit, 0 means 5, as in client-go.
     #[arg(
         long,
         value_name = "N",
@@ -57,7 +57,7 @@ pub struct GenericArgs {
         env = "WINDLASS_KUBE_API_QPS"
     )]
     pub kube_api_qps: f64,
-    /// Requests that each controller may send at once after a quiet time; 0 = 10, as in client-go.
+    /// Requests that each controller may send at once after a quiet time. 0 means 10, as in client-go.
     #[arg(
         long,
         value_name = "N",
@@ -73,12 +73,12 @@ pub struct GenericArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Leader election flags")]
 pub struct ElectionArgs {
-    /// Act only while holding a lease. Set it to false only where there is never more than one Windlass.
+    /// Act only while holding a Lease. Disable it only if there is never more than one Windlass.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_LEADER_ELECT")]
     pub leader_elect: bool,
-    /// How long the others wait after they last saw the lease renewed before they take it.
+    /// Time after the last observed renewal of the Lease after which another candidate may take it.
     #[arg(
         long,
         value_name = "DURATION",
@@ -86,7 +86,8 @@ pub struct ElectionArgs {
         env = "WINDLASS_LEADER_ELECT_LEASE_DURATION"
     )]
     pub leader_elect_lease_duration: String,
-    /// How long the leader tries to renew before it gives up and ends. Less than the lease duration.
+    /// Time that the leader tries to renew the Lease before it stops acting and ends. Must be less than the
+    /// lease duration.
     #[arg(
         long,
         value_name = "DURATION",
@@ -94,16 +95,15 @@ pub struct ElectionArgs {
         env = "WINDLASS_LEADER_ELECT_RENEW_DEADLINE"
     )]
     pub leader_elect_renew_deadline: String,
-    /// Time between two tries to acquire or renew.
+    /// Time between two attempts to acquire or renew the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s", env = "WINDLASS_LEADER_ELECT_RETRY_PERIOD")]
     pub leader_elect_retry_period: String,
     /// Kind of object that holds the lock.
     #[arg(long, value_name = "KIND", value_parser = ["leases"], default_value = "leases",
           env = "WINDLASS_LEADER_ELECT_RESOURCE_LOCK")]
     pub leader_elect_resource_lock: String,
-    /// Name of the lease. Daemons that share it take turns; those with different scopes need different
-    /// names. Not kube-controller-manager's, which goes on running beside Windlass with its other
-    /// controllers.
+    /// Name of the Lease. Daemons that share it take turns; daemons with different scopes need different
+    /// names. Do not use the name of kube-controller-manager's Lease.
     #[arg(
         long,
         value_name = "NAME",
@@ -111,8 +111,8 @@ pub struct ElectionArgs {
         env = "WINDLASS_LEADER_ELECT_RESOURCE_NAME"
     )]
     pub leader_elect_resource_name: String,
-    /// Namespace of the lease. Without it: --namespace, or the pod's own, since Windlass may have rights
-    /// nowhere else, or kube-system, which is kube-controller-manager's default.
+    /// Namespace of the Lease. Default: --namespace, else the namespace of the pod, else kube-system, which
+    /// is the default of kube-controller-manager.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_LEADER_ELECT_RESOURCE_NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 }
@@ -157,26 +157,26 @@ pub struct ControllerArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Windlass flags")]
 pub struct ScopeArgs {
-    /// Act in this namespace only, and watch no other. All without it.
+    /// Watch and act in this namespace only. Default: all namespaces.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Act only on Deployments whose labels match, on the ReplicaSets of those, and on matching
-    /// ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
+    /// Act only on Deployments whose labels match, on their ReplicaSets, and on matching ReplicaSets without
+    /// a Deployment. Such as 'team=shop,tier!=db'.
     #[arg(long, value_name = "SELECTOR", env = "WINDLASS_SELECTOR")]
     pub selector: Option<String>,
-    /// When another controller acts on the same objects: warn, or exit with an error.
+    /// What to do if another controller acts on the same objects: warn, or exit with an error.
     #[arg(long, value_name = "ACTION", value_parser = ["warn", "exit"], default_value = "warn",
           env = "WINDLASS_ON_CONFLICT")]
     pub on_conflict: String,
-    /// Replace a ReplicaSet's failed pods ever more slowly when they fail one after the other; false
-    /// replaces each at once, as kube-controller-manager does.
+    /// Replace the pods of a ReplicaSet with growing delays while they fail at startup. false replaces each
+    /// at once, as kube-controller-manager does.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_FAILED_POD_BACKOFF")]
     pub failed_pod_backoff: bool,
-    /// Name under which the API server notes the fields that Windlass writes (managedFields). With
-    /// kube-controller-manager rules that name that manager hold for Windlass too, such as Argo CD's
-    /// managedFieldsManagers, and a real one that acts on the same objects is not noticed.
+    /// Field manager under which Windlass writes (managedFields). With kube-controller-manager, rules for
+    /// that manager apply to Windlass too, such as Argo CD's managedFieldsManagers, and Windlass does not
+    /// detect a real kube-controller-manager that acts on the same objects.
     #[arg(long, value_name = "NAME", default_value = "windlass", env = "WINDLASS_FIELD_MANAGER")]
     pub field_manager: String,
 }
@@ -186,11 +186,11 @@ pub struct ScopeArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Misc flags")]
 pub struct ClientArgs {
-    /// Path of a kubeconfig. Without it: $KUBECONFIG, ~/.kube/config, or in a pod its service account,
-    /// which is all that kube-controller-manager looks for.
+    /// Path of a kubeconfig. Default: $KUBECONFIG, else ~/.kube/config, else the service account of the pod;
+    /// kube-controller-manager looks for the service account only.
     #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server; replaces the one in the kubeconfig.
+    /// URL of the API server; overrides the one in the kubeconfig.
     #[arg(long, value_name = "URL", env = "WINDLASS_MASTER")]
     pub master: Option<String>,
 }

@@ -14,34 +14,33 @@ use super::path;
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Secure serving flags")]
 pub struct SecureArgs {
-    /// Serve the switches for debugging on --secure-port, such as /debug/flags/v, which changes what is
-    /// logged.
+    /// Serve debugging endpoints on --secure-port, such as /debug/flags/v, which changes the verbosity.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_PROFILING", help_heading = "Debugging flags")]
     pub profiling: bool,
-    /// Address that --secure-port listens on; 0.0.0.0 and :: are all addresses, of IPv4 and of IPv6.
+    /// Address that --secure-port listens on. 0.0.0.0 and :: mean all addresses, IPv4 and IPv6.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0", env = "WINDLASS_BIND_ADDRESS")]
     pub bind_address: IpAddr,
-    /// Port for HTTPS with authentication and authorization; 0 = off.
+    /// Port for HTTPS with authentication and authorization; 0 disables it.
     #[arg(long, value_name = "PORT", default_value_t = 10257, env = "WINDLASS_SECURE_PORT")]
     pub secure_port: u16,
-    /// Directory with windlass.crt and windlass.key. Without it, and without --tls-cert-file, a
-    /// self-signed certificate is made in memory, as in kube-controller-manager.
+    /// Directory with windlass.crt and windlass.key. Without it and without --tls-cert-file, Windlass creates
+    /// a self-signed certificate in memory, as kube-controller-manager does.
     #[arg(long, value_name = "DIR", value_parser = path(), env = "WINDLASS_CERT_DIR")]
     pub cert_dir: Option<PathBuf>,
-    /// PEM file with the certificate and its chain. Read again when it changes.
+    /// PEM file with the serving certificate and its chain. It is read again when it changes.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_TLS_CERT_FILE")]
     pub tls_cert_file: Option<PathBuf>,
-    /// PEM file with the key of --tls-cert-file.
+    /// PEM file with the private key for --tls-cert-file.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_TLS_PRIVATE_KEY_FILE")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Cipher suites of TLS 1.2 that are offered. All that are known without it. All of Go's names are accepted;
-    /// those that are not offered, such as TLS_RSA_* and CBC suites, are passed over.
+    /// Cipher suites to offer for TLS 1.2. Default: all supported ones. All Go names are accepted;
+    /// unsupported suites, such as TLS_RSA_* and CBC suites, are ignored.
     #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_TLS_CIPHER_SUITES")]
     pub tls_cipher_suites: Vec<String>,
-    /// Oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13. VersionTLS10 and VersionTLS11 are taken
-    /// for VersionTLS12, below which nothing is spoken.
+    /// Minimum TLS version: VersionTLS12 or VersionTLS13. VersionTLS10 and VersionTLS11 mean VersionTLS12,
+    /// the oldest supported version.
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", env = "WINDLASS_TLS_MIN_VERSION")]
     pub tls_min_version: String,
     /// Serve HTTP/1.1 only.
@@ -49,7 +48,7 @@ pub struct SecureArgs {
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_DISABLE_HTTP2_SERVING")]
     pub disable_http2_serving: bool,
-    /// Requests that one HTTP/2 connection may have under way; 0 = the server's own limit.
+    /// Concurrent requests per HTTP/2 connection; 0 means the default of the server.
     #[arg(long, value_name = "N", default_value_t = 0, env = "WINDLASS_HTTP2_MAX_STREAMS_PER_CONNECTION")]
     pub http2_max_streams_per_connection: u32,
 }
@@ -59,11 +58,11 @@ pub struct SecureArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Insecure serving flags")]
 pub struct InsecureArgs {
-    /// Port for plain-HTTP metrics, health and explanations; 0 = off.
+    /// Port for metrics, health and explanations over plain HTTP; 0 disables it.
     #[arg(long, value_name = "PORT", default_value_t = 0, env = "WINDLASS_INSECURE_PORT")]
     pub insecure_port: u16,
-    /// Address that --insecure-port listens on. There, a request must name a loopback host in its Host header;
-    /// on an address beyond loopback it may name any IP address, and the host name of the machine.
+    /// Address that --insecure-port listens on. The Host header of a request must name a loopback host; on an
+    /// address beyond loopback it may name any IP address or the host name of the machine.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", env = "WINDLASS_INSECURE_BIND_ADDRESS")]
     pub insecure_bind_address: IpAddr,
 }
@@ -73,21 +72,22 @@ pub struct InsecureArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Authentication flags")]
 pub struct AuthenticationArgs {
-    /// Kubeconfig for TokenReviews and for the configuration in kube-system. That of --kubeconfig, or
-    /// the service account, without it; kube-controller-manager then takes everybody for anonymous.
+    /// Kubeconfig for TokenReviews and for the authentication configuration in kube-system. Default: that of
+    /// --kubeconfig, or the service account; kube-controller-manager treats every client as anonymous without
+    /// it.
     #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_AUTHENTICATION_KUBECONFIG")]
     pub authentication_kubeconfig: Option<PathBuf>,
-    /// Do not look up the configuration in kube-system; what the flags say is all there is.
+    /// Do not read the authentication configuration in kube-system; use the flags only.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_AUTHENTICATION_SKIP_LOOKUP")]
     pub authentication_skip_lookup: bool,
-    /// Go on without the configuration in kube-system if it cannot be read.
+    /// Continue without the authentication configuration in kube-system if it cannot be read.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_AUTHENTICATION_TOLERATE_LOOKUP_FAILURE")]
     pub authentication_tolerate_lookup_failure: bool,
-    /// How long the answer about a token is remembered.
+    /// How long the result of a TokenReview is cached.
     #[arg(
         long,
         value_name = "DURATION",
@@ -95,16 +95,16 @@ pub struct AuthenticationArgs {
         env = "WINDLASS_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL"
     )]
     pub authentication_token_webhook_cache_ttl: String,
-    /// PEM file with the authorities whose client certificates are believed.
+    /// PEM file with the certificate authorities that sign trusted client certificates.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_CLIENT_CA_FILE")]
     pub client_ca_file: Option<PathBuf>,
-    /// PEM file with the authorities of proxies whose request headers are believed.
+    /// PEM file with the certificate authorities of front proxies whose request headers are trusted.
     #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_REQUESTHEADER_CLIENT_CA_FILE")]
     pub requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names that such a proxy's certificate may have; any without it.
+    /// Common names that the certificate of a front proxy may have. Default: any.
     #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_REQUESTHEADER_ALLOWED_NAMES")]
     pub requestheader_allowed_names: Vec<String>,
-    /// Headers with the user's name.
+    /// Headers that carry the user name.
     #[arg(
         long,
         value_name = "LIST",
@@ -113,11 +113,11 @@ pub struct AuthenticationArgs {
         env = "WINDLASS_REQUESTHEADER_USERNAME_HEADERS"
     )]
     pub requestheader_username_headers: Vec<String>,
-    /// Headers with the user's UID, such as x-remote-uid. None unless said, as upstream: who trusts a
-    /// header must know that the front proxy takes it from nobody else.
+    /// Headers that carry the UID of the user, such as x-remote-uid. Default: none, as upstream; name one
+    /// only if the front proxy removes it from the requests of clients.
     #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_REQUESTHEADER_UID_HEADERS")]
     pub requestheader_uid_headers: Vec<String>,
-    /// Headers with the user's groups.
+    /// Headers that carry the groups of the user.
     #[arg(
         long,
         value_name = "LIST",
@@ -126,7 +126,7 @@ pub struct AuthenticationArgs {
         env = "WINDLASS_REQUESTHEADER_GROUP_HEADERS"
     )]
     pub requestheader_group_headers: Vec<String>,
-    /// Beginnings of the names of headers with anything else about the user.
+    /// Prefixes of headers that carry extra attributes of the user.
     #[arg(
         long,
         value_name = "LIST",
@@ -142,11 +142,11 @@ pub struct AuthenticationArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Authorization flags")]
 pub struct AuthorizationArgs {
-    /// Kubeconfig for SubjectAccessReviews. That of --kubeconfig, or the service account, without it;
-    /// kube-controller-manager then forbids all but --authorization-always-allow-paths.
+    /// Kubeconfig for SubjectAccessReviews. Default: that of --kubeconfig, or the service account;
+    /// kube-controller-manager forbids everything but --authorization-always-allow-paths without it.
     #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_AUTHORIZATION_KUBECONFIG")]
     pub authorization_kubeconfig: Option<PathBuf>,
-    /// Paths that everybody may ask for; one that ends with '*' stands for all that begin so.
+    /// Paths that are open to everybody. A path that ends with '*' is a prefix.
     #[arg(
         long,
         value_name = "LIST",
@@ -155,7 +155,7 @@ pub struct AuthorizationArgs {
         env = "WINDLASS_AUTHORIZATION_ALWAYS_ALLOW_PATHS"
     )]
     pub authorization_always_allow_paths: Vec<String>,
-    /// How long a yes is remembered.
+    /// How long an 'allowed' answer of a SubjectAccessReview is cached.
     #[arg(
         long,
         value_name = "DURATION",
@@ -163,7 +163,7 @@ pub struct AuthorizationArgs {
         env = "WINDLASS_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL"
     )]
     pub authorization_webhook_cache_authorized_ttl: String,
-    /// How long a no is remembered.
+    /// How long a 'denied' answer of a SubjectAccessReview is cached.
     #[arg(
         long,
         value_name = "DURATION",

@@ -55,17 +55,17 @@ impl ServingMetrics {
             ),
             requests_limited: counter(
                 "windlass_http_requests_limited_total",
-                "Requests refused because too many came.",
+                "Requests answered with 429, by the limit that was exceeded.",
                 &["reason"],
             ),
             certificate_reloads: counter(
                 "windlass_tls_certificate_reloads_total",
-                "Changes of the serving certificate's files, by whether they could be used.",
+                "Reloads of the serving certificate files, by result.",
                 &["result"],
             ),
             trust_reloads: counter(
                 "windlass_tls_client_ca_reloads_total",
-                "Changes of the client certificate authorities, by whether they could be used.",
+                "Reloads of the client certificate authorities, by result.",
                 &["result"],
             ),
             authentications: counter(
@@ -90,7 +90,7 @@ impl ServingMetrics {
             ),
             token_cache: counter(
                 "authentication_token_cache_request_total",
-                "Uses of the cache of TokenReviews, by whether the answer was known.",
+                "Lookups in the cache of TokenReviews, by hit or miss.",
                 &["status"],
             ),
         }

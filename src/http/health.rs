@@ -146,11 +146,11 @@ impl Slis {
 
 fn slis(registry: &Registry) -> prometheus::Result<(IntGaugeVec, IntCounterVec)> {
     let gauge = IntGaugeVec::new(
-        Opts::new("kubernetes_healthcheck", "Whether the last look at a check found it in order."),
+        Opts::new("kubernetes_healthcheck", "1 if the last run of a health check succeeded, else 0."),
         &["name", "type"],
     )?;
     let counter = IntCounterVec::new(
-        Opts::new("kubernetes_healthchecks_total", "Looks at a check, by what they found."),
+        Opts::new("kubernetes_healthchecks_total", "Runs of a health check, by result."),
         &["name", "type", "status"],
     )?;
     registry.register(Box::new(gauge.clone()))?;

@@ -112,7 +112,7 @@ impl<'a> Catalogue<'a> {
             "compiler",
             "platform",
         ];
-        let info = self.gauges("kubernetes_build_info", "1, with the version as labels.", &labels);
+        let info = self.gauges("kubernetes_build_info", "1, with the version in the labels.", &labels);
         let version = concat!("v", env!("CARGO_PKG_VERSION"));
         let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
         let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));

@@ -49,30 +49,30 @@ impl WorkloadMetrics {
         WorkloadMetrics {
             rollouts_started: catalogue.counter(
                 "windlass_rollouts_started_total",
-                "Rollouts begun: a set was created for a new template, or found for an old one.",
+                "Rollouts started: a ReplicaSet was created for a new template, or found for an earlier one.",
             ),
             rollouts_finished: catalogue.counter(
                 "windlass_rollouts_finished_total",
-                "Rollouts ended well: all pods are new and available.",
+                "Rollouts that completed: all pods are updated and available.",
             ),
             rollouts_failed: catalogue.counters(
                 "windlass_rollouts_failed_total",
-                "Times that a rollout was found stuck, by the reason in its condition.",
+                "Times that a rollout became stuck, by the reason of its condition.",
                 &["reason"],
             ),
             rollouts_stuck: catalogue.gauges(
                 "windlass_rollouts_stuck",
-                "Rollouts that are stuck now, by the reason in their condition.",
+                "Rollouts that are stuck now, by the reason of their condition.",
                 &["reason"],
             ),
             rollout_duration: catalogue.histogram(
                 "windlass_rollout_duration_seconds",
-                "Time from the beginning of a rollout to its end.",
+                "Time from the start of a rollout to its completion.",
                 ROLLOUT_BUCKETS,
             ),
             first_available: catalogue.histogram(
                 "windlass_rollout_first_available_seconds",
-                "Time from the beginning of a rollout to its first available new pod.",
+                "Time from the start of a rollout to its first available updated pod.",
                 ROLLOUT_BUCKETS,
             ),
             pods_created: catalogue.counter("windlass_pods_created_total", "Pods created."),
@@ -85,7 +85,7 @@ impl WorkloadMetrics {
             ),
             explanations_bytes: catalogue.gauge(
                 "windlass_explanations_bytes",
-                "Memory that the explanations at /debug/deployments take, about. At most 16 MiB.",
+                "Approximate memory of the explanations at /debug/deployments, at most 16 MiB.",
             ),
             foreign_writes: catalogue.counters(
                 "windlass_foreign_writes_total",
