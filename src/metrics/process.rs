@@ -29,7 +29,11 @@ impl Process {
             ("process_max_fds", "Maximum number of open file descriptors.", most_open_files),
             ("process_virtual_memory_bytes", "Virtual memory size in bytes.", || status("VmSize:", 1024)),
             ("process_resident_memory_bytes", "Resident memory size in bytes.", || status("VmRSS:", 1024)),
-            ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", start_time),
+            (
+                "process_start_time_seconds",
+                "Start time of the process since unix epoch in seconds.",
+                start_time,
+            ),
             ("process_threads", "Number of OS threads in the process.", || status("Threads:", 1)),
         ];
         let gauges = all.into_iter().map(|(name, help, read)| Ok((IntGauge::new(name, help)?, read)));
@@ -127,7 +131,9 @@ mod tests {
         assert_eq!(process.len(), 7);
         assert!((0.0..86_400.0).contains(&value("process_cpu_seconds_total")));
         assert!((3.0..=value("process_max_fds")).contains(&value("process_open_fds")));
-        assert!((1e6..value("process_virtual_memory_bytes")).contains(&value("process_resident_memory_bytes")));
+        assert!(
+            (1e6..value("process_virtual_memory_bytes")).contains(&value("process_resident_memory_bytes"))
+        );
         assert!((1.0..10_000.0).contains(&value("process_threads")));
         let now = crate::clock::Clock::System.now().as_second() as f64;
         assert!((now - 86_400.0..=now + 1.0).contains(&value("process_start_time_seconds")));
