@@ -5,6 +5,8 @@
 //! values that a user can choose without bound: no namespaces, no names, no messages.
 
 mod catalogue;
+#[cfg(target_os = "linux")]
+mod process;
 mod workloads;
 
 use std::fmt;
@@ -123,9 +125,7 @@ impl Metrics {
     pub fn new() -> Arc<Metrics> {
         let registry = Registry::new();
         #[cfg(target_os = "linux")]
-        if let Err(error) =
-            registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
-        {
+        if let Err(error) = process::Process::new().and_then(|process| registry.register(Box::new(process))) {
             tracing::warn!(%error, "no process metrics");
         }
         let catalogue = Catalogue::new(&registry);
