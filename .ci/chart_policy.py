@@ -1,5 +1,5 @@
 """Asks the admission policy about requests, with CEL's own engine. The sandbox keeps policies and does not evaluate them;
-tests/installation.rs has a real API server do it, where there is one."""
+tests/real_server/installation.rs has a real API server do it, where there is one."""
 
 import copy
 

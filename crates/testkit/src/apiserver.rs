@@ -4,7 +4,6 @@
 //! The binaries are the user's own, in the folder that `KUBEBUILDER_ASSETS` names, as with envtest.
 
 use std::fs;
-use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,7 +73,9 @@ impl Process {
 /// Somebody whom the server knows by a token.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
+    /// The bearer token.
     pub token: &'static str,
+    /// The name that RBAC knows.
     pub name: &'static str,
     /// With commas between them.
     pub groups: &'static str,
@@ -265,22 +266,12 @@ fn signing_key() -> (String, String) {
 /// One API server at a time: two of them and their tests slow each other beyond patience.
 static SERVER: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// Runs a test that needs a real API server, if there is one.
+/// Runs a test that needs a real API server.
 pub fn on_a_real_server(test: impl AsyncFnOnce(&Path)) {
-    match assets() {
-        Some(folder) => {
-            let _alone = SERVER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-            runtime.unwrap().block_on(test(&folder));
-        }
-        // Not by `println!`, which cargo shows of failed tests only.
-        None => {
-            let mut stderr = std::io::stderr();
-            let folder = "a folder with etcd and kube-apiserver";
-            writeln!(stderr, "skipped: no real API server; to run this there, set {ASSETS} to {folder}")
-                .unwrap();
-        }
-    }
+    let folder = assets().unwrap_or_else(|| panic!("{ASSETS} names no folder with etcd and kube-apiserver"));
+    let _alone = SERVER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(test(&folder));
 }
 
 /// Nodes and pods, and the two controllers that every cluster has.

@@ -4,12 +4,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::body::Body;
 use http::Method;
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 use windlass::app::{Candidacy, Controllers, Parts, Reader, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
@@ -17,13 +20,19 @@ use windlass::metrics::Metrics;
 use windlass::runtime::election::ElectionOptions;
 use windlass_apiserver::{Hook, Options, RequestInfo, Sandbox, Verdict};
 use windlass_nodes::{garbage, kubelet, namespaces};
+use windlass_planner_testkit::objects::DeploymentBuilder;
 
-use super::build::DeploymentBuilder;
+use super::user::{another_image, new_deployment, send};
 
+/// An API server with its nodes and collectors; daemons are started beside them.
 pub struct Cluster {
+    /// The API server.
     pub sandbox: Sandbox,
+    /// A user's client.
     pub client: Client,
+    /// The time of everybody here, which follows the paused clock of tokio.
     pub clock: Clock,
+    /// Every request that has reached the API server, in its order.
     pub log: Arc<Mutex<Vec<RequestInfo>>>,
     shutdown: CancellationToken,
 }
@@ -34,14 +43,34 @@ impl Drop for Cluster {
     }
 }
 
-/// What the controllers are: some tests change it.
+/// How the API server misbehaves, if it does.
 #[derive(Clone, Default)]
 pub struct Faults(pub Option<Hook>);
+
+/// An API server that asks this about each request.
+pub fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
+    Faults(Some(Arc::new(verdict)))
+}
+
+/// Refuses a request as an admission webhook or a policy does.
+pub fn forbidden(message: &str) -> Verdict {
+    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+}
+
+/// Whether the controllers ask for this.
+pub fn asks(request: &RequestInfo, verb: &str, kind: &str) -> bool {
+    request.user_agent == USER_AGENT && request.verb == verb && request.kind == kind
+}
 
 impl Cluster {
     /// A cluster without controllers.
     pub async fn new() -> Self {
         Self::with(Faults::default(), |options| options).await
+    }
+
+    /// A cluster whose API server asks this about each request.
+    pub async fn answering(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Self {
+        Self::with(hook(verdict), |options| options).await
     }
 
     /// A cluster whose API server misbehaves as told.
@@ -93,7 +122,8 @@ impl Cluster {
         Daemon::run(controllers, metrics)
     }
 
-    fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
+    /// What a daemon's controllers are built from.
+    pub fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
         Parts {
             client,
             host: "sandbox".into(),
@@ -123,29 +153,25 @@ impl Cluster {
         self.try_call(method, path, body).await.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
+    /// Sends a request as a user would.
     pub async fn try_call(&self, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
-        let content_type =
-            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        self.client.request::<Value>(request.body(bytes).unwrap()).await
+        send(&self.client, method, path, body).await
     }
 
+    /// Creates a Deployment in the namespace `shop`.
     pub async fn create(&self, deployment: DeploymentBuilder) {
-        let mut object = deployment.json();
-        for field in ["uid", "resourceVersion", "generation"] {
-            object["metadata"].as_object_mut().unwrap().remove(field);
-        }
+        let object = new_deployment(deployment);
         self.call(Method::POST, "/apis/apps/v1/namespaces/shop/deployments", &object).await;
     }
 
+    /// Merges this into a Deployment.
     pub async fn patch(&self, name: &str, patch: Value) {
         self.call(Method::PATCH, &format!("/apis/apps/v1/namespaces/shop/deployments/{name}"), &patch).await;
     }
 
+    /// Changes the image of a Deployment.
     pub async fn set_image(&self, name: &str, tag: &str) {
-        let containers = json!([{"name": "app", "image": format!("app:{tag}")}]);
-        self.patch(name, json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
+        self.patch(name, another_image(tag)).await;
     }
 
     /// The objects of a kind in the namespace `shop`, as stored.
@@ -155,6 +181,7 @@ impl Cluster {
         all
     }
 
+    /// A Deployment as stored, or null.
     pub fn deployment(&self, name: &str) -> Value {
         let named = |object: &Value| object["metadata"]["name"] == name;
         self.objects("Deployment").into_iter().find(named).unwrap_or(Value::Null)
@@ -195,6 +222,7 @@ impl Cluster {
         self.eventually(120, "the Deployment is complete", |cluster| cluster.is_complete(name)).await;
     }
 
+    /// Whether a Deployment has rolled out.
     pub fn is_complete(&self, name: &str) -> bool {
         is_complete(&self.deployment(name))
     }
@@ -217,6 +245,11 @@ impl Cluster {
                 )
             })
             .collect()
+    }
+
+    /// How many of the controllers' requests so far begin with this, such as `create Pod`.
+    pub fn count(&self, write: &str) -> usize {
+        self.writes().iter().filter(|w| w.starts_with(write)).count()
     }
 
     /// How many pods have ever been created.
@@ -267,10 +300,22 @@ pub fn tag(router: axum::Router, agent: &'static str) -> axum::Router {
     }))
 }
 
+/// Asks one of a daemon's routers, as a client on its port would: the status and the text.
+pub async fn ask(router: &axum::Router, path: &str) -> (u16, String) {
+    let request = http::Request::get(path).body(Body::empty()).unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
 /// Running controllers.
 pub struct Daemon {
+    /// Ends the controllers when it is cancelled.
     pub shutdown: CancellationToken,
+    /// The controllers.
     pub task: JoinHandle<anyhow::Result<()>>,
+    /// What they count.
     pub metrics: Arc<Metrics>,
     /// What the daemon would serve on its HTTP port.
     pub http: axum::Router,

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use windlass::runtime::election::ElectionOptions;
 use windlass_apiserver::{RequestInfo, Verdict};
 
-use super::build::deployment;
 use super::cluster::{Cluster, Daemon, Faults};
+use windlass_planner_testkit::objects::deployment;
 
 /// A request of a candidate that changes something.
 #[derive(Clone, Debug)]
@@ -32,18 +32,26 @@ pub struct Sent {
 
 /// A cluster in which candidates stand for election.
 pub struct Rig {
+    /// Where the candidates meet.
     pub cluster: Cluster,
+    /// When the first of them was started.
     pub start: Instant,
     sent: Arc<Mutex<Vec<Sent>>>,
 }
 
+/// A second.
 pub const S: Duration = Duration::from_secs(1);
+/// A millisecond.
 pub const MS: Duration = Duration::from_millis(1);
 
+/// The first candidate.
 pub const A: &str = "candidate-a";
+/// The second candidate.
 pub const B: &str = "candidate-b";
+/// The third candidate.
 pub const C: &str = "candidate-c";
 
+/// The path of the Lease.
 pub const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/windlass";
 
 /// The deadline of the default options.
@@ -95,6 +103,7 @@ impl Rig {
         self.lease()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// The Lease as stored.
     pub fn lease(&self) -> Value {
         self.cluster.sandbox.objects("Lease").first().cloned().unwrap_or_default()
     }
@@ -213,6 +222,7 @@ pub async fn ends(daemon: Daemon) -> String {
     format!("{:#}", ended.unwrap().expect_err("with an error"))
 }
 
+/// Whether a daemon shows itself as the leader.
 pub fn leads(daemon: &Daemon) -> bool {
     let metrics = daemon.metrics.render();
     let line = |value| format!("leader_election_master_status{{name=\"windlass\"}} {value}\n");

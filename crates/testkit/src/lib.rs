@@ -1,23 +1,24 @@
-//! What the tests share, compiled once: objects built in sentences, a toy world without an API server, stages with one,
-//! and the programs as processes.
-#![allow(missing_docs)] // The names say it, and the readers are the tests beside them.
+//! What the tests share that need more than the planners, compiled once.
+//!
+//! - [`cluster`]: an API server, nodes and daemons in this process and in virtual time; [`network`] between them.
+//! - [`stage`] and [`scenarios`]: what holds on every API server, seen as a user sees it; [`user`] is what users do.
+//! - [`election`]: several daemons, of which one leads.
+//! - [`process`], [`proxy`]: the daemon as a process, its API server, and a bad connection between the two.
+//! - [`serving`], [`https`]: what is served, on real sockets, and who asks.
+//! - [`apiserver`], [`rights`], [`manifests`]: a real API server, and what ships for one.
+//!
+//! Objects are described by [`windlass_planner_testkit`].
 
 pub mod apiserver;
-pub mod build;
 pub mod cluster;
 pub mod election;
-pub mod history;
 pub mod https;
 pub mod manifests;
-pub mod mishap;
 pub mod network;
 pub mod process;
 pub mod proxy;
 pub mod rights;
 pub mod scenarios;
 pub mod serving;
-pub mod set;
-pub mod situation;
 pub mod stage;
-pub mod statuses;
-pub mod world;
+pub mod user;

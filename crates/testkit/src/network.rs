@@ -19,7 +19,9 @@ use tokio::time::Instant;
 /// How bad the network is right now. Chances are in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weather {
+    /// Requests that never arrive.
     pub lost_requests: u8,
+    /// Requests that are carried out and whose replies never arrive.
     pub lost_replies: u8,
     /// Requests that are carried out 20 to 60 s later, most of them after the client has given up.
     pub late_requests: u8,
@@ -47,16 +49,19 @@ enum Fate {
 }
 
 impl Network {
+    /// A good network, whose chances come from this seed.
     pub fn new(seed: u64) -> Self {
         let state = State { weather: Weather::default(), rng: fastrand::Rng::with_seed(seed) };
         Network(Arc::new(Mutex::new(state)))
     }
 
+    /// Changes it for every message from now on.
     pub fn set(&self, weather: Weather) {
         self.0.lock().weather = weather;
     }
 
-    pub fn weather(&self) -> Weather {
+    /// How bad it is.
+    fn weather(&self) -> Weather {
         self.0.lock().weather
     }
 

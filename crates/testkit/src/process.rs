@@ -20,6 +20,8 @@ use windlass::clock::Clock;
 use windlass_sandbox::cli::Args;
 use windlass_sandbox::session::{self, Surroundings};
 
+use super::user::{another_image, send};
+
 /// Nothing here takes a tenth of this on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,6 +36,7 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// Starts a program whose output goes to a file.
     pub fn start(program: &Path, args: &[&str], output: &Path) -> Self {
         let output = fs::File::create(output).unwrap();
         let errors = output.try_clone().unwrap();
@@ -47,15 +50,18 @@ impl Process {
         Process(child)
     }
 
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         let done = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
         assert!(done.success());
     }
 
+    /// Waits for the end, for as long as [`PATIENCE`] lasts.
     pub fn exit_code(&mut self) -> Option<i32> {
         self.exit_code_within(PATIENCE)
     }
 
+    /// Waits for the end; there is no code after a signal.
     pub fn exit_code_within(&mut self, patience: Duration) -> Option<i32> {
         let end = Instant::now() + patience;
         while Instant::now() < end {
@@ -77,7 +83,9 @@ pub fn windlass() -> PathBuf {
 
 /// A sandbox without controllers on a thread of its own, and a client for it.
 pub struct Server {
+    /// For kubeconfigs and logs.
     pub dir: tempfile::TempDir,
+    /// A user's client.
     pub client: kube::Client,
     stop: Option<oneshot::Sender<&'static str>>,
     session: Option<JoinHandle<anyhow::Result<()>>>,
@@ -108,6 +116,7 @@ fn run_session(args: Args, output: fs::File, stop: oneshot::Receiver<&'static st
 }
 
 impl Server {
+    /// Starts a sandbox and waits until it serves.
     pub async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("kubeconfig");
@@ -141,6 +150,7 @@ impl Server {
         }
     }
 
+    /// A file of the test.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -177,14 +187,12 @@ impl Server {
         Process::start(&windlass(), &args, &self.file(log))
     }
 
+    /// Sends a request as a user would; panics unless it succeeds.
     pub async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
-        let content_type =
-            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        self.client.request(request.body(bytes).unwrap()).await.unwrap()
+        send(&self.client, method, path, body).await.unwrap()
     }
 
+    /// Creates the Deployment `web`.
     pub async fn create_web(&self, replicas: i32) {
         let web = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
@@ -198,12 +206,12 @@ impl Server {
         self.call(Method::POST, "/apis/apps/v1/namespaces/default/deployments", &web).await;
     }
 
+    /// Changes the image of `web`.
     pub async fn set_image(&self, tag: &str) {
-        let containers = json!([{"name": "app", "image": format!("app:{tag}")}]);
-        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-        self.call(Method::PATCH, WEB, &patch).await;
+        self.call(Method::PATCH, WEB, &another_image(tag)).await;
     }
 
+    /// Waits until this holds of `web`.
     pub async fn eventually(&self, what: &str, holds: impl Fn(&Value) -> bool) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -217,6 +225,7 @@ impl Server {
         }
     }
 
+    /// Waits until `web` has rolled out.
     pub async fn rolled_out(&self) {
         self.eventually("the rollout ends", |web| {
             let status = &web["status"];
@@ -236,8 +245,10 @@ impl Server {
     }
 }
 
+/// The path of the Deployment `web`.
 pub const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 
+/// Runs a program to its end, without a kubeconfig to be found.
 pub fn run(program: &Path, args: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
     Command::new(program).args(args).env("HOME", home.path()).env_remove("KUBECONFIG").output().unwrap()

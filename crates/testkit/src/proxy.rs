@@ -17,12 +17,16 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+/// A running proxy.
 pub struct Proxy {
+    /// Where it listens.
     pub address: SocketAddr,
+    /// What it has seen.
     pub counts: Arc<Counts>,
     task: AbortHandle,
 }
 
+/// What a proxy has seen.
 #[derive(Default)]
 pub struct Counts {
     /// Pods that the server made.
@@ -48,6 +52,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
+    /// Starts one that loses this part of the replies to creations, in percent, and delays watches by `lag`.
     pub async fn start(client: kube::Client, loss: u8, lag: Duration, seed: u64) -> Self {
         let counts = Arc::<Counts>::default();
         let rng = parking_lot::Mutex::new(fastrand::Rng::with_seed(seed));

@@ -149,8 +149,11 @@ pub async fn try_as_the_daemon(
     }
 }
 
+/// The content type of a merge patch.
 pub const MERGE: &str = "application/merge-patch+json";
+/// The path of the pods in the namespace `default`.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
+/// The path of the ReplicaSets in the namespace `default`.
 pub const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 /// Waits until the server, which learns of policies by a watch, holds the daemon to it.

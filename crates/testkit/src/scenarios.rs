@@ -1,5 +1,7 @@
-//! Scenarios that hold on every API server. `tests/cluster.rs` plays them on the sandbox, a test each and
-//! in virtual time; `tests/apiserver.rs` plays them on a real kube-apiserver.
+//! Scenarios that hold on every API server. `tests/cluster/scenarios.rs` plays them on the sandbox, a test each and
+//! in virtual time; `tests/real_server/apiserver.rs` plays them on a real kube-apiserver.
+
+#![allow(missing_docs)] // The names say it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,9 +9,9 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::build::deployment;
 use super::cluster::is_complete;
 use super::stage::{Seen, Stage, Step, name, reason};
+use windlass_planner_testkit::objects::deployment;
 
 /// Hands the names of all scenarios that run beside others, under one daemon, to a macro.
 #[macro_export]

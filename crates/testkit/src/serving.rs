@@ -28,17 +28,21 @@ use windlass::metrics::Metrics;
 pub struct Authority {
     params: CertificateParams,
     key: KeyPair,
+    /// Its certificate.
     pub pem: String,
 }
 
 /// A certificate and its key in PEM.
 #[derive(Clone)]
 pub struct Identity {
+    /// The certificate.
     pub cert: String,
+    /// The private key.
     pub key: String,
 }
 
 impl Authority {
+    /// A new authority with a key of its own.
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -55,6 +59,7 @@ impl Authority {
         Identity { cert: params.signed_by(&key, &issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
+    /// Vouches for a client.
     pub fn client(&self, name: &str, group: Option<&str>) -> Identity {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -64,6 +69,7 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
+    /// Vouches for a server.
     pub fn server(&self, name: &str) -> Identity {
         let names = vec!["localhost".to_owned(), name.to_owned()];
         self.sign(CertificateParams::new(names).unwrap(), ExtendedKeyUsagePurpose::ServerAuth)
@@ -74,9 +80,13 @@ impl Authority {
 #[derive(Clone)]
 pub struct ApiServer(Arc<Asked>);
 
+/// What the API server was asked.
 pub struct Asked {
+    /// How many tokens were to be reviewed.
     pub tokens: AtomicUsize,
+    /// The accesses that were to be reviewed.
     pub accesses: Mutex<Vec<Value>>,
+    /// How often the ConfigMap with the request header CA was read.
     pub map_reads: AtomicUsize,
     /// The ConfigMap's data, or the status that is answered instead.
     pub map: Mutex<Result<Value, u16>>,
@@ -85,6 +95,7 @@ pub struct Asked {
 }
 
 impl ApiServer {
+    /// One that answers with this ConfigMap, or with this code, when asked for it.
     pub fn new(map: Result<Value, u16>) -> Self {
         ApiServer(Arc::new(Asked {
             tokens: AtomicUsize::new(0),
@@ -95,10 +106,12 @@ impl ApiServer {
         }))
     }
 
+    /// What it was asked so far.
     pub fn asked(&self) -> &Asked {
         &self.0
     }
 
+    /// Whose accesses were to be reviewed.
     pub fn users_asked_about(&self) -> Vec<String> {
         let users = self.0.accesses.lock();
         users.iter().map(|spec| spec["user"].as_str().unwrap_or_default().to_owned()).collect()
@@ -148,6 +161,7 @@ impl ApiServer {
         (201, json!({"status": {"allowed": allowed.contains(&user), "reason": ""}}))
     }
 
+    /// A client for it, without a socket.
     pub fn client(&self) -> kube::Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -167,10 +181,15 @@ impl ApiServer {
 
 /// A server, and what is needed to talk to it.
 pub struct Serving {
+    /// Where it listens.
     pub address: SocketAddr,
+    /// Whom it asks.
     pub api: ApiServer,
+    /// What it counts.
     pub metrics: Arc<Metrics>,
+    /// Who vouches for its clients.
     pub authority: Authority,
+    /// Its certificates.
     pub dir: tempfile::TempDir,
     _stop: tokio_util::sync::DropGuard,
 }
@@ -179,10 +198,12 @@ pub struct Serving {
 pub use windlass::http::SecureOptions as Options;
 
 impl Serving {
+    /// Starts serving; panics unless that succeeds.
     pub async fn start(api: ApiServer, options: Options) -> Self {
         Self::try_start(api, options).await.unwrap()
     }
 
+    /// Starts serving.
     pub async fn try_start(api: ApiServer, options: Options) -> Result<Self, ServingError> {
         let client = api.client();
         Self::over(client, api, options).await
@@ -222,15 +243,18 @@ impl Serving {
         Ok(Serving { address, api, metrics, authority, dir, _stop: stop.drop_guard() })
     }
 
+    /// Writes another certificate over the one that is served.
     pub fn replace_certificate(&self, name: &str) {
         write(&(self.dir.path().join("crt"), self.dir.path().join("key")), &self.authority.server(name));
     }
 
+    /// Connects, perhaps with a certificate; panics unless the handshake succeeds.
     pub async fn connect(&self, identity: Option<&Identity>, protocol: &[u8]) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         self.shake(stream, identity, protocol).await.unwrap()
     }
 
+    /// Tries a handshake.
     pub async fn shake(
         &self,
         stream: TcpStream,
@@ -240,6 +264,7 @@ impl Serving {
         self.shake_as(stream, identity, protocol, "localhost", rustls::ALL_VERSIONS).await
     }
 
+    /// Tries a handshake under another server name.
     pub async fn shake_as(
         &self,
         stream: TcpStream,
@@ -291,6 +316,7 @@ pub async fn handshake(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
+/// Writes a certificate and its key to their files.
 pub fn write((cert, key): &(PathBuf, PathBuf), identity: &Identity) {
     std::fs::write(cert, &identity.cert).unwrap();
     std::fs::write(key, &identity.key).unwrap();

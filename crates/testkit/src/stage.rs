@@ -14,8 +14,9 @@ use windlass::clock::Clock;
 use windlass::metrics::Metrics;
 use windlass_apiserver::{RequestInfo, Verdict};
 
-use super::build::DeploymentBuilder;
 use super::cluster::{Cluster, Daemon, condition, is_complete};
+use super::user::{another_image, new_deployment, send};
+use windlass_planner_testkit::objects::DeploymentBuilder;
 
 /// A namespace, its API server, and the controllers' writes.
 pub struct Stage {
@@ -23,6 +24,7 @@ pub struct Stage {
     client: Client,
     /// What the daemons of this stage are built from, but for the seed.
     parts: Parts,
+    /// Where its objects are.
     pub namespace: String,
     writes: Writes,
     server: Server,
@@ -37,6 +39,7 @@ enum Server {
 
 /// What may be refused to the controllers.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // The names say it.
 pub enum Step {
     CreatePods,
     ScaleSets,
@@ -104,29 +107,24 @@ impl Stage {
         self.try_call(method, path, body).await.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
+    /// Sends a request as a user would.
     pub async fn try_call(&self, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
-        let content_type =
-            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
-        self.client.request::<Value>(request.body(bytes).unwrap()).await
+        send(&self.client, method, path, body).await
     }
 
+    /// Creates a Deployment.
     pub async fn create(&self, deployment: DeploymentBuilder) {
-        let mut object = deployment.json();
-        for field in ["uid", "resourceVersion", "generation", "namespace"] {
-            object["metadata"].as_object_mut().unwrap().remove(field);
-        }
-        self.call(Method::POST, &self.path("Deployment"), &object).await;
+        self.call(Method::POST, &self.path("Deployment"), &new_deployment(deployment)).await;
     }
 
+    /// Merges this into a Deployment.
     pub async fn patch(&self, name: &str, patch: Value) {
         self.call(Method::PATCH, &format!("{}/{name}", self.path("Deployment")), &patch).await;
     }
 
+    /// Changes the image of a Deployment.
     pub async fn set_image(&self, name: &str, tag: &str) {
-        let containers = json!([{"name": "app", "image": format!("app:{tag}")}]);
-        self.patch(name, json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
+        self.patch(name, another_image(tag)).await;
     }
 
     /// Deletes a Deployment; what becomes of its sets and pods is the propagation policy's business.
@@ -331,13 +329,18 @@ const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissio
 /// same one.
 #[derive(Debug)]
 pub struct Seen {
+    /// Its Deployments.
     pub deployments: Vec<Value>,
+    /// Its ReplicaSets.
     pub sets: Vec<Value>,
+    /// Its pods.
     pub pods: Vec<Value>,
+    /// Its events.
     pub events: Vec<Value>,
 }
 
 impl Seen {
+    /// A Deployment, or null.
     pub fn deployment(&self, wanted: &str) -> &Value {
         self.deployments.iter().find(|d| name(d) == wanted).unwrap_or(&Value::Null)
     }
@@ -351,12 +354,14 @@ impl Seen {
         self.pods.iter().filter(is_it).count()
     }
 
+    /// The ReplicaSet of this image tag, or null.
     pub fn set_of(&self, tag: &str) -> &Value {
         let image = format!("app:{tag}");
         let is_it = |set: &&Value| set["spec"]["template"]["spec"]["containers"][0]["image"] == *image;
         self.sets.iter().find(is_it).unwrap_or(&Value::Null)
     }
 
+    /// Whether there is an event with this reason.
     pub fn has_event(&self, reason: &str) -> bool {
         self.events.iter().any(|event| event["reason"] == reason)
     }

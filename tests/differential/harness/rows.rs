@@ -193,25 +193,31 @@ rows! {
 pub static UNSEEN: &[(&Row, &str)] = &[
     (
         &LOST_REPLIES,
-        "tests/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hundred_pods_are_made",
+        "tests/process/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hundred_pods_are_made",
     ),
-    (&SEQUENCE_OF_NAMES, "tests/pod_names.rs::pods_that_are_deleted_by_force_are_replaced_under_new_names"),
-    (&QUOTA_RETRY, "tests/sets.rs::pods_that_a_quota_refused_are_made_as_soon_as_there_is_room"),
+    (
+        &SEQUENCE_OF_NAMES,
+        "tests/cluster/pod_names.rs::pods_that_are_deleted_by_force_are_replaced_under_new_names",
+    ),
+    (
+        &QUOTA_RETRY,
+        "tests/cluster/replica_sets.rs::pods_that_a_quota_refused_are_made_as_soon_as_there_is_room",
+    ),
     (
         &LIVE_READS,
-        "tests/set_races.rs::nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up",
+        "tests/cluster/replica_set_races.rs::nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up",
     ),
-    (&SHRINKING_REPLICA_SETS, "tests/planning.rs::a_status_of_an_earlier_generation_frees_no_budget"),
+    (&SHRINKING_REPLICA_SETS, "tests/planner/planning.rs::a_status_of_an_earlier_generation_frees_no_budget"),
     (
         &REPLICA_SETS_BY_PODS,
-        "tests/planning.rs::a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget",
+        "tests/planner/planning.rs::a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget",
     ),
-    (&NO_CONFLICTS, "src/controllers/replicaset.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
+    (&NO_CONFLICTS, "src/controllers/replicas.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
     (
         &RECREATED_CHILDREN,
         "src/controllers/vanished.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
     ),
-    (&ONE_PLAN, "tests/rollout.rs::one_above_none_below"),
+    (&ONE_PLAN, "tests/planner/rollout.rs::one_above_none_below"),
     (
         &CURRENT_MESSAGES,
         "src/controllers/words.rs::a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once",
@@ -222,30 +228,42 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &INVALID_SELECTORS,
-        "tests/planning.rs::an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go",
+        "tests/planner/planning.rs::an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go",
     ),
-    (&DELETED_BY_UID, "tests/set_faults.rs::one_daemon_makes_no_pod_too_many_and_deletes_none_too_many"),
-    (&TOTAL_ORDER, "tests/replicaset_tables.rs::pods_that_nothing_but_their_uid_tells_apart"),
+    (
+        &DELETED_BY_UID,
+        "tests/cluster/replica_set_races/preconditions.rs::a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone",
+    ),
+    (&TOTAL_ORDER, "tests/planner/replicaset_tables.rs::pods_that_nothing_but_their_uid_tells_apart"),
     (
         &UNANSWERED_GENERATION,
         "src/controllers/replicaset.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
     ),
-    (&GENERATION_TOO_HIGH, "tests/statuses.rs::an_observed_generation_that_somebody_has_raised_is_put_right"),
-    (&UNANSWERED_REQUESTS, "tests/pod_names.rs::a_creation_whose_reply_is_lost_is_asked_for_once_and_found"),
+    (
+        &GENERATION_TOO_HIGH,
+        "tests/cluster/statuses.rs::an_observed_generation_that_somebody_has_raised_is_put_right",
+    ),
+    (
+        &UNANSWERED_REQUESTS,
+        "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_asked_for_once_and_found",
+    ),
     (&RETRY_AFTER, "src/runtime/patience.rs::nobody_waits_for_longer_than_a_minute_or_more_than_ten_times"),
     (
         &LOST_REPLICA_SET,
-        "tests/faults/refusals.rs::a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created",
+        "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created",
     ),
-    (&NAMESPACE_GOING, "tests/faults.rs::a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod"),
+    (
+        &NAMESPACE_GOING,
+        "tests/cluster/faults.rs::a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod",
+    ),
     (
         &OWNERS,
-        "tests/owners.rs::a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at_once",
+        "tests/cluster/owners.rs::a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at_once",
     ),
-    (&CO_LOCATION, "tests/replicaset_tables.rs::what_counts_as_a_crowd_on_a_node"),
+    (&CO_LOCATION, "tests/planner/replicaset_tables.rs::what_counts_as_a_crowd_on_a_node"),
     (
         &SILENT_WATCH,
-        "tests/faults/frozen.rs::work_goes_on_over_new_connections_within_45_seconds_after_all_have_frozen",
+        "tests/cluster/faults/frozen.rs::work_goes_on_over_new_connections_within_45_seconds_after_all_have_frozen",
     ),
     (&TEMPLATE_HASH, "src/model/template.rs::hashes_are_the_same_in_every_release"),
 ];

@@ -1,0 +1,162 @@
+//! Random histories of one Deployment: tasks run in any order, a plan may be cut off after any write, and the status of
+//! a ReplicaSet may be older than its pods.
+
+use std::sync::Arc;
+
+use windlass::model::{Strategy as Update, Template, count::IntOrPercent};
+
+use super::objects::{decode, deployment};
+use super::world::{Fate, World};
+
+pub mod steps;
+
+use steps::{Number, Step};
+
+/// How many image tags there are; the last one's pods never become ready by themselves.
+pub const TAGS: u8 = 4;
+const BROKEN: &str = "v3";
+
+/// Who runs when.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    /// Deployment, ReplicaSets, pods.
+    Fixed,
+    /// Shuffled anew in each round.
+    Seeded(u64),
+}
+
+/// A history so far.
+#[derive(Clone)]
+pub struct History {
+    /// Where it has led.
+    pub world: World,
+    templates: Vec<Template>,
+    rng: fastrand::Rng,
+    order: Order,
+}
+
+fn template(tag: u8) -> Template {
+    let object = deployment("web").image(&format!("v{tag}")).json();
+    decode::<windlass::model::Deployment>(&object).template
+}
+
+impl History {
+    /// A Deployment of so many replicas that nobody has synced yet.
+    pub fn new(order: Order, replicas: i32) -> Self {
+        let seed = if let Order::Seeded(seed) = order { seed } else { 0 };
+        History {
+            world: World::new(deployment("web").replicas(replicas).image("v0"), seed),
+            templates: (0..TAGS).map(template).collect(),
+            rng: fastrand::Rng::with_seed(seed),
+            order,
+        }
+    }
+
+    /// Lets one thing happen.
+    pub fn act(&mut self, step: &Step) {
+        self.world.lines.push(format!("{step:?}"));
+        let world = &mut self.world;
+        let nth = |which: usize, len: usize| if len == 0 { None } else { Some(which % len) };
+        match step.clone() {
+            Step::Image(tag) => {
+                let template = self.templates[usize::from(tag)].clone();
+                world.edit(|d| d.template = template);
+            }
+            Step::Replicas(replicas) => world.edit(|d| d.replicas = replicas),
+            Step::Budget(surge, unavailable) => {
+                let of = |number| match number {
+                    Number::Pods(pods) => IntOrPercent::Int(pods.into()),
+                    Number::Percent(percent) => IntOrPercent::Percent(percent.into()),
+                };
+                let strategy =
+                    Update::RollingUpdate { max_surge: of(surge), max_unavailable: of(unavailable) };
+                world.edit(|d| d.strategy = strategy);
+            }
+            Step::Recreate => world.edit(|d| d.strategy = Update::Recreate),
+            Step::Pause(paused) => world.edit(|d| d.paused = paused),
+            Step::MinReady(seconds) => world.edit(|d| d.min_ready_seconds = seconds),
+            Step::History(limit) => world.edit(|d| d.revision_history_limit = Some(limit)),
+            Step::Annotate(value) => world.annotate("note", &value.to_string()),
+            Step::Deployment { writes, status } => {
+                world.sync_deployment(writes, status);
+            }
+            Step::Set { which, writes, status } => {
+                let names: Vec<Arc<str>> = world.sets.keys().cloned().collect();
+                if let Some(at) = nth(which, names.len()) {
+                    world.sync_set(&names[at], writes, status);
+                }
+            }
+            Step::Pod(which, fate) => {
+                let names: Vec<Arc<str>> = world.pods.keys().cloned().collect();
+                if let Some(at) = nth(which, names.len()) {
+                    world.befall(&names[at], fate);
+                }
+            }
+            Step::Cost(which, cost) => {
+                let pods = world.pods.len();
+                if let Some(pod) = world.pods.values_mut().nth(which % pods.max(1)) {
+                    pod.deletion_cost = cost;
+                }
+            }
+            Step::Orphan { set, which } => world.interfere(set, which, |meta| meta.controller = None),
+            Step::Relabel { set, which } => world.interfere(set, which, |meta| {
+                meta.labels = Arc::new([("app", "other")].into_iter().collect());
+            }),
+            Step::Rounds(rounds) => (0..rounds).for_each(|_| {
+                self.round();
+            }),
+            Step::Sleep(seconds) => world.sleep(seconds.into()),
+        }
+    }
+
+    /// Lets everybody run once; returns whether anything happened.
+    pub fn round(&mut self) -> bool {
+        let mut tasks: Vec<Option<Arc<str>>> =
+            [None].into_iter().chain(self.world.sets.keys().cloned().map(Some)).collect();
+        let mut pods: Vec<Arc<str>> = self.world.pods.keys().cloned().collect();
+        if let Order::Seeded(_) = self.order {
+            self.rng.shuffle(&mut tasks);
+            self.rng.shuffle(&mut pods);
+        }
+        let mut busy = false;
+        for task in tasks {
+            busy |= match task {
+                None => self.world.sync_deployment(usize::MAX, true).wrote,
+                Some(name) if self.world.sets.contains_key(&name) => {
+                    let synced = self.world.sync_set(&name, usize::MAX, true);
+                    synced.wrote || synced.look_again.is_some()
+                }
+                Some(_) => false,
+            };
+        }
+        for name in pods {
+            let pod = &self.world.pods[&name];
+            let broken = self.world.tags[&name] == BROKEN;
+            let fate = match pod {
+                pod if pod.is_terminal() && !pod.meta.is_deleting() => continue,
+                pod if pod.meta.is_deleting() => Fate::Gone,
+                pod if pod.ready_since.is_none() && !broken => Fate::Ready,
+                _ => continue,
+            };
+            let later = matches!(self.order, Order::Seeded(_)) && self.rng.u8(0..3) == 0;
+            busy = true;
+            if !later {
+                self.world.befall(&name, fate);
+            }
+        }
+        self.world.sleep(1);
+        busy
+    }
+
+    /// Runs until nothing happens for longer than any readiness takes.
+    pub fn settle(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..3000 {
+            quiet = if self.round() { 0 } else { quiet + 1 };
+            if quiet > 40 {
+                return;
+            }
+        }
+        panic!("L4: no rest: {:?}", self.world.deployment.status);
+    }
+}

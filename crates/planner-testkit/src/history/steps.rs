@@ -1,0 +1,96 @@
+//! What may happen, and how often it is drawn.
+
+use proptest::prelude::*;
+
+use super::TAGS;
+use crate::world::Fate;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // The names say it.
+pub enum Step {
+    Image(u8),
+    Replicas(i32),
+    Budget(Number, Number),
+    Recreate,
+    Pause(bool),
+    MinReady(i32),
+    History(i32),
+    Annotate(u8),
+    /// One sync of the Deployment: how many writes are carried out, and whether the status is.
+    Deployment {
+        writes: usize,
+        status: bool,
+    },
+    /// One sync of a set: how many pods are written, and whether the status is.
+    Set {
+        which: usize,
+        writes: usize,
+        status: bool,
+    },
+    /// Something happens to a pod.
+    Pod(usize, Fate),
+    /// Somebody says what a pod is worth.
+    Cost(usize, i32),
+    /// A set or a pod loses its owner, or a label that makes it selected.
+    Orphan {
+        set: bool,
+        which: usize,
+    },
+    Relabel {
+        set: bool,
+        which: usize,
+    },
+    /// Everybody runs in turn, so many times.
+    Rounds(u8),
+    Sleep(u8),
+}
+
+/// A value of `maxSurge` or `maxUnavailable`.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // The names say it.
+pub enum Number {
+    Pods(u8),
+    Percent(u8),
+}
+
+fn number() -> impl Strategy<Value = Number> {
+    prop_oneof![(0..5u8).prop_map(Number::Pods), (0..=100u8).prop_map(Number::Percent)]
+}
+
+fn cut() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => Just(usize::MAX), 1 => 0..4usize]
+}
+
+/// Any step. Those of strangers (orphans and labels) are in only if `strangers`.
+pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
+    let mostly = prop_oneof![5 => Just(true), 1 => Just(false)];
+    let fate = prop_oneof![
+        6 => Just(Fate::Ready),
+        2 => Just(Fate::Unready),
+        1 => Just(Fate::Fail),
+        1 => Just(Fate::Delete),
+        4 => Just(Fate::Gone),
+    ];
+    let usual = prop_oneof![
+        4 => (0..TAGS).prop_map(Step::Image),
+        2 => (0..14i32).prop_map(Step::Replicas),
+        1 => (number(), number()).prop_map(|(s, u)| Step::Budget(s, u)),
+        1 => Just(Step::Recreate),
+        2 => any::<bool>().prop_map(Step::Pause),
+        1 => prop_oneof![Just(0), Just(5), Just(30)].prop_map(Step::MinReady),
+        1 => (0..3i32).prop_map(Step::History),
+        1 => (0..3u8).prop_map(Step::Annotate),
+        8 => (cut(), mostly.clone()).prop_map(|(writes, status)| Step::Deployment { writes, status }),
+        10 => (0..8usize, cut(), mostly).prop_map(|(which, writes, status)| Step::Set { which, writes, status }),
+        14 => (0..40usize, fate).prop_map(|(which, fate)| Step::Pod(which, fate)),
+        1 => (0..40usize, -2..3i32).prop_map(|(which, cost)| Step::Cost(which, cost)),
+        6 => (1..6u8).prop_map(Step::Rounds),
+        3 => (0..20u8).prop_map(Step::Sleep),
+    ];
+    let odd = prop_oneof![
+        (any::<bool>(), 0..20usize).prop_map(|(set, which)| Step::Orphan { set, which }),
+        (any::<bool>(), 0..20usize).prop_map(|(set, which)| Step::Relabel { set, which }),
+    ];
+    prop_oneof![60 => usual, if strangers { 4 } else { 0 } => odd]
+}

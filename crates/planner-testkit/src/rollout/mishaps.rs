@@ -1,0 +1,62 @@
+//! What befalls the pods and ReplicaSets of a rollout from outside: people, nodes, other programs.
+
+use std::sync::Arc;
+
+use windlass::model::{Phase, Pod};
+
+use super::{Rollout, is_ready};
+use crate::world::{Fate, pods, tag};
+
+impl Rollout {
+    /// Somebody deletes pods by hand.
+    pub fn delete_pods(&mut self, image: &str, count: usize) {
+        self.say("user", &format!("web-{image}: delete {} by hand", pods(count)));
+        self.befall(image, count, is_ready, Fate::Delete);
+    }
+
+    /// Pods fail for good, as those do that a node evicts; their objects stay.
+    pub fn fail_pods(&mut self, image: &str, count: usize) {
+        self.say("kubelet", &format!("web-{image}: {} failed", pods(count)));
+        self.befall(image, count, is_ready, Fate::Fail);
+    }
+
+    /// The readiness probes of running pods fail from now on.
+    pub fn unready_pods(&mut self, image: &str, count: usize) {
+        self.say("kubelet", &format!("web-{image}: {} unready", pods(count)));
+        self.befall(image, count, is_ready, Fate::Unready);
+    }
+
+    /// The readiness probes of running pods succeed again.
+    pub fn ready_pods_again(&mut self, image: &str, count: usize) {
+        self.say("kubelet", &format!("web-{image}: {} ready again", pods(count)));
+        let is_unready = |pod: &Pod| pod.phase == Phase::Running && pod.ready_since.is_none();
+        self.befall(image, count, is_unready, Fate::Ready);
+    }
+
+    /// Pods that would not stop do so after all.
+    pub fn let_go(&mut self, image: &str) {
+        self.say("kubelet", &format!("web-{image} can stop now"));
+        self.stuck.retain(|stuck| stuck != image);
+    }
+
+    /// Another program writes an annotation on the ReplicaSet of an image.
+    pub fn annotate_set(&mut self, image: &str, key: &str, value: &str) {
+        self.say("user", &format!("web-{image}: annotation {key} = {value}"));
+        let set = self.world.sets.values_mut().find(|set| tag(&set.template) == image);
+        let set = set.expect("a ReplicaSet of this image");
+        let kept = set.annotations.iter().filter(|(other, _)| *other != key);
+        set.annotations = Arc::new(kept.chain([(key, value)]).collect());
+    }
+
+    fn befall(&mut self, image: &str, count: usize, whom: impl Fn(&Pod) -> bool, fate: Fate) {
+        let is_hit = |(name, pod): &(&Arc<str>, &Pod)| self.world.tags[*name] == image && whom(pod);
+        let hit: Vec<Arc<str>> =
+            self.world.pods.iter().filter(is_hit).map(|(name, _)| name.clone()).take(count).collect();
+        assert_eq!(hit.len(), count, "web-{image} has no such pods\n{}", self.transcript());
+        for name in &hit {
+            self.world.befall(name, fate);
+        }
+        // What the world took away is not the planner's doing: the next check starts from here.
+        self.reached = self.ready_pods();
+    }
+}

@@ -1,0 +1,198 @@
+//! Rollouts played step by step into a transcript that a person can read, with a kubelet of three rules.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use windlass::model::{Deployment, Phase, Pod, Strategy};
+
+use super::objects::{DeploymentBuilder, decode};
+use super::world::{Fate, World, nick, pods};
+
+mod mishaps;
+
+/// A rollout so far.
+pub struct Rollout {
+    world: World,
+    /// The Deployment as its user last wrote it.
+    object: Value,
+    /// Image tags whose pods never become ready.
+    pub broken: Vec<String>,
+    /// Image tags whose pods are asked to stop and do not.
+    pub stuck: Vec<String>,
+    /// Seconds from the deletion of a pod to its disappearance.
+    pub stop_seconds: i64,
+    /// How many pods were ready when the kubelet last ran.
+    reached: i64,
+}
+
+/// Seconds from the creation of a pod to its readiness.
+const START_SECONDS: i64 = 1;
+
+impl Rollout {
+    /// A Deployment that nobody has synced yet.
+    pub fn new(title: &str, deployment: DeploymentBuilder) -> Self {
+        let object = deployment.clone().json();
+        let mut world = World::new(deployment, 0);
+        world.lines.push(format!("# {title}"));
+        Rollout { world, object, broken: Vec::new(), stuck: Vec::new(), stop_seconds: 1, reached: 0 }
+    }
+
+    /// What has happened.
+    pub fn transcript(&self) -> String {
+        self.world.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Adds a line to the transcript.
+    pub fn say(&mut self, who: &str, what: &str) {
+        self.world.say(who, what);
+    }
+
+    /// A user's edit of the spec.
+    pub fn edit(&mut self, what: &str, change: impl FnOnce(&mut Value)) {
+        self.say("user", what);
+        // A rollback may have changed it since.
+        let template = self.world.deployment.template.raw().get();
+        self.object["spec"]["template"] = serde_json::from_str(template).unwrap();
+        change(&mut self.object["spec"]);
+        let edited: Deployment = decode(&self.object);
+        self.world.edit(|now| {
+            let (meta, annotations, status) = (now.meta.clone(), now.annotations.clone(), now.status.clone());
+            *now = Deployment { meta, annotations, status, ..edited };
+        });
+    }
+
+    /// A user writes an annotation.
+    pub fn annotate(&mut self, key: &str, value: &str) {
+        self.world.annotate(key, value);
+    }
+
+    /// A user changes the image.
+    pub fn set_image(&mut self, tag: &str) {
+        self.edit(&format!("image {tag}"), |spec| {
+            spec["template"]["spec"]["containers"][0]["image"] = format!("app:{tag}").into();
+        });
+    }
+
+    /// A user changes the size.
+    pub fn scale(&mut self, replicas: i32) {
+        self.edit(&format!("replicas {replicas}"), |spec| spec["replicas"] = replicas.into());
+    }
+
+    /// Runs until nothing happens any more and no deadline is left.
+    pub fn settle(&mut self) {
+        self.run(2000);
+        let end = self.end();
+        self.say("end", &end);
+    }
+
+    /// Runs a number of rounds, to stop a rollout midway.
+    pub fn rounds(&mut self, rounds: usize) {
+        self.run(rounds);
+    }
+
+    fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let synced = self.world.sync_deployment(usize::MAX, true);
+            let (mut busy, mut waits) = (synced.wrote, Vec::from_iter(synced.look_again));
+            // In the order of the versions: the names depend on a hash.
+            let sets = self.world.sets.iter().map(|(name, set)| (nick(set), name.clone()));
+            let mut sets: Vec<(String, Arc<str>)> = sets.collect();
+            sets.sort();
+            for (_, name) in sets {
+                let synced = self.world.sync_set(&name, usize::MAX, true);
+                busy |= synced.wrote;
+                waits.extend(synced.look_again);
+            }
+            let now = self.world.now;
+            let mut looks: Vec<Timestamp> =
+                waits.into_iter().map(|wait| now.saturating_add(wait).unwrap()).collect();
+            busy |= self.kubelet(&mut looks);
+            if busy {
+                continue;
+            }
+            let Some(next) = looks.into_iter().min() else { return };
+            let wait = next.duration_since(now).as_secs();
+            if wait > 1 {
+                self.say("time", &format!("{wait} s pass"));
+            }
+            self.world.now = next;
+        }
+        assert!(rounds < 1000, "the world did not come to rest:\n{}", self.transcript());
+    }
+
+    /// Makes the pods ready that are due and drops those whose grace is over.
+    fn kubelet(&mut self, looks: &mut Vec<Timestamp>) -> bool {
+        let mut ready: BTreeMap<String, usize> = BTreeMap::new();
+        let mut gone: BTreeMap<String, usize> = BTreeMap::new();
+        for name in self.world.pods.keys().cloned().collect::<Vec<_>>() {
+            let (pod, tag) = (&self.world.pods[&name], self.world.tags[&name].clone());
+            let after =
+                |since: Timestamp, seconds| since.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
+            let (due, fate) = match pod.meta.deletion {
+                Some(_) if self.stuck.contains(&tag) => continue,
+                Some(since) => (after(since, self.stop_seconds), Fate::Gone),
+                None if pod.phase != Phase::Pending || self.broken.contains(&tag) => continue,
+                None => (after(pod.meta.created, START_SECONDS), Fate::Ready),
+            };
+            if due > self.world.now {
+                looks.push(due);
+                continue;
+            }
+            self.world.befall(&name, fate);
+            let count = if fate == Fate::Gone { &mut gone } else { &mut ready };
+            *count.entry(tag).or_default() += 1;
+        }
+        for (tag, count) in &ready {
+            self.say("kubelet", &format!("web-{tag}: {} ready", pods(*count)));
+        }
+        for (tag, count) in &gone {
+            self.say("kubelet", &format!("web-{tag}: {} gone", pods(*count)));
+        }
+        self.check_availability();
+        !ready.is_empty() || !gone.is_empty()
+    }
+
+    fn ready_pods(&self) -> i64 {
+        self.world.pods.values().filter(|pod| is_ready(pod)).count() as i64
+    }
+
+    /// S2, judged on the pods themselves: a rollout in a world without faults never leaves fewer ready
+    /// pods than the budget allows, once there were that many.
+    fn check_availability(&mut self) {
+        let deployment = &self.world.deployment;
+        let (reached, ready) = (self.reached, self.ready_pods());
+        self.reached = ready;
+        if !matches!(deployment.strategy, Strategy::RollingUpdate { .. }) {
+            return;
+        }
+        let (_, unavailable) = deployment.budget();
+        let minimum = i64::from(deployment.replicas) - i64::from(unavailable);
+        assert!(
+            ready >= minimum.min(reached),
+            "S2: {ready} pods ready, {minimum} must be\n{}",
+            self.transcript()
+        );
+    }
+
+    fn end(&self) -> String {
+        let sets = self.world.sets.values().map(|set| {
+            let revision = set.annotations.get("deployment.kubernetes.io/revision").unwrap_or("?");
+            let (nick, available) = (nick(set), set.status.available);
+            let text = format!("{nick} {available}/{} (revision {revision})", set.replicas);
+            (set.meta.created, nick, text)
+        });
+        let mut sets: Vec<(Timestamp, String, String)> = sets.collect();
+        sets.sort();
+        let sets: Vec<String> = sets.into_iter().map(|(.., text)| text).collect();
+        let conditions = &self.world.deployment.status.conditions;
+        let conditions: Vec<String> =
+            conditions.iter().map(|c| format!("{}={} ({})", c.kind, c.status, c.reason)).collect();
+        format!("{}; {}", sets.join(", "), conditions.join(", "))
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    !pod.meta.is_deleting() && pod.phase == Phase::Running && pod.ready_since.is_some()
+}

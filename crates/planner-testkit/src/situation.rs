@@ -1,0 +1,104 @@
+//! One moment of a Deployment, or of a ReplicaSet, and what the planners make of it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use windlass::model::{Deployment, Record, ReplicaSet};
+use windlass::plan::deployment::progress::{Outcome, Settled, settle};
+use windlass::plan::deployment::{Observed, Plan, Write, plan};
+use windlass::plan::replicaset;
+
+use super::objects::{DeploymentBuilder, PodBuilder, SetBuilder, decode, now};
+
+/// A Deployment and its sets at [`NOW`].
+pub struct Situation {
+    /// The Deployment.
+    pub deployment: Deployment,
+    /// The ReplicaSets that it owns.
+    pub sets: Vec<Arc<ReplicaSet>>,
+}
+
+impl Situation {
+    /// A Deployment and the ReplicaSets that it owns.
+    pub fn new(deployment: DeploymentBuilder, sets: &[SetBuilder]) -> Self {
+        Self::of(&deployment.json(), sets)
+    }
+
+    /// The same of an object, for what the builder has no words for.
+    pub fn of(deployment: &Value, sets: &[SetBuilder]) -> Self {
+        Situation { deployment: decode(deployment), sets: sets.iter().map(SetBuilder::build).collect() }
+    }
+
+    /// What the planner is given.
+    pub fn observed(&self) -> Observed<'_> {
+        self.observed_at(now())
+    }
+
+    /// What the planner is given at another time.
+    pub fn observed_at(&self, now: Timestamp) -> Observed<'_> {
+        Observed { owned: self.sets.clone(), ..Observed::new(&self.deployment, now) }
+    }
+
+    /// What is to be done.
+    pub fn plan(&self) -> Plan {
+        plan(&self.observed())
+    }
+
+    /// The sizes of the sets once the plan is carried out, in the order given; last one to create.
+    pub fn sizes_after(&self) -> Vec<i32> {
+        let mut sizes: Vec<i32> = self.sets.iter().map(|set| set.replicas).collect();
+        for write in &self.plan().writes {
+            match write {
+                Write::Create(new) => sizes.push(new.replicas),
+                Write::Change(set, change) => {
+                    let at = self.sets.iter().position(|s| s.meta.uid == set.meta.uid).unwrap();
+                    sizes[at] = change.replicas.unwrap_or(sizes[at]);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        sizes
+    }
+
+    /// The status after a reconcile whose writes all succeed.
+    pub fn settled_at(&self, now: Timestamp) -> Settled {
+        let observed = self.observed_at(now);
+        let plan = plan(&observed);
+        settle(&observed, &plan, &Outcome { done: plan.writes.len(), ..Outcome::default() })
+    }
+}
+
+impl SetBuilder {
+    fn observing<R>(&self, pods: &[PodBuilder], look: impl FnOnce(&replicaset::Observed<'_>) -> R) -> R {
+        let set = self.build();
+        let pods = pods.iter().map(PodBuilder::build);
+        let (owned, others): (Vec<_>, Vec<_>) = pods.partition(|pod| set.controls(&pod.meta));
+        // The store hands out an owner's pods and the orphans; it never hands out another's.
+        let orphans = others.into_iter().filter(|pod| pod.meta.controller.is_none()).collect();
+        look(&replicaset::Observed {
+            set: &set,
+            members: replicaset::Members::of(&set, owned, orphans),
+            may_adopt: self.may_adopt,
+            siblings: Vec::new(),
+            free_names: Vec::new(),
+            reserved: 0,
+            failed_pod_backoff: true,
+            now: now(),
+        })
+    }
+
+    /// What is done about these pods.
+    pub fn plan(&self, pods: &[PodBuilder]) -> replicaset::Plan {
+        self.observing(pods, replicaset::plan)
+    }
+
+    /// What is reported of these pods, and when it is looked at again.
+    pub fn settled(
+        &self,
+        pods: &[PodBuilder],
+        failure: Option<&replicaset::status::Failure>,
+    ) -> replicaset::status::Settled {
+        self.observing(pods, |observed| replicaset::status::settle(observed, failure))
+    }
+}

@@ -1,0 +1,291 @@
+//! A toy cluster for the planners: one Deployment and what it has, as the records that the daemon keeps. No tokio, no
+//! HTTP, no JSON but at the edges. Every write is judged by the safety invariants (S1 to S21) when it is made, and goes
+//! into lines that a person can read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use windlass::model::{
+    Condition, ControllerRef, Deployment, Meta, ObjectKey, Phase, Pod, Record as _, ReplicaSet,
+    Strategy as Update, Template, Uid, count::IntOrPercent,
+};
+use windlass::plan::deployment::{self as planner, revision};
+use windlass::plan::replicaset::rank;
+
+use super::objects::{DeploymentBuilder, decode, now};
+
+mod judges;
+mod syncs;
+
+/// One Deployment and what it has. Its public parts are what tests look at.
+#[derive(Clone)]
+pub struct World {
+    /// The time of the next sync.
+    pub now: Timestamp,
+    /// The only Deployment.
+    pub deployment: Deployment,
+    /// The ReplicaSets, by name.
+    pub sets: BTreeMap<Arc<str>, ReplicaSet>,
+    /// The pods, by name.
+    pub pods: BTreeMap<Arc<str>, Pod>,
+    /// What has happened, a line each.
+    pub lines: Vec<String>,
+    /// The image tags of all pods that there have been, by name.
+    pub(crate) tags: BTreeMap<Arc<str>, String>,
+    rng: fastrand::Rng,
+    serial: u64,
+    /// ReplicaSets of which a pod lost its availability since their status was written (the F of S2).
+    lost: BTreeSet<Uid>,
+    /// Whether somebody interfered with owners and labels.
+    strangers: bool,
+}
+
+/// What may become of a pod.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)] // The names say it.
+pub enum Fate {
+    Ready,
+    Unready,
+    Fail,
+    Delete,
+    Gone,
+}
+
+/// What came of a sync.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Synced {
+    /// Whether anything was written.
+    pub wrote: bool,
+    /// When to look again.
+    pub look_again: Option<Duration>,
+}
+
+impl World {
+    /// A Deployment that nobody has synced yet. What the cluster draws, such as nodes, comes from the seed.
+    pub fn new(deployment: DeploymentBuilder, seed: u64) -> Self {
+        World {
+            now: now(),
+            deployment: decode(&deployment.json()),
+            sets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            lines: Vec::new(),
+            tags: BTreeMap::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            serial: 0,
+            lost: BTreeSet::new(),
+            strangers: false,
+        }
+    }
+
+    /// Adds a line.
+    pub fn say(&mut self, who: &str, what: &str) {
+        self.lines.push(format!("{who:<12}{what}"));
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Somebody changes the Deployment.
+    pub fn edit(&mut self, change: impl FnOnce(&mut Deployment)) {
+        let before = self.deployment.clone();
+        change(&mut self.deployment);
+        if self.deployment != before {
+            self.deployment.meta.generation += 1;
+        }
+    }
+
+    /// Somebody changes an annotation of the Deployment, which makes no generation.
+    pub fn annotate(&mut self, key: &str, value: &str) {
+        let kept = self.deployment.annotations.iter().filter(|(other, _)| *other != key);
+        self.deployment.annotations = Arc::new(kept.chain([(key, value)]).collect());
+    }
+
+    /// Somebody changes the owner or the labels of a pod or a ReplicaSet.
+    pub fn interfere(&mut self, set: bool, which: usize, change: impl FnOnce(&mut Meta)) {
+        self.strangers = true;
+        let metas: Vec<&mut Meta> = if set {
+            self.sets.values_mut().map(|set| &mut set.meta).collect()
+        } else {
+            self.pods.values_mut().map(|pod| &mut pod.meta).collect()
+        };
+        let len = metas.len();
+        if len > 0 {
+            let meta = metas.into_iter().nth(which % len).unwrap();
+            let owner = meta.controller.as_ref().map(|c| c.uid.clone());
+            change(meta);
+            self.lost.extend(owner);
+        }
+    }
+
+    /// Time passes.
+    pub fn sleep(&mut self, seconds: i64) {
+        self.now = self.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+
+    /// Something becomes of a pod.
+    pub fn befall(&mut self, name: &Arc<str>, fate: Fate) {
+        let now = self.now;
+        let pod = self.pods.get_mut(name).unwrap();
+        let owner = pod.meta.controller.as_ref().map(|c| c.uid.clone());
+        let ended = pod.is_terminal() || pod.meta.is_deleting();
+        match fate {
+            Fate::Gone if ended => {
+                self.pods.remove(name);
+                return;
+            }
+            Fate::Ready if !ended && pod.ready_since.is_none() => {
+                pod.phase = Phase::Running;
+                pod.node.get_or_insert_with(|| "n0".into());
+                pod.ready_since = Some(now);
+                return;
+            }
+            Fate::Unready if !ended => pod.ready_since = None,
+            Fate::Fail if !pod.is_terminal() => {
+                pod.phase = Phase::Failed;
+                pod.ready_since = None;
+                pod.failed_early = now.duration_since(pod.meta.created).as_secs() <= 60;
+            }
+            Fate::Delete => pod.meta.deletion = Some(now),
+            _ => return,
+        }
+        self.lost.extend(owner);
+    }
+
+    fn observe(&self) -> planner::Observed<'_> {
+        let owned: Vec<Arc<ReplicaSet>> = self.owned_sets().cloned().map(Arc::new).collect();
+        let orphans =
+            self.sets.values().filter(|s| s.meta.controller.is_none()).cloned().map(Arc::new).collect();
+        let running_pods = owned.iter().map(|set| (set.meta.uid.clone(), self.running(set))).collect();
+        planner::Observed {
+            owned,
+            orphans,
+            may_adopt: true,
+            running_pods,
+            ..planner::Observed::new(&self.deployment, self.now)
+        }
+    }
+
+    fn running(&self, set: &ReplicaSet) -> usize {
+        self.pods.values().filter(|p| set.controls(&p.meta) && !p.is_terminal()).count()
+    }
+
+    pub(crate) fn owned_sets(&self) -> impl Iterator<Item = &ReplicaSet> {
+        self.sets.values().filter(|s| self.deployment.controls(&s.meta))
+    }
+
+    fn sum(&self) -> i64 {
+        self.owned_sets().map(|set| i64::from(set.replicas)).sum()
+    }
+
+    /// `(R, R+S, R-U)`, computed apart from the planner's own budget.
+    fn bounds(&self) -> (i64, i64, i64) {
+        let replicas = i64::from(self.deployment.replicas);
+        let resolve = |number, up: i64| match number {
+            IntOrPercent::Int(pods) => pods,
+            IntOrPercent::Percent(percent) => (percent * replicas + up) / 100,
+        };
+        let (surge, unavailable) = match self.deployment.strategy {
+            Update::Recreate => (0, 0),
+            Update::RollingUpdate { max_surge, max_unavailable } => {
+                match (resolve(max_surge, 99), resolve(max_unavailable, 0)) {
+                    (0, 0) => (0, 1),
+                    other => other,
+                }
+            }
+        };
+        (replicas, replicas + surge, (replicas - unavailable).max(0))
+    }
+
+    /// The available pods that every set still has once it has been brought to its size.
+    fn available_in_the_end(&self) -> i64 {
+        self.owned_sets()
+            .map(|set| {
+                let pods = self.active_pods(set);
+                let surplus = pods.len().saturating_sub(set.replicas as usize);
+                let siblings: Vec<Arc<Pod>> = self
+                    .owned_sets()
+                    .filter(|s| s.meta.uid != set.meta.uid)
+                    .flat_map(|s| self.active_pods(s))
+                    .collect();
+                let members: Vec<&Arc<Pod>> = pods.iter().collect();
+                let siblings = set.meta.controller.is_some().then_some(&siblings[..]);
+                let gone = rank::least_worthy(&members, siblings, surplus, self.now);
+                let stays = |pod: &Arc<Pod>| !gone.iter().any(|g| g.meta.uid == pod.meta.uid);
+                let available = |pod: &Arc<Pod>| pod.is_available(set.min_ready_seconds, self.now);
+                pods.iter().filter(|pod| stays(pod) && available(pod)).count() as i64
+            })
+            .sum()
+    }
+
+    /// Whether the status has noticed all ready and all available pods.
+    fn shows_its_pods(&self, set: &ReplicaSet) -> bool {
+        let pods = self.active_pods(set);
+        let ready = pods.iter().filter(|pod| pod.ready_since.is_some()).count();
+        let available = pods.iter().filter(|pod| pod.is_available(set.min_ready_seconds, self.now)).count();
+        ready <= set.status.ready as usize && available <= set.status.available as usize
+    }
+
+    fn active_pods(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+        self.pods
+            .values()
+            .filter(|p| p.is_active() && set.controls(&p.meta) && set.selector.matches(&p.meta.labels))
+            .cloned()
+            .map(Arc::new)
+            .collect()
+    }
+
+    /// The state that counts, without names and times.
+    pub fn picture(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .owned_sets()
+            .map(|set| {
+                let revision = set.annotations.get(revision::REVISION).unwrap_or("?");
+                let history = set.annotations.get(revision::REVISION_HISTORY).unwrap_or("");
+                let (live, available) = (set.status.replicas, set.status.available);
+                let tag = tag(&set.template);
+                format!("{tag} {available}/{live}/{} revision {revision} ({history})", set.replicas)
+            })
+            .collect();
+        lines.sort();
+        let status = &self.deployment.status;
+        let of = |c: &Condition| format!("{}={} {}", c.kind, c.status, c.reason);
+        let mut conditions: Vec<String> = status.conditions.iter().map(of).collect();
+        conditions.sort();
+        lines.extend(conditions);
+        lines.push(format!("{:?}", self.deployment.annotations.get(revision::REVISION)));
+        lines
+    }
+
+    /// How many writes the next sync of the Deployment would make.
+    pub fn planned(&self) -> usize {
+        planner::plan(&self.observe()).writes.len()
+    }
+}
+
+fn reference(kind: &str, key: &ObjectKey, uid: &Uid) -> Arc<ControllerRef> {
+    Arc::new(ControllerRef {
+        api_version: "apps/v1".into(),
+        kind: kind.into(),
+        name: key.name.clone(),
+        uid: uid.clone(),
+    })
+}
+
+/// The tag of the image that a template asks for.
+pub(crate) fn tag(template: &Template) -> &str {
+    let (_, rest) = template.raw().get().split_once("\"app:").expect("the image of a builder");
+    rest.split('"').next().unwrap()
+}
+
+/// What people call a ReplicaSet: its Deployment's name and its image tag.
+pub(crate) fn nick(set: &ReplicaSet) -> String {
+    format!("web-{}", tag(&set.template))
+}
+
+pub(crate) fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".into() } else { format!("{count} pods") }
+}

@@ -1,0 +1,317 @@
+//! The syncs of both controllers on plain records, with a judgement of every write.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use windlass::model::{
+    Interner, ObjectKey, Phase, Pod, ReplicaSet, Strategy as Update, StringMap, Template, Uid, condition,
+};
+use windlass::plan::deployment::rollback::RollBack;
+use windlass::plan::deployment::{self as planner, Course, Plan, Write, body::set_body, progress, revision};
+use windlass::plan::replicaset::{self as pod_planner};
+
+use super::judges::{judge_conditions, judge_owners_that_may_do_nothing, judge_victims};
+use super::*;
+use crate::objects::decode;
+
+impl World {
+    /// One sync of the Deployment: how many writes are carried out, and whether the status is.
+    pub fn sync_deployment(&mut self, most_writes: usize, write_status: bool) -> Synced {
+        let world = self.clone();
+        let observed = world.observe();
+        let plan = planner::plan(&observed);
+        assert!(!plan.why.is_empty(), "a plan without a reason: {plan:?}\n{observed:?}");
+        self.judge_plan(&observed, &plan);
+        let mut outcome = progress::Outcome::default();
+        for write in plan.writes.iter().take(most_writes) {
+            if !self.write_set(&plan, write) {
+                outcome.collided = true;
+                break;
+            }
+            outcome.done += 1;
+        }
+        let mut synced = Synced { wrote: outcome.done > 0, look_again: None };
+        if plan.writes.len() > most_writes && !write_status {
+            return synced; // a crash
+        }
+        let settled = progress::settle(&observed, &plan, &outcome);
+        self.judge_status(&settled.status);
+        synced.look_again = settled.look_again;
+        if !write_status {
+            return synced;
+        }
+        if let Some(revision) = &settled.revision
+            && self.deployment.annotations.get(revision::REVISION) != Some(revision)
+        {
+            let before =
+                self.deployment.annotations.get(revision::REVISION).and_then(|r| r.parse::<i64>().ok());
+            let after: i64 = revision.parse().unwrap();
+            // Somebody who takes sets away takes their revisions away too.
+            assert!(self.strangers || before.is_none_or(|b| b < after), "S7: revision {before:?} -> {after}");
+            self.annotate(revision::REVISION, revision);
+            synced.wrote = true;
+        }
+        if settled.status != self.deployment.status {
+            let progress = |all: &[Condition]| {
+                condition::find(all, "Progressing").map(|c| c.reason.to_string()).unwrap_or_default()
+            };
+            let before = progress(&self.deployment.status.conditions);
+            let after = progress(&settled.status.conditions);
+            if before != after && plan.course != Course::CountsOnly {
+                self.say("progress", &after);
+            }
+            synced.wrote = true;
+        }
+        self.deployment.status = settled.status;
+        synced
+    }
+
+    /// Carries out one write; `false` when the API server refuses it.
+    fn write_set(&mut self, plan: &Plan, write: &Write) -> bool {
+        let (_, most, least) = self.bounds();
+        let (sum_before, available_before) = (self.sum(), self.available_in_the_end());
+        match write {
+            Write::Create(new) => {
+                let same = |s: &&ReplicaSet| s.template.asks_for_the_same_as(&self.deployment.template);
+                let hash = self.deployment.template.hash(self.deployment.status.collision_count);
+                assert_eq!(new.name, format!("web-{hash}"), "S5");
+                if let Some(there) = self.sets.get(&*new.name) {
+                    let ours = self.deployment.controls(&there.meta) && same(&there);
+                    return ours;
+                }
+                let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
+                assert!(
+                    !self.owned_sets().filter(selected).any(|s| same(&s)),
+                    "S4: a second set for one template"
+                );
+                self.judge_recreate(None);
+                let body = set_body(&self.deployment, new).unwrap();
+                let mut object: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let serial = self.serial();
+                object["metadata"]["uid"] = format!("set-{serial}").into();
+                object["metadata"]["resourceVersion"] = serial.to_string().into();
+                object["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+                object["metadata"]["generation"] = 1.into();
+                let set: ReplicaSet = decode(&object);
+                self.say("deployment", &format!("create {} at {}", nick(&set), new.replicas));
+                self.sets.insert(new.name.as_str().into(), set);
+            }
+            Write::Change(set, change) => {
+                let is_new = set.template.asks_for_the_same_as(&self.deployment.template);
+                if is_new && change.replicas.is_some_and(|size| size > set.replicas) {
+                    self.judge_recreate(Some(&set.meta.uid));
+                }
+                let nick = nick(set);
+                if let Some(size) = change.replicas {
+                    self.say("deployment", &format!("scale {nick} {} -> {size}", set.replicas));
+                }
+                if let Some(revision) = change.annotations.get(revision::REVISION) {
+                    self.say("deployment", &format!("{nick} becomes revision {revision}"));
+                }
+                let stored = self.sets.get_mut(&set.meta.key.name).unwrap();
+                let old = stored.annotations.iter().filter(|(key, _)| !change.annotations.contains_key(*key));
+                let new = change.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+                stored.annotations = Arc::new(old.chain(new).collect::<StringMap>());
+                if change.replicas.is_some() || change.min_ready_seconds.is_some() {
+                    stored.meta.generation += 1;
+                }
+                stored.replicas = change.replicas.unwrap_or(stored.replicas);
+                if let Some(seconds) = change.min_ready_seconds {
+                    stored.min_ready_seconds = seconds;
+                    self.lost.insert(set.meta.uid.clone());
+                }
+                let history = stored.annotations.get(revision::REVISION_HISTORY).unwrap_or("");
+                assert!(history.len() <= 2000, "S7: the history is too long");
+            }
+            Write::Delete(set) => {
+                let stored = &self.sets[&set.meta.key.name];
+                assert!(
+                    stored.replicas == 0
+                        && stored.status.replicas == 0
+                        && stored.status.observed_generation >= stored.meta.generation
+                        && !stored.template.asks_for_the_same_as(&self.deployment.template),
+                    "S8: {} is deleted",
+                    set.meta.key
+                );
+                let revision_of = |s: &ReplicaSet| revision::revision_of(s).unwrap_or(0);
+                let older = self.owned_sets().filter(|s| revision_of(s) < revision_of(stored)).all(|s| {
+                    s.replicas > 0
+                        || s.status.replicas > 0
+                        || s.status.observed_generation < s.meta.generation
+                        || s.template.asks_for_the_same_as(&self.deployment.template)
+                });
+                assert!(older, "S8: not the oldest revision goes first");
+                let is_old = |s: &&ReplicaSet| !s.template.asks_for_the_same_as(&self.deployment.template);
+                let kept = self.owned_sets().filter(is_old).count() as i32 - 1;
+                assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
+                self.sets.remove(&set.meta.key.name);
+                self.say("deployment", &format!("delete {}", nick(set)));
+            }
+            Write::RollBack(rollback) => {
+                self.roll_back(rollback);
+                return true;
+            }
+            Write::Adopt(set) => {
+                assert!(set.meta.controller.is_none() && !set.meta.is_deleting(), "S15");
+                let controller =
+                    reference("Deployment", &self.deployment.meta.key, &self.deployment.meta.uid);
+                self.sets.get_mut(&set.meta.key.name).unwrap().meta.controller = Some(controller);
+                self.say("deployment", &format!("adopt {}", nick(set)));
+                return true;
+            }
+            Write::Release(set) => {
+                assert!(!self.deployment.selector.matches(&set.meta.labels), "S16");
+                self.sets.get_mut(&set.meta.key.name).unwrap().meta.controller = None;
+                self.say("deployment", &format!("release {}", nick(set)));
+                return true;
+            }
+        }
+        // S1: within the surge, or at least closer to it.
+        let sum = self.sum();
+        assert!(sum <= most || sum <= sum_before, "S1: {sum_before} -> {sum} pods wanted, {most} allowed");
+        // S2: a rollout never takes an available pod that the budget needs. Not owed when pods were
+        // lost, or have become available, that the status did not show yet.
+        let after = self.available_in_the_end();
+        let owed = plan.course == Course::Rollout
+            && matches!(self.deployment.strategy, Update::RollingUpdate { .. })
+            && self.owned_sets().all(|set| !self.lost.contains(&set.meta.uid) && self.shows_its_pods(set));
+        let shrinks = matches!(write, Write::Change(set, c) if c.replicas.is_some_and(|size| size < set.replicas)
+            && !set.template.asks_for_the_same_as(&self.deployment.template));
+        assert!(
+            !owed || !shrinks || after >= least.min(available_before),
+            "S2: {available_before} -> {after} pods available, {least} must be"
+        );
+        // S7: the new set's revision is above all others once anything is written to it.
+        if let Write::Create(_) = write {
+            self.judge_revision();
+        }
+        true
+    }
+
+    fn roll_back(&mut self, rollback: &RollBack) {
+        match &rollback.back {
+            None => {
+                let kept =
+                    self.deployment.annotations.iter().filter(|(key, _)| *key != revision::ROLLBACK_TO);
+                self.deployment.annotations = Arc::new(kept.collect());
+            }
+            Some((template, annotations)) => {
+                let annotations = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+                self.deployment.annotations = Arc::new(annotations.collect());
+                self.deployment.template = Template::decode(template, &mut Interner::default()).unwrap();
+                self.deployment.meta.generation += 1;
+            }
+        }
+        self.say("deployment", &rollback.note.message);
+    }
+
+    /// One sync of a ReplicaSet: how many pods are written, and whether the status is.
+    pub fn sync_set(&mut self, name: &Arc<str>, most_writes: usize, write_status: bool) -> Synced {
+        let set = self.sets[name].clone();
+        let nick = nick(&set);
+        let held_by = |owner: Option<&Uid>| -> Vec<Arc<Pod>> {
+            let held = |p: &&Pod| p.meta.controller.as_ref().map(|c| &c.uid) == owner;
+            self.pods.values().filter(held).cloned().map(Arc::new).collect()
+        };
+        let siblings = match &set.meta.controller {
+            Some(_) => self
+                .owned_sets()
+                .filter(|s| s.meta.uid != set.meta.uid)
+                .flat_map(|s| self.active_pods(s))
+                .collect(),
+            None => Vec::new(),
+        };
+        let observed = pod_planner::Observed {
+            set: &set,
+            members: pod_planner::Members::of(&set, held_by(Some(&set.meta.uid)), held_by(None)),
+            may_adopt: true,
+            siblings,
+            // The names are this world's own.
+            free_names: Vec::new(),
+            reserved: 0,
+            failed_pod_backoff: true,
+            now: self.now,
+        };
+        let plan = pod_planner::plan(&observed);
+        judge_owners_that_may_do_nothing(&observed);
+        let mut done = 0;
+        for write in &plan.writes {
+            match write {
+                pod_planner::Write::Create { count, .. } => {
+                    assert!(*count <= pod_planner::BURST, "S14");
+                    let count = (*count).min(most_writes);
+                    for _ in 0..count {
+                        let live = self.active_pods(&set).len();
+                        assert!(live < set.replicas as usize, "S11: {name} has {live} pods and gets more");
+                        self.create_pod(&set);
+                    }
+                    done += count;
+                    self.say("replicaset", &format!("{nick}: create {}", pods(count)));
+                }
+                pod_planner::Write::Delete(victims) => {
+                    assert!(victims.len() <= pod_planner::BURST, "S14");
+                    judge_victims(&observed, victims);
+                    let count = victims.len().min(most_writes);
+                    for victim in &victims[..count] {
+                        let live = self.active_pods(&set).len();
+                        assert!(live > set.replicas as usize, "S12: {name} has {live} pods and loses one");
+                        self.pods.get_mut(&victim.meta.key.name).unwrap().meta.deletion = Some(self.now);
+                    }
+                    done += count;
+                    self.say("replicaset", &format!("{nick}: delete {}", pods(count)));
+                }
+                pod_planner::Write::Adopt(pod) => {
+                    assert!(pod.meta.controller.is_none() && set.selector.matches(&pod.meta.labels), "S15");
+                    let controller = reference("ReplicaSet", &set.meta.key, &set.meta.uid);
+                    self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = Some(controller);
+                    self.say("replicaset", &format!("{nick}: adopt {}", pod.meta.key.name));
+                    done += 1;
+                }
+                pod_planner::Write::Release(pod) => {
+                    assert!(!set.selector.matches(&pod.meta.labels), "S16");
+                    self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = None;
+                    self.say("replicaset", &format!("{nick}: release {}", pod.meta.key.name));
+                    done += 1;
+                }
+            }
+        }
+        let settled = pod_planner::status::settle(&observed, None);
+        let (before, after) = (&set.status, &settled.status);
+        let sane = 0 <= after.available && after.available <= after.ready && after.ready <= after.replicas;
+        assert!(sane, "S20: {after:?}");
+        assert!(after.observed_generation >= before.observed_generation, "S20");
+        judge_conditions(&before.conditions, &after.conditions);
+        let changed = before != after;
+        if write_status {
+            self.sets.get_mut(name).unwrap().status = settled.status;
+            self.lost.remove(&set.meta.uid);
+        }
+        let look_again = settled.look_again.into_iter().chain(plan.look_again).min();
+        Synced { wrote: done > 0 || changed && write_status, look_again }
+    }
+
+    fn create_pod(&mut self, set: &ReplicaSet) {
+        let serial = self.serial();
+        // Names that do not sort by age, as random ones do not.
+        let name: Arc<str> = format!("p{:02}-{serial}", self.rng.u8(0..100)).into();
+        let mut meta = set.meta.clone();
+        meta.key = ObjectKey::new("shop", name.clone());
+        meta.uid = Uid::new(&format!("pod-{name}"));
+        (meta.generation, meta.resource_version, meta.created) = (1, serial, self.now);
+        meta.labels = set.template.labels.clone();
+        meta.controller = Some(reference("ReplicaSet", &set.meta.key, &set.meta.uid));
+        let node = self.rng.u8(0..4);
+        let pod = Pod {
+            meta,
+            phase: Phase::Pending,
+            ready_since: None,
+            node: (node < 3).then(|| format!("n{node}").into()),
+            restarts: Default::default(),
+            deletion_cost: 0,
+            waiting: None,
+            failed_early: false,
+        };
+        self.tags.insert(name.clone(), tag(&set.template).to_owned());
+        self.pods.insert(name, pod);
+    }
+}

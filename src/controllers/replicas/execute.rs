@@ -1,0 +1,246 @@
+//! The writes for one owner: its pods.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use futures::{StreamExt, TryFutureExt};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{ReplicaController, ReplicaKind};
+use crate::controllers::controller::Executed;
+use crate::controllers::error::SyncError;
+use crate::controllers::execute::{Written, owner_of, raw};
+use crate::model::{Meta, Pod, Record};
+use crate::plan::Note;
+use crate::plan::replicaset::batch::batches;
+use crate::plan::replicaset::body::pod_body;
+use crate::plan::replicaset::status::Failure;
+use crate::plan::replicaset::{Plan, Write};
+use crate::runtime::api::ApiError;
+use crate::runtime::request;
+
+/// How many creations or deletions of one batch are under way at once. The client's rate limit holds
+/// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
+const AT_ONCE: usize = 32;
+
+impl<O: ReplicaKind> ReplicaController<O> {
+    /// Carries out the plan for a set, in order, up to the first write that fails.
+    pub(super) async fn carry_out(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
+        for note in &plan.notes {
+            self.context.tell(O::ENTRY.component, owner, note.clone());
+        }
+        for write in &plan.writes {
+            let done = match write {
+                Write::Adopt(pod) => self.context.adopt(owner, &**pod).await,
+                Write::Release(pod) => self.context.release(owner, &**pod).await,
+                Write::Create { count, names } => self.create_pods(owner, *count, names).await,
+                Write::Delete(pods) => self.delete_pods(owner, pods).await,
+            };
+            if let Err(error) = done {
+                // The text of a claim names the pod; those of the others are upstream's.
+                let outcome = error.is_reported(write.is_claim()).then(|| match write.is_claim() {
+                    true => Failure::of(write, error.to_string()),
+                    false => Failure::of(write, error.reason()),
+                });
+                return Executed::new(outcome, Some(error));
+            }
+        }
+        Executed::new(None, None)
+    }
+
+    /// Whether to go on: the cache still shows the set as it was when it was decided about, and the daemon
+    /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
+    /// are a matter for the next sync, for which a change has put the key into the queue.
+    fn goes_on(&self, owner: &O) -> bool {
+        self.context.is_unchanged(&self.owners, owner.meta())
+    }
+
+    /// Whether a creation or deletion that the server let us wait with is needed still: the owner is as it was,
+    /// and the cache has not come to its size meanwhile. Of the pods of the same batch it may show all or none.
+    fn still_needs(&self, owner: &O, creates: bool) -> bool {
+        let wanted = usize::try_from(owner.as_set().replicas).unwrap_or(0);
+        let pods = self.pods.owned_by(&owner.as_owner());
+        let active = pods.iter().filter(|pod| pod.is_active()).count();
+        self.goes_on(owner) && if creates { active < wanted } else { active > wanted }
+    }
+
+    /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
+    /// (upstream: `slowStartBatch`). Where there is no answer nothing further is sent, not even of the same
+    /// batch: each request would take the whole limit on time, and leave a name in doubt.
+    async fn create_pods(&self, owner: &O, count: usize, names: &[String]) -> Result<(), SyncError> {
+        let names = Mutex::new(names.iter());
+        let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
+        let stopped = AtomicBool::new(false);
+        let stop_unless_refused = |error: &SyncError| {
+            stopped.fetch_or(!error.is_refusal(), Relaxed);
+        };
+        for batch in batches(count) {
+            let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
+                .take_while(|_| std::future::ready(!stopped.load(Relaxed)))
+                .map(|_| self.create_pod(owner, &next_name).inspect_err(stop_unless_refused))
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
+            first_refusal(created)?;
+        }
+        Ok(())
+    }
+
+    async fn create_pod<'n>(
+        &self,
+        owner: &O,
+        next_name: &impl Fn() -> Option<&'n String>,
+    ) -> Result<(), SyncError> {
+        let meta = owner.meta();
+        let collection = Pod::RESOURCE.path(Some(&meta.key.namespace));
+        let api_version = O::RESOURCE.api_version();
+        let mut taken = None;
+        while let Some(name) = next_name() {
+            let what = || format!("creating pod {}/{name}", meta.key.namespace);
+            let body = pod_body(owner.as_set(), owner_of(owner, &api_version), name)
+                .and_then(raw)
+                .map_err(|error| SyncError::Json { what: what(), error })?;
+            let request = request::post(&collection, &[self.context.field_manager()], &body)
+                .map_err(|error| SyncError::Json { what: what(), error })?;
+            self.name_asked(owner, name);
+            let still_wanted = || self.still_needs(owner, true);
+            let error = match self.context.api_for(owner).call_while::<Written>(request, still_wanted).await {
+                Ok(written) => {
+                    let version = written.resource_version().unwrap_or(0);
+                    self.pod_created(owner, name, version);
+                    return Ok(());
+                }
+                // A change of the owner has put the key into the queue; a daemon that ends begins nothing new.
+                Err(ApiError::NotSent(_)) if !still_wanted() => return Ok(()),
+                Err(error) => error,
+            };
+            if error.is_already_exists() {
+                match self.context.read::<Pod>(owner, &format!("{collection}/{name}")).await {
+                    Ok(there) if owner.controls(&there.meta) => {
+                        let version = there.meta.resource_version;
+                        if there.is_active() {
+                            self.pod_created(owner, name, version);
+                            return Ok(());
+                        }
+                        // Made by somebody else and ended since; the cache has yet to show both.
+                        self.name_had(owner, name);
+                        self.context.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+                        return Err(SyncError::Conflict { what: what(), error });
+                    }
+                    Ok(_) | Err(SyncError::Gone { .. }) => {}
+                    // It may be ours, by an earlier request: to be found out before another is made.
+                    Err(error) => {
+                        self.context.unresolved.created(&meta.uid, name.clone());
+                        return Err(error);
+                    }
+                }
+                // By a pod that the cache does not show yet; the next sync will know of it.
+                taken = Some(SyncError::Conflict { what: what(), error });
+                continue;
+            }
+            let error = SyncError::creation(what(), error);
+            if error.may_have_happened() && !planted!("a creation with a lost reply is forgotten") {
+                self.context.unresolved.created(&meta.uid, name.clone());
+            }
+            // Nothing is said of a namespace that is on its way out, and one call was enough to learn that: as a
+            // success, which it is upstream, it would be followed by a call for every other pod.
+            if let SyncError::Refused { .. } = &error {
+                let message = format!("Error creating: {}", error.reason());
+                self.context.tell(O::ENTRY.component, owner, Note::warning("FailedCreate", message));
+            }
+            return Err(error);
+        }
+        taken.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn pod_created(&self, owner: &O, name: &str, version: u64) {
+        let meta = owner.meta();
+        self.name_had(owner, name);
+        self.context.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+        self.context.creations.created(meta, Instant::now());
+        self.context.metrics.workloads.pods_created.inc();
+        tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = name, "created a pod");
+        self.context.tell(
+            O::ENTRY.component,
+            owner,
+            Note::normal("SuccessfulCreate", format!("Created pod: {name}")),
+        );
+    }
+
+    /// Deletes pods, each only if it is still the one that was seen.
+    async fn delete_pods(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
+        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
+            .map(|pod| async move {
+                if self.goes_on(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        first_refusal(deleted)
+    }
+
+    /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
+    /// after all, no further pod is lost (S12).
+    fn doomed_first(&self, owner: &O, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let Meta { uid: owner_uid, .. } = owner.meta();
+        let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
+        for (key, uid, seen) in self.context.unresolved.take_doomed(owner_uid, Instant::now()) {
+            let pod = self.pods.get(&key).filter(|pod| {
+                pod.meta.uid == uid
+                    && pod.is_active()
+                    && owner.controls(&pod.meta)
+                    && owner.as_set().selector.matches(&pod.meta.labels)
+            });
+            match pod {
+                Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
+                Some(_) => self.context.unresolved.doomed(owner_uid, key, uid, seen),
+                None => {}
+            }
+        }
+        for pod in planned {
+            if chosen.len() < planned.len() && chosen.iter().all(|other| other.meta.uid != pod.meta.uid) {
+                chosen.push(pod.clone());
+            }
+        }
+        chosen
+    }
+
+    async fn delete_pod(&self, owner: &O, pod: &Pod) -> Result<(), SyncError> {
+        let meta = owner.meta();
+        let name = &pod.meta.key.name;
+        let still_wanted = || self.still_needs(owner, false);
+        let uid = json!({"uid": pod.meta.uid});
+        let Err(error) = self.context.delete_while(owner, pod, uid, still_wanted).await else {
+            self.context.metrics.workloads.pods_deleted.inc();
+            tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
+            self.context.tell(
+                O::ENTRY.component,
+                owner,
+                Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")),
+            );
+            return Ok(());
+        };
+        if matches!(error, ApiError::NotSent(_)) && !still_wanted() {
+            return Ok(());
+        }
+        let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
+        if error.may_have_happened() {
+            self.context.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
+        }
+        if let SyncError::Refused { .. } = &error {
+            let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
+            self.context.tell(O::ENTRY.component, owner, note);
+        }
+        Err(error)
+    }
+}
+
+/// What became of calls at once: where several failed, an answer that says no rather than none, because the status
+/// reports it.
+fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
+    let mut errors: Vec<SyncError> = results.into_iter().filter_map(Result::err).collect();
+    let first = errors.iter().position(SyncError::is_refusal).unwrap_or(0);
+    if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first)) }
+}

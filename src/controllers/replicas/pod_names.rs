@@ -1,0 +1,167 @@
+//! Which names the pods of each ReplicaSet have had, so that none is used again ([`UsedNames`]).
+//!
+//! The memory is filled from what the cache of pods shows, also while another process leads, and from the answers to
+//! our own creations. It stays when the cache is listed anew, and ends with the owner. Where there is none, it is begun
+//! with the pods that the cache shows for the owner.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{ReplicaController, ReplicaKind};
+use crate::controllers::unresolved::LATEST;
+use crate::model::{Pod, Record, Uid};
+use crate::plan::replicaset::names::Sequence;
+use crate::plan::replicaset::used_names::{Between, UsedNames};
+use crate::runtime::store::Change;
+
+/// The used names of all owners of one kind, by UID.
+#[derive(Debug)]
+pub struct PodNames {
+    known: Mutex<BTreeMap<Uid, Known>>,
+    /// When this process began. What a process before it has asked for may arrive for a while, under later names than
+    /// those of pods that had gone by then.
+    begun: Instant,
+}
+
+impl Default for PodNames {
+    fn default() -> Self {
+        PodNames { known: Mutex::default(), begun: Instant::now() }
+    }
+}
+
+/// What is known of one owner's names.
+#[derive(Debug)]
+struct Known {
+    used: UsedNames,
+    /// When what another process has asked for cannot arrive any more.
+    doubts_end: Instant,
+}
+
+impl PodNames {
+    /// The owner is gone.
+    pub fn forget(&self, owner: &Uid) {
+        self.known.lock().remove(owner);
+    }
+
+    /// Whether nothing is remembered of anybody.
+    pub fn is_empty(&self) -> bool {
+        self.known.lock().is_empty()
+    }
+
+    fn is_known(&self, owner: &Uid) -> bool {
+        self.known.lock().contains_key(owner)
+    }
+}
+
+impl<O: ReplicaKind> ReplicaController<O> {
+    /// What is known of the names of an owner's pods.
+    pub fn used_names(&self, owner: &impl Record) -> UsedNames {
+        self.with_names(owner, |_, known| known.used.clone())
+    }
+
+    /// When the first of the places may be filled that are left to requests of before.
+    pub fn reserved_for(&self, owner: &impl Record) -> Duration {
+        let now = Instant::now();
+        let doubted = self.with_names(owner, |_, known| {
+            (known.used.in_doubt() > 0).then(|| known.doubts_end.saturating_duration_since(now))
+        });
+        let late = self.context.unresolved.late_for(&owner.meta().uid, now);
+        [doubted, late].into_iter().flatten().min().unwrap_or(LATEST)
+    }
+
+    /// A pod is about to be created under this name.
+    pub fn name_asked(&self, owner: &impl Record, name: &str) {
+        self.with_names(owner, |sequence, known| {
+            if let Some(position) = sequence.position(name) {
+                known.used.asked(position);
+            }
+        });
+    }
+
+    /// A pod of the owner is known to have been created under this name.
+    pub fn name_had(&self, owner: &impl Record, name: &str) {
+        self.with_names(owner, |sequence, known| {
+            if let Some(position) = sequence.position(name) {
+                known.used.had(position, Between::Free);
+            }
+        });
+    }
+
+    /// The cache of pods has changed: takes note of the name of a pod that is new, or has a new controller.
+    pub fn pod_name_seen(&self, change: &Change<Pod>) {
+        let changes_hands = match change {
+            Change::Added(_) | Change::Deleted(_) => true,
+            Change::Updated { old, new } => old.meta.controller != new.meta.controller,
+        };
+        if !changes_hands {
+            return;
+        }
+        if let Change::Updated { old, .. } = change {
+            // To the owner that it leaves it is as good as gone.
+            self.name_seen_by_owner(&Change::Deleted(old.clone()));
+        }
+        self.name_seen_by_owner(change);
+    }
+
+    fn name_seen_by_owner(&self, change: &Change<Pod>) {
+        let pod = &change.object().meta;
+        if let Some(owner) = self.owners.controller_of(pod) {
+            self.name_seen(&owner, change);
+        }
+    }
+
+    fn name_seen(&self, owner: &O, change: &Change<Pod>) {
+        let (meta, pod) = (owner.meta(), change.object());
+        let lists = self.pods.lists();
+        let is_listing = lists.begun != lists.completed;
+        match self.pod_names.is_known(&meta.uid) {
+            // The cache does not show yet what there is.
+            false if is_listing => return,
+            // What goes came before.
+            true if matches!(change, Change::Deleted(_)) => return,
+            _ => {}
+        }
+        let may_be_late = self.pod_names.begun.elapsed() < LATEST;
+        let between = if is_listing || may_be_late { Between::InDoubt } else { Between::Free };
+        self.with_names(owner, |sequence, known| {
+            let Some(position) = sequence.position(&pod.meta.key.name) else { return };
+            let before = known.used.in_doubt();
+            known.used.had(position, between);
+            if known.used.in_doubt() > before {
+                known.doubts_end = Instant::now() + LATEST;
+            }
+        });
+        self.context.forget_if_gone(&self.owners, meta);
+    }
+
+    fn with_names<R>(&self, owner: &impl Record, look: impl FnOnce(&Sequence, &mut Known) -> R) -> R {
+        let meta = owner.meta();
+        let sequence = Sequence::of(&meta.key.name, &meta.uid);
+        let mut all = self.pod_names.known.lock();
+        let known = all.entry(meta.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
+        if Instant::now() >= known.doubts_end {
+            known.used.end_doubts();
+        }
+        look(&sequence, known)
+    }
+
+    /// What is known without a memory, from the pods in the cache.
+    fn names_of_known_pods(&self, owner: &impl Record, sequence: &Sequence) -> Known {
+        let (now, latest) =
+            (self.context.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
+        let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
+        let pods = self.pods.owned_by(&owner.as_owner());
+        let youngest = pods.iter().map(|pod| age(pod)).min().unwrap_or(latest).min(latest);
+        let positions = pods.iter().filter_map(|pod| {
+            let position = sequence.position(&pod.meta.key.name)?;
+            Some((position, age(pod) < latest))
+        });
+        let used = UsedNames::of(positions);
+        let doubted = (latest - youngest).unsigned_abs();
+        Known { used, doubts_end: Instant::now() + doubted }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a daemon leaves alone: controllers that are switched off, what is outside of its scope, and the
+//! objects of another controller, which it notices on its own.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass::config::{ControllerConfig, Enabled, OnConflict, Scope, parse_selector};
+use windlass_planner_testkit::objects::deployment;
+use windlass_testkit::cluster::{Cluster, unlimited};
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_switched_off_does_nothing() {
+    let cluster = Cluster::new().await;
+    let enabled = Enabled::default().without("replicaset-controller");
+    let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
+    cluster.create(deployment("web").replicas(2)).await;
+    cluster.eventually(30, "the set is there", |c| c.objects("ReplicaSet").len() == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(cluster.objects("Pod").len(), 0);
+    assert!(!daemon.metrics.render().contains("name=\"replicaset-controller\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_leaves_others_alone_and_takes_sets_with_their_deployment() {
+    let cluster = Cluster::new().await;
+    let selector = Some(parse_selector("team=shop").unwrap());
+    let scope = Scope { namespace: Some("shop".into()), selector };
+    let _daemon = cluster.start_with(1, ControllerConfig { scope, ..unlimited() }, |router| router);
+    cluster.create(deployment("mine").replicas(2)).await;
+    cluster.create(deployment("other").replicas(2)).await;
+    cluster.patch("mine", json!({"metadata": {"labels": {"team": "shop"}}})).await;
+    cluster.rolled_out("mine").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(cluster.objects("ReplicaSet").len(), 1, "the other Deployment is not ours");
+    assert_eq!(cluster.objects("Pod").len(), 2);
+    // What leaves the scope is left as it is.
+    cluster.patch("mine", json!({"metadata": {"labels": {"team": "else"}}, "spec": {"replicas": 5}})).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(cluster.objects("Pod").len(), 2);
+}
+
+/// Lets reads of one Deployment name these managers of its status; the sandbox keeps none.
+fn with_managers(router: axum::Router, managers: &'static [&'static str]) -> axum::Router {
+    let answer = move |request: axum::extract::Request, next: axum::middleware::Next| async move {
+        let one = request.uri().path().contains("/deployments/") && request.method() == http::Method::GET;
+        let response = next.run(request).await;
+        if !one {
+            return response;
+        }
+        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let mut object: Value = serde_json::from_slice(&bytes).unwrap();
+        object["metadata"]["managedFields"] = managers
+            .iter()
+            .map(|name| json!({"manager": name, "subresource": "status", "time": "2026-01-01T00:00:30Z"}))
+            .collect();
+        axum::response::IntoResponse::into_response(axum::Json(object))
+    };
+    router.layer(axum::middleware::from_fn(answer))
+}
+
+/// Three Deployments whose status somebody else writes; reads of them name these managers.
+async fn with_a_rival(
+    config: ControllerConfig,
+    managers: &'static [&'static str],
+) -> (Cluster, windlass_testkit::cluster::Daemon) {
+    let cluster = Cluster::new().await;
+    let daemon = cluster.start_with(1, config, |router| with_managers(router, managers));
+    for name in ["a", "b", "c"] {
+        cluster.create(deployment(name).replicas(1)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for name in ["a", "b", "c"] {
+        let path = format!("/apis/apps/v1/namespaces/shop/deployments/{name}/status");
+        cluster.call(http::Method::PATCH, &path, &json!({"status": {"replicas": 7}})).await;
+    }
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    (cluster, daemon)
+}
+
+fn exit_on_conflict() -> ControllerConfig {
+    ControllerConfig { on_conflict: OnConflict::Exit, ..unlimited() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_controller_on_what_is_not_ours_is_welcome() {
+    let managers = &["kube-controller-manager"];
+    let enabled = Enabled::default().without("deployment-controller");
+    let (_cluster, daemon) = with_a_rival(ControllerConfig { enabled, ..exit_on_conflict() }, managers).await;
+    assert!(!daemon.task.is_finished(), "it runs the Deployments, and we the ReplicaSets");
+
+    let scope = Scope { namespace: None, selector: Some(parse_selector("team=shop").unwrap()) };
+    let (_cluster, daemon) = with_a_rival(ControllerConfig { scope, ..exit_on_conflict() }, managers).await;
+    assert!(!daemon.task.is_finished(), "these Deployments are out of our scope");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
+    let managers = &["windlass", "kube-controller-manager"];
+    let (cluster, daemon) = with_a_rival(unlimited(), managers).await;
+    let line = "windlass_foreign_writes_total{resource=\"deployments\"} 3";
+    assert!(daemon.metrics.render().contains(line), "{}", daemon.metrics.render());
+    let events = cluster.objects("Event");
+    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
+    assert_eq!(told.len(), 1);
+    assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
+    assert!(!daemon.task.is_finished(), "by default it goes on");
+
+    let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
+    let error = daemon.task.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
+    let told = |event: &Value| event["reason"] == "ConflictingController";
+    assert!(cluster.objects("Event").iter().any(told), "it ends, and leaves word why");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_nobody_else_is_proven_to_have_made_are_no_conflict() {
+    for managers in [&["windlass"][..], &["windlass", "kubectl-edit"], &[]] {
+        let (_cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
+        assert!(!daemon.task.is_finished(), "{managers:?}");
+        assert!(!daemon.metrics.render().contains("windlass_foreign_writes_total{"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_write_to_a_workload_carries_the_field_manager_that_was_asked_for() {
+    let cluster = Cluster::new().await;
+    let seen: std::sync::Arc<parking_lot::Mutex<Vec<String>>> = Default::default();
+    let log = seen.clone();
+    let config = ControllerConfig { field_manager: "kube-controller-manager".into(), ..unlimited() };
+    let _daemon = cluster.start_with(1, config, move |router| {
+        router.layer(axum::middleware::from_fn(
+            move |request: axum::extract::Request, next: axum::middleware::Next| {
+                let workload = ["/deployments", "/replicasets", "/pods"]
+                    .iter()
+                    .any(|it| request.uri().path().contains(it));
+                if workload
+                    && [http::Method::POST, http::Method::PATCH, http::Method::PUT].contains(request.method())
+                {
+                    log.lock().push(format!("{} {}", request.method(), request.uri()));
+                }
+                next.run(request)
+            },
+        ))
+    });
+    cluster.create(deployment("web").replicas(2)).await;
+    cluster.rolled_out("web").await;
+    let seen = seen.lock();
+    assert!(
+        seen.iter().any(|it| it.starts_with("PATCH")) && seen.iter().any(|it| it.contains("/pods")),
+        "{seen:?}"
+    );
+    let strange: Vec<_> =
+        seen.iter().filter(|it| !it.contains("fieldManager=kube-controller-manager")).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+}

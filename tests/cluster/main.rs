@@ -1,0 +1,16 @@
+//! The daemon's controllers against the embedded API server, in one process and in virtual time.
+
+mod coexistence;
+mod election;
+mod explain;
+mod faults;
+mod handover;
+mod operations;
+mod owners;
+mod pod_encodings;
+mod pod_names;
+mod registry;
+mod replica_set_races;
+mod replica_sets;
+mod scenarios;
+mod statuses;

@@ -1,0 +1,301 @@
+//! The ReplicaSet controller against the sandbox, in virtual time: exactness, refusals, storms, pace.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use windlass::config::ControllerConfig;
+use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_testkit::cluster::{Cluster, asks, condition, hook, unlimited};
+
+const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+const S: Duration = Duration::from_secs(1);
+
+async fn create(cluster: &Cluster, name: &str, replicas: i32) {
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}
+    });
+    cluster.call(Method::POST, SETS, &set).await;
+}
+
+async fn scale(cluster: &Cluster, name: &str, replicas: i32) {
+    let patch = json!({"spec": {"replicas": replicas}});
+    cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &patch).await;
+}
+
+fn set(cluster: &Cluster, name: &str) -> Value {
+    let named = |set: &Value| set["metadata"]["name"] == name;
+    cluster.objects("ReplicaSet").into_iter().find(named).unwrap_or(Value::Null)
+}
+
+fn is_available(cluster: &Cluster, name: &str, pods: i64) -> bool {
+    set(cluster, name)["status"]["availableReplicas"].as_i64().unwrap_or(0) == pods
+}
+
+fn pods(cluster: &Cluster, name: &str) -> Vec<Value> {
+    let mut all = cluster.objects("Pod");
+    all.retain(|pod| pod["metadata"]["labels"]["app"] == name);
+    all
+}
+
+fn creations(cluster: &Cluster) -> usize {
+    cluster.log.lock().unwrap().iter().filter(|request| asks(request, "create", "Pod")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
+    for late in [5 * S, 20 * S] {
+        let count = AtomicUsize::new(0);
+        // The first four requests reach the server long after the daemon that sent them is dead.
+        let cluster = Cluster::with(
+            hook(move |request| {
+                let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
+                if early { Verdict::Delay(late) } else { Verdict::Proceed }
+            }),
+            |options| options,
+        )
+        .await;
+        let first = cluster.start_controllers(1);
+        create(&cluster, "web", 10).await;
+        tokio::time::sleep(S).await;
+        first.kill();
+        let _second = cluster.start_controllers(2);
+        cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 10)).await;
+        tokio::time::sleep(30 * S).await;
+        assert_eq!(cluster.pods_created(), 10, "{late:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_daemons_that_act_at_once_make_no_pod_too_many() {
+    let cluster = Cluster::new().await;
+    let _first = cluster.start_controllers(1);
+    let _second = cluster.start_controllers(2);
+    for n in 0..10 {
+        create(&cluster, &format!("web{n}"), 7).await;
+    }
+    for n in 0..10 {
+        let name = format!("web{n}");
+        cluster.eventually(60, "all pods are there", |c| is_available(c, &name, 7)).await;
+    }
+    assert_eq!(cluster.pods_created(), 70);
+}
+
+/// Fails every pod of the namespace as soon as it is there, as a node does that refuses them, while
+/// `refuses` is set.
+fn refusing_node(cluster: &Cluster, refuses: &Arc<AtomicBool>) -> tokio::task::AbortHandle {
+    let (sandbox, client, refuses) = (cluster.sandbox.clone(), cluster.client.clone(), refuses.clone());
+    let node = async move {
+        loop {
+            tokio::time::sleep(S / 4).await;
+            if !refuses.load(Ordering::SeqCst) {
+                continue;
+            }
+            for pod in sandbox.objects("Pod").iter().filter(|pod| pod["status"]["phase"] != "Failed") {
+                let path = format!("{PODS}/{}/status", pod["metadata"]["name"].as_str().unwrap());
+                let status = json!({"status": {"phase": "Failed", "reason": "OutOfcpu", "conditions": null}});
+                let patch = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+                let _gone =
+                    client.request::<Value>(patch.body(status.to_string().into_bytes()).unwrap()).await;
+            }
+        }
+    };
+    tokio::spawn(node).abort_handle()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at_once_when_one_does_well() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    let refuses = Arc::new(AtomicBool::new(true));
+    let node = refusing_node(&cluster, &refuses);
+    create(&cluster, "web", 20).await;
+    tokio::time::sleep(300 * S).await;
+    let made = creations(&cluster);
+    assert!((24..=27).contains(&made), "{made} pods in five minutes for 20");
+    tokio::time::sleep(1800 * S).await;
+    let made = creations(&cluster) - made;
+    assert!((5..=7).contains(&made), "{made} more in half an hour");
+    let told = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
+    assert!(told(&cluster), "nobody is told");
+
+    refuses.store(false, Ordering::SeqCst);
+    cluster.eventually(310, "all pods are there", |c| is_available(c, "web", 20)).await;
+    node.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn upstreams_way_with_failing_pods_can_be_chosen() {
+    let cluster = Cluster::new().await;
+    let config = ControllerConfig { failed_pod_backoff: false, ..unlimited() };
+    let _daemon = cluster.start_with(1, config, |router| router);
+    let node = refusing_node(&cluster, &Arc::new(AtomicBool::new(true)));
+    create(&cluster, "web", 20).await;
+    tokio::time::sleep(10 * S).await;
+    assert!(creations(&cluster) > 200, "{}", creations(&cluster));
+    node.abort();
+}
+
+/// A cluster whose quota is six pods.
+async fn namespace_of_six() -> Cluster {
+    let sandbox = Arc::new(parking_lot::Mutex::new(None::<windlass_apiserver::Sandbox>));
+    let quota = sandbox.clone();
+    let cluster = Cluster::with(
+        hook(move |request| {
+            let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
+            if asks(request, "create", "Pod") && full() {
+                let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
+                Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+            } else {
+                Verdict::Proceed
+            }
+        }),
+        |options| options,
+    )
+    .await;
+    *sandbox.lock() = Some(cluster.sandbox.clone());
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
+    let cluster = namespace_of_six().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "first", 6).await;
+    cluster.eventually(10, "the first has its pods", |c| is_available(c, "first", 6)).await;
+    for name in ["second", "third"] {
+        create(&cluster, name, 2).await;
+    }
+    // By now the backoff is a minute.
+    tokio::time::sleep(300 * S).await;
+    for name in ["second", "third"] {
+        assert_eq!(condition(&set(&cluster, name), "ReplicaFailure"), "FailedCreate");
+    }
+    let doomed = creations(&cluster);
+    scale(&cluster, "first", 2).await;
+    for name in ["second", "third"] {
+        cluster.eventually(4, "there is room for its pods", |c| is_available(c, name, 2)).await;
+        assert_eq!(condition(&set(&cluster, name), "ReplicaFailure"), "");
+    }
+    let tries = creations(&cluster) - doomed;
+    assert!(tries <= 4 + 4, "{tries} tries for four pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
+    let cluster = namespace_of_six().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "first", 6).await;
+    cluster.eventually(10, "the first has its pods", |c| is_available(c, "first", 6)).await;
+    for name in ["second", "third"] {
+        create(&cluster, name, 1).await;
+    }
+    tokio::time::sleep(300 * S).await;
+    scale(&cluster, "second", 0).await;
+    tokio::time::sleep(2 * S).await;
+    scale(&cluster, "first", 5).await;
+    cluster.eventually(4, "there is room for its pod", |c| is_available(c, "third", 1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free() {
+    let count = AtomicUsize::new(0);
+    // The fourth request arrives when its client has given up.
+    let cluster = Cluster::with(
+        hook(move |request| {
+            let is_fourth = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
+            if is_fourth { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+        }),
+        |options| options,
+    )
+    .await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 3).await;
+    cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
+    // The name that stands before the one asked for becomes free while that request is on its way.
+    let first = cluster.log.lock().unwrap().iter().find(|r| asks(r, "create", "Pod")).unwrap().body.to_vec();
+    let first: Value = serde_json::from_slice(&first).unwrap();
+    let name = first["metadata"]["name"].as_str().unwrap();
+    let pod = format!("{PODS}/{name}");
+    cluster.call(Method::PATCH, &pod, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    cluster.call(Method::DELETE, &pod, &json!({})).await;
+    tokio::time::sleep(10 * S).await;
+    cluster.call(Method::PATCH, &pod, &json!({"metadata": {"finalizers": null}})).await;
+    tokio::time::sleep(60 * S).await;
+    cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
+    assert_eq!(cluster.pods_created(), 4, "three, and one for the one that went");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rises_of_a_busy_status_are_written_once_a_second_and_each_fall_at_once() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 100).await;
+    cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 100)).await;
+    let writes = |c: &Cluster| c.writes().iter().filter(|w| w.starts_with("patch ReplicaSet")).count();
+    let ready = |name: &str, ready: &str| {
+        (
+            format!("{PODS}/{name}/status"),
+            json!({"status": {"conditions": [{"type": "Ready", "status": ready,
+                                              "lastTransitionTime": "2026-01-01T00:05:00Z"}]}}),
+        )
+    };
+    let names: Vec<String> =
+        pods(&cluster, "web").iter().map(|p| p["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    for (state, expected) in [("False", 100..=101), ("True", 9..=13)] {
+        let before = writes(&cluster);
+        for name in &names {
+            let (path, patch) = ready(name, state);
+            cluster.call(Method::PATCH, &path, &patch).await;
+            tokio::time::sleep(S / 10).await;
+        }
+        let written = writes(&cluster) - before;
+        assert!(expected.contains(&written), "{written} writes in 10 s of pods that become {state}");
+    }
+    assert!(is_available(&cluster, "web", 100), "complete, and told at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_a_foreign_pod_has_is_passed_over() {
+    let cluster = Cluster::new().await;
+    let daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 3).await;
+    cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
+    // Take the names of all three by pods of nobody.
+    let names: Vec<Value> = pods(&cluster, "web").iter().map(|p| p["metadata"]["name"].clone()).collect();
+    daemon.stop().await;
+    for name in &names {
+        let path = format!("{PODS}/{}", name.as_str().unwrap());
+        cluster.call(Method::DELETE, &path, &json!({"gracePeriodSeconds": 0})).await;
+        let foreign = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                             "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+        cluster.call(Method::POST, PODS, &foreign).await;
+    }
+    let _daemon = cluster.start_controllers(1);
+    cluster.eventually(10, "three others are there", |c| is_available(c, "web", 3)).await;
+    assert!(pods(&cluster, "web").iter().all(|pod| !names.contains(&pod["metadata"]["name"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
+    let slow = |request: &RequestInfo| {
+        if asks(request, "create", "Pod") { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+    };
+    let cluster = Cluster::with(hook(slow), |options| options).await;
+    let daemon = cluster.start_controllers(1);
+    create(&cluster, "web", 100).await;
+    tokio::time::sleep(S).await;
+    // Half a minute's work; `stop` fails if it is not over within ten seconds.
+    daemon.stop().await;
+    let made = creations(&cluster);
+    let _next = cluster.start_controllers(2);
+    cluster.eventually(60, "all pods are there", |c| is_available(c, "web", 100)).await;
+    assert!(made < 10, "{made}");
+    assert_eq!(cluster.pods_created(), 100);
+}

@@ -1,0 +1,7 @@
+//! The repository itself: sources, manifests, workflows, and documents that must say what the code has.
+
+mod differences;
+mod manifests;
+mod operations;
+mod pipeline;
+mod tidy;

@@ -1,0 +1,424 @@
+//! The manifests that ship are what an API server takes: strictly of their types, restricted, of one piece, and
+//! they come up on the sandbox.
+//!
+//! `deploy/` is looked at always. With `WINDLASS_RENDERED`, a folder that `.ci/chart check` has filled, so is what
+//! the chart renders for each of its sets of values.
+
+mod fields;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fields::unknown_fields;
+use http::Method;
+use serde_json::{Value, json};
+use windlass_testkit::cluster::Cluster;
+use windlass_testkit::manifests::{self, collection, objects};
+use windlass_testkit::rights;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// One installation: where it is from, and its objects.
+struct Installation {
+    origin: String,
+    objects: Vec<Value>,
+}
+
+impl Installation {
+    fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |object| object["kind"] == kind)
+    }
+
+    /// The templates of its own pods, by kind and name of what makes them.
+    fn templates(&self) -> BTreeMap<String, &Value> {
+        let workloads = ["Deployment", "StatefulSet"].into_iter().flat_map(|kind| self.of(kind));
+        workloads.map(|it| (title(it), &it["spec"]["template"])).collect()
+    }
+}
+
+fn title(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+/// All of `deploy/`, as one.
+fn deployed() -> Installation {
+    let folders = [root().join("deploy"), root().join("deploy/monitoring")];
+    let texts = folders.iter().flat_map(|folder| manifests::yaml_files(folder)).map(read);
+    Installation { origin: "deploy".into(), objects: texts.flat_map(|text| objects(&text)).collect() }
+}
+
+fn installations() -> Vec<Installation> {
+    let mut all = vec![deployed()];
+    all.extend(manifests::rendered().into_iter().map(|(origin, objects)| Installation { origin, objects }));
+    all
+}
+
+#[test]
+fn every_field_is_one_that_kubernetes_knows() {
+    let mut number = 0;
+    for Installation { origin, objects } in installations() {
+        for object in objects {
+            number += 1;
+            assert_eq!(unknown_fields(&object), [""; 0], "{origin}: {}", title(&object));
+        }
+    }
+    assert!(number > 10, "only {number}");
+    let typo = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replica": 1,
+        "selector": {}, "template": {"spec": {"containers": [{"name": "a", "portz": 1}]}}}});
+    assert_eq!(unknown_fields(&typo), ["spec.?.replica", "spec.?.template.?.spec.?.containers.?.0.portz"]);
+}
+
+/// What the Pod Security Standard "restricted" asks, as far as it concerns these pods.
+fn breaches_of_restricted(spec: &Value) -> Vec<String> {
+    let mut breaches = Vec::new();
+    let mut expect = |holds: bool, what: &str| {
+        if !holds {
+            breaches.push(what.to_owned());
+        }
+    };
+    let security = &spec["securityContext"];
+    expect(security["runAsNonRoot"] == true, "runAsNonRoot");
+    expect(security["runAsUser"] != 0, "runAsUser");
+    expect(security["seccompProfile"]["type"] == "RuntimeDefault", "seccompProfile");
+    for host in ["hostNetwork", "hostPID", "hostIPC"] {
+        expect(spec[host].is_null(), host);
+    }
+    let kinds = ["configMap", "emptyDir", "projected", "secret", "downwardAPI"];
+    for volume in spec["volumes"].as_array().into_iter().flatten() {
+        expect(kinds.iter().any(|kind| !volume[kind].is_null()), "volumes");
+    }
+    let lists =
+        ["initContainers", "containers"].map(|list| spec[list].as_array().cloned().unwrap_or_default());
+    for container in lists.concat() {
+        let security = &container["securityContext"];
+        expect(security["allowPrivilegeEscalation"] == false, "allowPrivilegeEscalation");
+        expect(security["capabilities"] == json!({"drop": ["ALL"]}), "capabilities");
+        expect(security["readOnlyRootFilesystem"] == true, "readOnlyRootFilesystem");
+    }
+    breaches
+}
+
+#[test]
+fn every_pod_is_restricted() {
+    for installation in installations() {
+        let test = installation.of("Pod").map(|pod| (title(pod), pod));
+        let tested = installation
+            .of("ConfigMap")
+            .filter_map(|it| it["data"]["deployment.yaml"].as_str())
+            .flat_map(objects)
+            .map(|it| (title(&it), it["spec"]["template"].clone()));
+        let all: Vec<(String, Value)> = installation
+            .templates()
+            .into_iter()
+            .chain(test)
+            .map(|(a, b)| (a, b.clone()))
+            .chain(tested)
+            .collect();
+        assert!(!all.is_empty());
+        // Where, as whom and from which registry Windlass runs, `helm test` can run too: OpenShift wants no user of
+        // ours.
+        let (_, first) = installation.templates().pop_first().unwrap();
+        for (title, pod) in &all {
+            for field in ["securityContext", "nodeSelector", "tolerations", "imagePullSecrets"] {
+                let (own, wanted) = (&pod["spec"][field], &first["spec"][field]);
+                assert_eq!(own, wanted, "{}: {title}: {field}", installation.origin);
+            }
+        }
+        for (title, pod) in all {
+            let mut breaches = breaches_of_restricted(&pod["spec"]);
+            if title.ends_with("-test") {
+                // Its image is somebody else's, and needs no file of its own.
+                breaches.retain(|breach| breach != "readOnlyRootFilesystem");
+            }
+            if installation.origin.starts_with("host-network") {
+                breaches.retain(|breach| breach != "hostNetwork");
+            }
+            assert_eq!(breaches, [""; 0], "{}: {title}", installation.origin);
+        }
+    }
+}
+
+/// Whether a pod with these labels is selected.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector.as_object().unwrap();
+    !wanted.is_empty() && wanted.iter().all(|(key, value)| labels[key] == *value)
+}
+
+#[test]
+fn what_selects_pods_selects_those_of_this_installation_and_no_others() {
+    for installation in installations() {
+        let origin = &installation.origin;
+        let templates = installation.templates();
+        for kind in ["Deployment", "StatefulSet"] {
+            for owner in installation.of(kind) {
+                let selector = &owner["spec"]["selector"]["matchLabels"];
+                let selected: Vec<_> = templates
+                    .iter()
+                    .filter(|(_, template)| selects(selector, &template["metadata"]["labels"]))
+                    .map(|(title, _)| title.clone())
+                    .collect();
+                assert_eq!(selected, [title(owner)], "{origin}");
+            }
+        }
+        let shared = [
+            ("Service", "/spec/selector"),
+            ("PodDisruptionBudget", "/spec/selector/matchLabels"),
+            ("NetworkPolicy", "/spec/podSelector/matchLabels"),
+        ];
+        for (kind, pointer) in shared {
+            for object in installation.of(kind) {
+                let selector = object.pointer(pointer).unwrap();
+                for (title, template) in &templates {
+                    assert!(selects(selector, &template["metadata"]["labels"]), "{origin}: {kind}, {title}");
+                }
+                for test in installation.of("Pod") {
+                    assert!(
+                        !selects(selector, &test["metadata"]["labels"]),
+                        "{origin}: {kind} takes the test's"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn probes_ask_what_everybody_may_ask_on_the_port_that_is_served() {
+    for installation in installations() {
+        for (title, template) in installation.templates() {
+            let container = &template["spec"]["containers"][0];
+            let arguments: BTreeSet<&str> =
+                container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+            let port = &container["ports"][0];
+            assert!(
+                arguments.contains(format!("--secure-port={}", port["containerPort"]).as_str()),
+                "{title}"
+            );
+            for (probe, path) in
+                [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
+            {
+                let request = json!({"path": path, "port": port["name"], "scheme": "HTTPS"});
+                assert_eq!(container[probe]["httpGet"], request, "{}: {title}", installation.origin);
+            }
+            // The token is this pod's own, and no variable of a Service becomes a setting.
+            assert_eq!(template["spec"]["automountServiceAccountToken"], false);
+            assert_eq!(template["spec"]["enableServiceLinks"], false);
+        }
+    }
+}
+
+/// The ServiceAccount that an installation's pods have, as the API server names it.
+fn user(installation: &Installation) -> String {
+    let deployment = installation.of("Deployment").next().unwrap();
+    let account = deployment["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap();
+    let namespace = deployment["metadata"]["namespace"].as_str().unwrap();
+    format!("system:serviceaccount:{namespace}:{account}")
+}
+
+#[test]
+fn rights_and_the_admission_policy_are_for_the_account_of_the_pods() {
+    for installation in installations() {
+        let (origin, user) = (&installation.origin, user(&installation));
+        for policy in installation.of("ValidatingAdmissionPolicy") {
+            let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+            assert_eq!(condition, format!("request.userInfo.username == '{user}'"), "{origin}");
+        }
+        for kind in ["RoleBinding", "ClusterRoleBinding"] {
+            let others = ["-metrics-reader", "-test"];
+            let is_its_own = |binding: &&Value| !others.iter().any(|end| title(binding).ends_with(end));
+            for binding in installation.of(kind).filter(is_its_own) {
+                let [subject] = &binding["subjects"].as_array().unwrap()[..] else { panic!("{binding}") };
+                let text = |field: &str| subject[field].as_str().unwrap();
+                let named = format!("system:serviceaccount:{}:{}", text("namespace"), text("name"));
+                assert_eq!(named, user, "{origin}: {}", title(binding));
+            }
+        }
+        for schema in installation.of("FlowSchema") {
+            for rule in schema["spec"]["rules"].as_array().unwrap() {
+                let [subject] = &rule["subjects"].as_array().unwrap()[..] else { panic!("{schema}") };
+                let text = |field: &str| subject["serviceAccount"][field].as_str().unwrap();
+                let named = format!("system:serviceaccount:{}:{}", text("namespace"), text("name"));
+                assert_eq!(named, user, "{origin}: {}", title(schema));
+            }
+        }
+        let argument = |start: &str| {
+            let (_, template) = installation.templates().pop_first().unwrap();
+            let arguments = template["spec"]["containers"][0]["args"].as_array().unwrap();
+            let mut found = arguments.iter().filter_map(|it| it.as_str().unwrap().strip_prefix(start));
+            found.next().map(str::to_owned)
+        };
+        let lease = argument("--leader-elect-resource-name=").unwrap();
+        for role in installation.of("Role").filter(|role| title(role).ends_with("-leader-election")) {
+            assert_eq!(role["rules"][1]["resourceNames"], json!([lease]), "{origin}");
+            let namespace = argument("--leader-elect-resource-namespace=").unwrap();
+            assert_eq!(role["metadata"]["namespace"], *namespace, "{origin}");
+            // Releases without a scope meet there, whatever their namespaces.
+            let is_scoped = argument("--namespace=").is_some() || argument("--selector=").is_some();
+            if !is_scoped && !origin.starts_with("lease") {
+                assert_eq!(namespace, "kube-system", "{origin}");
+            }
+        }
+    }
+}
+
+#[test]
+fn its_requests_have_the_priority_of_kube_controller_manager_and_its_lease_that_of_elections() {
+    let deployed = deployed();
+    let levels: BTreeMap<String, (&Value, i64)> = deployed
+        .of("FlowSchema")
+        .map(|schema| {
+            let spec = &schema["spec"];
+            let precedence = spec["matchingPrecedence"].as_i64().unwrap();
+            (title(schema), (&spec["priorityLevelConfiguration"]["name"], precedence))
+        })
+        .collect();
+    let ("workload-high", all) =
+        (levels["FlowSchema/windlass"].0.as_str().unwrap(), levels["FlowSchema/windlass"].1)
+    else {
+        panic!("{levels:?}")
+    };
+    let lease = levels["FlowSchema/windlass-leader-election"];
+    assert_eq!(lease.0, "leader-election");
+    // Smaller comes first: the built-in schemas of service accounts and of elections are at 9000 and 200.
+    assert!(lease.1 < all && lease.1 < 200 && all < 9000);
+    let schema = deployed.of("FlowSchema").find(|it| title(it).ends_with("-leader-election")).unwrap();
+    let (_, template) = deployed.templates().pop_first().unwrap();
+    let namespace = schema["spec"]["rules"][0]["resourceRules"][0]["namespaces"][0].as_str().unwrap();
+    let argument = format!("--leader-elect-resource-namespace={namespace}");
+    assert!(template["spec"]["containers"][0]["args"].as_array().unwrap().contains(&argument.into()));
+}
+
+/// The rights of an installation of the chart with this set of values.
+fn granted(set: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
+    let folder = PathBuf::from(std::env::var_os("WINDLASS_RENDERED")?);
+    let objects = objects(&read(folder.join(format!("{set}.yaml"))));
+    let own: Vec<Value> = objects
+        .into_iter()
+        .filter(|it| !title(it).ends_with("-test") && !title(it).ends_with("-leader-election"))
+        .collect();
+    let kinds = own.iter().filter(|it| !it["rules"].is_null()).map(title).collect();
+    Some((rights::granted(&own), kinds))
+}
+
+#[test]
+fn a_controller_that_does_not_run_has_no_rights_to_write() {
+    for (set, gone, left) in [
+        (
+            "deployments-only",
+            &["create pods", "patch replicasets.apps/status"][..],
+            "create replicasets.apps",
+        ),
+        ("replicasets-only", &["create replicasets.apps", "patch deployments.apps"], "create pods"),
+        (
+            "without-replicationcontrollers",
+            &["get replicationcontrollers", "patch replicationcontrollers/status"],
+            "list replicationcontrollers",
+        ),
+    ] {
+        let Some((granted, _)) = granted(&format!("{set}-kube-system")) else { return };
+        assert!(granted.contains(left), "{set}: {granted:?}");
+        let there: Vec<_> = gone.iter().filter(|right| granted.contains(**right)).collect();
+        assert!(there.is_empty(), "{set}: {there:?}");
+    }
+    let Some((_, roles)) = granted("own-namespace-kube-system") else { return };
+    assert_eq!(roles, BTreeSet::from(["Role/windlass".to_owned()]), "no rights outside of the namespace");
+    let all = manifests::rendered().into_iter().find(|(origin, _)| origin == "own-namespace-kube-system");
+    for object in all.unwrap().1 {
+        assert_eq!(
+            object["metadata"]["namespace"],
+            "kube-system",
+            "{} needs rights elsewhere",
+            title(&object)
+        );
+    }
+}
+
+#[test]
+fn one_version_is_everywhere() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart: Value = serde_yaml::from_str(&read("charts/windlass/Chart.yaml")).unwrap();
+    assert_eq!([&chart["version"], &chart["appVersion"]], [version, version]);
+    let kustomization: Value = serde_yaml::from_str(&read("deploy/kustomization.yaml")).unwrap();
+    assert_eq!(kustomization["images"][0]["newTag"], version);
+    let image = format!("{}:{version}", kustomization["images"][0]["name"].as_str().unwrap());
+    for (title, template) in deployed().templates() {
+        assert_eq!(template["spec"]["containers"][0]["image"], *image, "{title}");
+    }
+}
+
+#[test]
+fn the_example_clusters_switch_off_what_windlass_runs() {
+    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller";
+    let kind: Value = serde_yaml::from_str(&read("deploy/clusters/kind.yaml")).unwrap();
+    let patch: Value = serde_yaml::from_str(kind["kubeadmConfigPatches"][0].as_str().unwrap()).unwrap();
+    let controllers = patch["controllerManager"]["extraArgs"]["controllers"].as_str().unwrap();
+    assert_eq!(controllers, format!("*,bootstrapsigner,tokencleaner,{off}"));
+    let k3d: Value = serde_yaml::from_str(&read("deploy/clusters/k3d.yaml")).unwrap();
+    let argument = k3d["options"]["k3s"]["extraArgs"][0]["arg"].as_str().unwrap();
+    assert_eq!(argument, format!("--kube-controller-manager-arg=controllers+={off}"));
+}
+
+/// No image is published yet, so the chart's own would never be pulled.
+#[test]
+fn who_follows_the_instructions_has_an_image() {
+    for file in [
+        "README.md",
+        "docs/install.md",
+        "charts/windlass/README.md",
+        "deploy/clusters/kind.yaml",
+        "deploy/clusters/k3d.yaml",
+    ] {
+        let text = read(file);
+        let (before, after) = text.split_once("helm install windlass charts/windlass").unwrap();
+        assert!(before.contains("docker build --tag "), "{file} builds none");
+        let command: String = after.split_inclusive('\n').take(2).collect();
+        assert!(command.contains("--set image.repository="), "{file} names none: {command}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_installation_comes_up_on_the_sandbox() {
+    for installation in installations() {
+        let cluster = Cluster::new().await;
+        let _daemon = cluster.start_controllers(1);
+        for name in ["kube-system", "windlass", "monitoring"] {
+            let namespace = json!({"metadata": {"name": name}});
+            let _ = cluster.try_call(Method::POST, "/api/v1/namespaces", &namespace).await; // Some are there.
+        }
+        // The nodes are there by then. One set of values wants them to be of the control plane.
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let nodes = cluster.call(Method::GET, "/api/v1/nodes", &Value::Null).await;
+        for node in nodes["items"].as_array().unwrap() {
+            let path = format!("/api/v1/nodes/{}", node["metadata"]["name"].as_str().unwrap());
+            let labels = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
+            cluster.call(Method::PATCH, &path, &labels).await;
+        }
+        for object in &installation.objects {
+            // The operator's kinds are not served there.
+            if object["apiVersion"] != "monitoring.coreos.com/v1" {
+                let path = format!("{}?fieldValidation=Strict", collection(object));
+                cluster.call(Method::POST, &path, object).await;
+            }
+        }
+        let deployment = installation.of("Deployment").next().unwrap();
+        let path = format!("{}/{}", collection(deployment), deployment["metadata"]["name"].as_str().unwrap());
+        let replicas = &deployment["spec"]["replicas"];
+        let mut status = Value::Null;
+        for _ in 0..120 {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            status = cluster.call(Method::GET, &path, &Value::Null).await["status"].clone();
+            if status["availableReplicas"] == *replicas {
+                break;
+            }
+        }
+        assert_eq!(status["availableReplicas"], *replicas, "{}: {status}", installation.origin);
+    }
+}

@@ -1,0 +1,402 @@
+//! The rules of the architecture, each a test. `docs/architecture.md` lists them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A source file: its path below `src/` for the daemon's, below the root for all others, and its code without comments.
+struct Source {
+    path: String,
+    code: String,
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The programs and libraries.
+fn sources() -> Vec<Source> {
+    let mut all = files(&root().join("src"));
+    for krate in fs::read_dir(root().join("crates")).unwrap() {
+        all.extend(files(&krate.unwrap().path().join("src")));
+    }
+    all.iter().map(|file| Source::read(file)).collect()
+}
+
+/// The tests and benchmarks of all packages.
+fn tests() -> Vec<Source> {
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|krate| krate.unwrap().path());
+    let folders = crates
+        .chain([root().to_owned()])
+        .flat_map(|package| [package.join("tests"), package.join("benches")]);
+    let all: Vec<PathBuf> =
+        folders.filter(|folder| folder.is_dir()).flat_map(|folder| files(&folder)).collect();
+    all.iter().map(|file| Source::read(file)).collect()
+}
+
+impl Source {
+    fn read(file: &Path) -> Self {
+        let text = fs::read_to_string(file).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
+        let path = file.strip_prefix(root().join("src")).or_else(|_| file.strip_prefix(root())).unwrap();
+        Source { path: path.to_string_lossy().replace('\\', "/"), code: code.join("\n") }
+    }
+
+    fn lines(&self) -> usize {
+        self.shipped().lines().filter(|line| !line.trim().is_empty()).count()
+    }
+
+    /// The code in front of the unit tests, which stand last in a file.
+    fn shipped(&self) -> &str {
+        self.code.split("#[cfg(test)]\nmod ").next().unwrap()
+    }
+}
+
+/// Whether `word` stands in `code` by itself, not as part of a longer name.
+fn has_word(code: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word).any(|(at, _)| {
+        !code[..at].chars().next_back().is_some_and(is_name)
+            && !code[at + word.len()..].chars().next().is_some_and(is_name)
+    })
+}
+
+/// The rooms of our own that a file uses, by `crate::`.
+fn rooms_used(code: &str) -> Vec<&str> {
+    code.match_indices("crate::")
+        .map(|(at, prefix)| {
+            let rest = &code[at + prefix.len()..];
+            &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())]
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(rule: &str, in_rooms: &[&str], broken: impl Fn(&Source) -> Option<String>) {
+    check_all(rule, &sources(), in_rooms, broken);
+}
+
+#[track_caller]
+fn check_all(rule: &str, all: &[Source], in_rooms: &[&str], broken: impl Fn(&Source) -> Option<String>) {
+    let breaches: Vec<String> = all
+        .iter()
+        .filter(|source| in_rooms.is_empty() || in_rooms.iter().any(|room| source.path.starts_with(room)))
+        .filter_map(|source| broken(source).map(|what| format!("{}: {what}", source.path)))
+        .collect();
+    assert!(breaches.is_empty(), "{rule}\n{}", breaches.join("\n"));
+}
+
+fn uses_only(source: &Source, allowed: &[&str]) -> Option<String> {
+    let foreign = rooms_used(source.shipped()).into_iter().find(|room| !allowed.contains(room))?;
+    Some(format!("uses crate::{foreign}"))
+}
+
+#[test]
+fn plan_is_pure() {
+    check(
+        "plan/ uses plan, model and value crates only, and knows no time but its argument",
+        &["plan/"],
+        |s| {
+            let words = ["async", "now()", "Instant", "tokio", "kube", "tracing", "parking_lot"];
+            let word = words.iter().find(|word| {
+                has_word(s.shipped(), word.trim_end_matches("()")) && s.shipped().contains(**word)
+            });
+            word.map(|word| format!("says {word}")).or_else(|| uses_only(s, &["plan", "model"]))
+        },
+    );
+}
+
+#[test]
+fn model_stands_on_nothing() {
+    check("model/ uses nothing else of ours", &["model/"], |s| uses_only(s, &["model"]));
+}
+
+#[test]
+fn runtime_knows_no_controller() {
+    check("runtime/ never uses plan, controllers or sandbox", &["runtime/"], |s| {
+        uses_only(s, &["runtime", "model", "metrics", "clock"])
+    });
+}
+
+/// The crates of ours that a crate is built from, as its `Cargo.toml` says.
+fn own_dependencies(krate: &str) -> Vec<String> {
+    let path = root().join("crates").join(krate).join("Cargo.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, dependencies) = text.split_once("\n[dependencies]\n").unwrap();
+    let lines = dependencies.split("\n[").next().unwrap().lines();
+    lines.filter_map(|line| line.strip_suffix(".workspace = true")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_api_server_and_the_nodes_share_nothing_with_what_they_test() {
+    for krate in ["apiserver", "nodes"] {
+        let own = own_dependencies(krate);
+        assert!(own.contains(&"serde_json".to_owned()), "{krate}: {own:?}");
+        assert!(!own.iter().any(|name| name.starts_with("windlass")), "{krate}: {own:?}");
+    }
+}
+
+#[test]
+fn only_the_clock_reads_the_wall_clock() {
+    check("only clock.rs reads the wall clock", &[], |s| {
+        let reads = ["Timestamp::now", "SystemTime::now", "Zoned::now", "std::time::Instant"];
+        let read = reads.iter().find(|read| s.code.contains(**read))?;
+        let may = s.path == "clock.rs" || s.path.starts_with("crates/testkit/");
+        (!may).then(|| format!("says {read}"))
+    });
+}
+
+#[test]
+fn only_main_functions_end_the_process() {
+    check("only `main` functions end the process", &[], |s| {
+        let is_main = s.path == "main.rs" || s.path.ends_with("/src/main.rs");
+        (!is_main && s.code.contains("process::exit")).then(|| "calls process::exit".into())
+    });
+}
+
+#[test]
+fn only_three_files_write_to_the_api() {
+    check(
+        "only execute.rs, lease.rs and events.rs write to the API",
+        &["controllers/", "runtime/", "app.rs"],
+        |s| {
+            let may = [
+                "controllers/execute.rs",
+                "controllers/deployment/execute.rs",
+                "controllers/replicas/execute.rs",
+                "runtime/lease.rs",
+                "runtime/events/write.rs",
+                "runtime/request.rs",
+            ];
+            let writes =
+                ["request::post", "request::put", "request::patch", "request::delete", "Method::POST"];
+            let write = writes.iter().find(|write| s.shipped().contains(**write))?;
+            (!may.contains(&s.path.as_str())).then(|| format!("says {write}"))
+        },
+    );
+}
+
+#[test]
+fn what_containers_said_is_shown_in_one_place() {
+    check("only answers to authorized requests show what a container said", &[], |s| {
+        let may = s.path == "controllers/explanations.rs";
+        (!may && s.shipped().contains(".reveal()")).then(|| "says .reveal()".into())
+    });
+}
+
+#[test]
+fn every_bug_on_the_list_is_planted_once_and_no_other_is() {
+    let mut planted: Vec<String> = Vec::new();
+    for source in sources().iter().filter(|source| source.path != "planted.rs") {
+        let points = source.shipped().split("planted!(\"").skip(1);
+        planted.extend(points.map(|rest| rest.split('"').next().unwrap().to_owned()));
+    }
+    planted.sort();
+    let mut listed: Vec<&str> = windlass::planted::BUGS.to_vec();
+    listed.sort_unstable();
+    assert_eq!(planted, listed);
+}
+
+#[test]
+fn no_file_is_too_long_to_see_at_a_glance() {
+    let all = sources();
+    // A module that its parent declares for tests only is a test, whatever its file is called.
+    let is_test = |s: &Source| {
+        let name = s.path.rsplit('/').next().unwrap().trim_end_matches(".rs");
+        s.path.contains("/tests/")
+            || all.iter().any(|p| p.code.contains(&format!("#[cfg(test)]\nmod {name};")))
+    };
+    let too_long = |s: &Source| (!is_test(s) && s.lines() > 400).then(|| format!("has {}", s.lines()));
+    check("no file over 400 lines of code, its unit tests apart", &[], too_long);
+    let tests = tests();
+    assert!(tests.iter().any(|test| test.path == "tests/house/tidy.rs"));
+    let too_long = |s: &Source| (s.lines() > 400).then(|| format!("has {}", s.lines()));
+    check_all("no file of tests or benchmarks over 400 lines of code", &tests, &[], too_long);
+}
+
+#[test]
+fn every_test_file_belongs_to_a_program_that_cargo_runs() {
+    let manifests: String = ["Cargo.toml", "crates/planner-testkit/Cargo.toml"]
+        .iter()
+        .map(|path| fs::read_to_string(root().join(path)).unwrap())
+        .collect();
+    let mut programs = 0;
+    for entry in fs::read_dir(root().join("tests")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(
+            path.extension().is_none_or(|it| it != "rs"),
+            "{name}: no target; move it into a program's folder"
+        );
+        if !path.is_dir() {
+            continue;
+        }
+        assert!(
+            manifests.contains(&format!("tests/{name}/main.rs\"")),
+            "no target has the path tests/{name}/main.rs"
+        );
+        programs += 1;
+        // The modules of a program are declared, or they are not compiled.
+        let code: String = files(&path).iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        for file in files(&path) {
+            let stem = file.file_stem().unwrap().to_str().unwrap();
+            let module = if stem == "mod" {
+                file.parent().unwrap().file_name().unwrap().to_str().unwrap()
+            } else {
+                stem
+            };
+            let declared = code.contains(&format!("mod {module};\n"));
+            assert!(declared || module == "main", "{}: not declared", file.display());
+        }
+    }
+    assert_eq!(programs, 7);
+}
+
+/// The code without what stands in quotes.
+fn without_texts(code: &str) -> String {
+    code.lines().map(|line| line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") + "\n").collect()
+}
+
+#[test]
+fn only_their_own_files_name_a_kind() {
+    let own = [
+        "model/",
+        "plan/deployment/",
+        "plan/replicaset/",
+        "controllers/deployment",
+        "controllers/replicas",
+        "controllers/replicationcontroller.rs",
+        "controllers/registry.rs",
+        // The rig of unit tests.
+        "controllers/fixture.rs",
+        // What is explained at /debug/deployments.
+        "app/serving.rs",
+    ];
+    check("a kind is named in its model, plan and controller files and in the registry", &[], |s| {
+        if s.path.starts_with("crates/") || own.iter().any(|own| s.path.starts_with(own)) {
+            return None;
+        }
+        let code = without_texts(s.shipped());
+        let kinds = windlass::controllers::registry::KINDS.iter().map(|entry| entry.resource.kind);
+        let kind = kinds.chain(["DaemonSet", "StatefulSet"]).find(|kind| has_word(&code, kind))?;
+        Some(format!("says {kind}"))
+    });
+}
+
+#[test]
+fn no_drawer_for_odds_and_ends() {
+    check("no module is called util or helpers", &[], |s| {
+        let name = s.path.rsplit('/').next().unwrap();
+        ["util", "utils", "helper", "helpers", "misc", "common"]
+            .contains(&name.trim_end_matches(".rs"))
+            .then(|| "says nothing about what it holds".into())
+    });
+}
+
+/// The invariant codes in a text, such as S11. `%C3` is a byte of a URL and no code.
+fn codes(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(['S', 'L', 'H', 'R', 'C']).filter_map(move |(at, _)| {
+        let digits = text[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let end = at + 1 + digits;
+        let before = text[..at].chars().next_back();
+        let is_whole = !before.is_some_and(|c| is_name(c) || c == '%')
+            && !text[end..].chars().next().is_some_and(is_name);
+        ((1..=2).contains(&digits) && is_whole).then(|| &text[at..end])
+    })
+}
+
+#[test]
+fn every_invariant_code_is_defined() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/invariants.md")).unwrap();
+    let mut defined: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()).flat_map(codes).collect();
+    defined.sort_unstable();
+    assert!(defined.windows(2).all(|pair| pair[0] != pair[1]), "a code is defined twice: {defined:?}");
+
+    let mut all: Vec<PathBuf> =
+        ["src", "crates", "tests", "benches"].iter().flat_map(|dir| files(&root.join(dir))).collect();
+    let replays = fs::read_dir(root.join("crates/simulation/tests/sim")).unwrap();
+    all.extend(replays.map(|entry| entry.unwrap().path()));
+    let (mut used, mut undefined) = (0, Vec::new());
+    for file in all {
+        let text = fs::read_to_string(&file).unwrap();
+        for code in codes(&text) {
+            used += 1;
+            if defined.binary_search(&code).is_err() {
+                undefined.push(format!("{}: {code}", file.display()));
+            }
+        }
+    }
+    assert!(used > 200, "only {used} codes were found");
+    assert!(undefined.is_empty(), "docs/invariants.md does not define\n{}", undefined.join("\n"));
+}
+
+/// The lines of a page outside of code blocks.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    page.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    })
+}
+
+/// What GitHub makes of a heading, for links to it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn every_link_and_path_in_the_documentation_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "charts/windlass/README.md"];
+    pages.extend(others.map(|page| root.join(page)));
+    let (mut links, mut broken) = (0, Vec::new());
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for line in prose(&text) {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for target in targets.filter(|target| !target.contains("://")) {
+                links += 1;
+                let (path, section) = target.split_once('#').unwrap_or((target, ""));
+                let path = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+                let there = fs::read_to_string(&path).unwrap_or_default();
+                let mut headings = prose(&there).filter(|line| line.starts_with('#')).map(anchor);
+                if there.is_empty() || !section.is_empty() && !headings.any(|it| it == section) {
+                    broken.push(format!("{}: {target}", page.display()));
+                }
+            }
+            // A changelog names files as they were.
+            let folders = ["src/", "crates/", "tests/", "docs/", "examples/", "deploy/", "charts/", ".ci/"];
+            let quoted = line.split('`').skip(1).step_by(2).filter(|_| !page.ends_with("CHANGELOG.md"));
+            for path in quoted.filter(|quoted| folders.iter().any(|folder| quoted.starts_with(folder))) {
+                // `.ci/dist TARGET` is a command, and `tests/a.rs::b` a test in a file.
+                let path = path.split([' ', ':']).next().unwrap();
+                if !path.contains('{') && !root.join(path).exists() {
+                    broken.push(format!("{}: {path}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(links > 80, "only {links} links were found");
+    assert!(broken.is_empty(), "there is no such file or section:\n{}", broken.join("\n"));
+}

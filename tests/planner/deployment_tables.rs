@@ -1,0 +1,328 @@
+//! The situations and numbers of upstream's tables on sizes and budgets, put to the planner.
+//!
+//! | upstream | here |
+//! |---|---|
+//! | `TestScale`, `TestGetReplicaSetFraction`, `IsSaturated` | scaling: the first five tests |
+//! | `TestGetNonNegativeInt32FromAnnotation` | [`what_is_no_count_in_a_size_annotation_is_no_scaling`] |
+//! | `reconcileNewReplicaSet`, `TestNewRSNewReplicas` | [`the_new_set_grows_into_the_surge`] |
+//! | `reconcileOldReplicaSets`, `cleanupUnhealthyReplicas`, `scaleDownOldReplicaSetsForRollingUpdate` | [`the_old_sets_shrink_as_far_as_availability_allows`] |
+//! | `TestResolveFenceposts`, `TestMaxUnavailable`, `TestMinAvailable` | budgets |
+//! | `TestOldPodsRunning`, `TestScaleDownOldReplicaSets` | Recreate |
+//! | `cleanupDeployment`, `cleanupDeploymentOrder` | history |
+//!
+//! Where Windlass gives another answer, on purpose:
+//! - Upstream's tables ask one step at a time. A plan of Windlass has them all: what is sick and what is
+//!   above the minimum goes, and the new set grows into the room, in one reconcile. So the rows give
+//!   every set's size, and rows in which upstream asks about one half only are completed.
+//! - Availability counts only up to a set's size, so that a status from before a resize frees no budget.
+//! - A new set above `spec.replicas` shrinks to it; upstream's `NewRSNewReplicas` alone leaves it, and
+//!   its caller shrinks it.
+//! - An absent `maxSurge` or `maxUnavailable` is the API's default of 25 %, as in any stored object;
+//!   upstream's function takes it for nothing.
+
+use serde_json::{Value, json};
+use windlass::model::{Deployment, Interner, Pod, Record};
+use windlass::plan::deployment::{Course, Write, history};
+use windlass_planner_testkit::objects::{DeploymentBuilder, SetBuilder, decode, deployment, set};
+use windlass_planner_testkit::situation::Situation;
+
+#[track_caller]
+fn check_sizes(what: &str, start: DeploymentBuilder, sets: &[SetBuilder], expected: &[i32]) {
+    assert_eq!(Situation::new(start, sets).sizes_after(), expected, "{what}");
+}
+
+/// `web` at the image of the youngest set, with a budget in pods.
+fn web(replicas: i32, surge: i32, unavailable: i32, image: &str) -> DeploymentBuilder {
+    deployment("web").replicas(replicas).surge(surge).unavailable(unavailable).image(image)
+}
+
+#[test]
+fn a_lone_set_is_scaled_to_what_is_wanted() {
+    for (from, to) in [(10, 12), (10, 5), (10, 0)] {
+        check_sizes("", web(to, 0, 1, "v1"), &[set("v1", from).sized(from, from)], &[to]);
+    }
+}
+
+#[test]
+fn a_change_of_replicas_is_spread_in_proportion() {
+    // Replicas before and after; sizes before and after, oldest first, the last one the new set.
+    let rows: [(i32, i32, &[i32], &[i32]); 9] = [
+        (5, 10, &[3, 2], &[6, 4]),
+        (5, 3, &[3, 2], &[2, 1]),
+        (9, 4, &[1, 8], &[0, 4]),
+        (7, 10, &[2, 3, 2], &[3, 4, 3]),
+        (13, 8, &[3, 8, 2], &[2, 5, 1]),
+        // What rounding leaves over goes to the youngest of equals, and comes from the oldest.
+        (3, 4, &[1, 1, 1], &[1, 1, 2]),
+        (3, 2, &[1, 1, 1], &[0, 1, 1]),
+        (6, 0, &[1, 2, 3], &[0, 0, 0]),
+        // Nothing is left of the old sizes to be in proportion to: the new set takes it all.
+        (0, 6, &[0, 0, 0], &[0, 0, 6]),
+    ];
+    for (before, after, from, to) in rows {
+        let sets: Vec<SetBuilder> = from
+            .iter()
+            .enumerate()
+            .map(|(at, &size)| set(&format!("v{}", at + 1), size).sized(before, before))
+            .collect();
+        let image = format!("v{}", from.len());
+        check_sizes(&format!("{before} -> {after}"), web(after, 0, 1, &image), &sets, to);
+    }
+}
+
+#[test]
+fn surge_pods_a_missing_new_set_and_a_write_that_failed_are_scaled_too() {
+    let both =
+        |a, b, replicas, most| [set("v1", a).sized(replicas, most), set("v2", b).sized(replicas, most)];
+    check_sizes("surge", web(20, 2, 0, "v2"), &both(6, 6, 10, 12), &[11, 11]);
+    check_sizes("surge and size", web(50, 6, 0, "v2"), &both(8, 5, 10, 13), &[34, 22]);
+    check_sizes("no new set", web(5, 0, 1, "v3"), &both(2, 2, 4, 4), &[2, 3]);
+    check_sizes("size and template", web(14, 0, 1, "v3"), &both(3, 7, 10, 10), &[4, 10]);
+    // From 3 to 5: the write to v3 got through and the one to v2 did not.
+    let sets = [set("v1", 1).sized(5, 5), set("v2", 1).sized(3, 3), set("v3", 2).sized(5, 5)];
+    check_sizes("half done", web(5, 0, 1, "v3"), &sets, &[1, 2, 2]);
+    let broken = [set("v1", 1).available(0).sized(2, 3), set("v2", 2).available(0).sized(2, 3)];
+    check_sizes("a full but broken new set", web(2, 1, 1, "v2"), &broken, &[1, 2]);
+}
+
+#[test]
+fn a_share_is_a_part_of_the_most_there_may_be() {
+    // Replicas and surge; the most there could be before; sizes before and after.
+    for (replicas, surge, before, from, to) in [
+        (120, 0, 100, [50, 50], [60, 60]),
+        (120, 10, 110, [50, 60], [59, 71]),
+        (10, 0, 12, [6, 6], [5, 5]),
+        (100, 10, 130, [50, 80], [42, 68]),
+        (0, 0, 10, [10, 1], [0, 0]),
+    ] {
+        let sets = [set("v1", from[0]).sized(1, before), set("v2", from[1]).sized(1, before)];
+        check_sizes(&format!("{from:?} of {before}"), web(replicas, surge, 1, "v2"), &sets, &to);
+    }
+    // Somebody took the annotation away, or made it 0: the pods in the status stand in for it.
+    for most in [None, Some("0")] {
+        let sets = ["v1", "v2"].map(|tag| {
+            let set = set(tag, 50).annotation("deployment.kubernetes.io/desired-replicas", "100");
+            most.map_or(set.clone(), |most| set.annotation("deployment.kubernetes.io/max-replicas", most))
+        });
+        let mut object = web(120, 0, 1, "v2").json();
+        object["status"] = json!({"replicas": 100});
+        assert_eq!(Situation::of(&object, &sets).sizes_after(), [60, 60], "{most:?}");
+        // And with no pods there either nobody has a share, and all of it is left over for the largest.
+        object["status"] = json!({"replicas": 0});
+        assert_eq!(Situation::of(&object, &sets).sizes_after(), [50, 70], "{most:?}");
+    }
+}
+
+#[test]
+fn once_the_new_set_is_all_there_scaling_brings_the_old_ones_to_nothing() {
+    let old = set("v1", 2).sized(5, 6);
+    check_sizes("saturated", web(3, 1, 0, "v2"), &[old.clone(), set("v2", 3).sized(3, 4)], &[0, 3]);
+    let not_yet = set("v2", 3).available(2).sized(3, 4);
+    check_sizes("not yet", web(3, 1, 0, "v2"), &[old, not_yet], &[1, 3]);
+}
+
+#[test]
+fn what_is_no_count_in_a_size_annotation_is_no_scaling() {
+    for (text, is_count) in [
+        ("", false),
+        ("invalid", false),
+        ("-1", false),
+        ("0", true),
+        ("13", true),
+        ("2147483647", true),
+        ("2147483648", false),
+        ("4294967296", false),
+    ] {
+        let old = set("v1", 3).annotation("deployment.kubernetes.io/desired-replicas", text);
+        let plan = Situation::new(web(3, 1, 0, "v2"), &[old]).plan();
+        assert_eq!(plan.course == Course::Held, is_count, "{text:?}");
+    }
+}
+
+#[test]
+fn the_new_set_grows_into_the_surge() {
+    for (what, start, old, new, expected) in [
+        ("no surge: by what the old set loses", web(10, 0, 0, "v2"), set("v1", 10), set("v2", 0), [9, 1]),
+        ("two of surge", web(10, 2, 0, "v2"), set("v1", 10), set("v2", 0), [10, 2]),
+        ("two of surge and five missing", web(10, 2, 0, "v2"), set("v1", 5), set("v2", 0), [5, 7]),
+        ("the surge is used up", web(10, 2, 0, "v2"), set("v1", 10), set("v2", 2).available(0), [10, 2]),
+        ("more than wanted", web(10, 2, 0, "v2"), set("v1", 2), set("v2", 11).available(0), [2, 10]),
+        ("more than wanted, all of it well", web(10, 2, 0, "v2"), set("v1", 2), set("v2", 11), [0, 10]),
+        ("never above what is wanted", web(6, 10, 1, "v2"), set("v1", 5), set("v2", 2).available(0), [5, 6]),
+        ("above it to begin with", web(1, 1, 1, "v2"), set("v1", 5), set("v2", 5).available(0), [0, 1]),
+    ] {
+        check_sizes(what, start, &[old, new], &expected);
+    }
+}
+
+#[test]
+fn the_old_sets_shrink_as_far_as_availability_allows() {
+    // Unavailable at most; old size and available; new size and available; sizes after.
+    for (unavailable, old, new, expected) in [
+        (0, (10, 10), (0, 0), [9, 1]),
+        (2, (10, 10), (0, 0), [8, 2]),
+        // What is sick goes first and costs nothing, up to the budget.
+        (2, (10, 8), (0, 0), [8, 2]),
+        (2, (10, 9), (0, 0), [8, 2]),
+        (1, (10, 8), (0, 0), [9, 1]),
+        (2, (10, 1), (0, 0), [8, 2]),
+        // Two sick ones, and one of the others.
+        (3, (10, 8), (0, 0), [7, 3]),
+        // None is sick, three may be missing.
+        (3, (10, 10), (0, 0), [7, 3]),
+        // Sick pods of the new set use up the budget.
+        (2, (8, 8), (2, 0), [8, 2]),
+        (1, (10, 8), (1, 0), [9, 1]),
+        // A set of size 0 has no available pods, whatever its status says.
+        (2, (0, 10), (0, 0), [0, 10]),
+    ] {
+        let sets = [set("v1", old.0).available(old.1), set("v2", new.0).available(new.1)];
+        check_sizes(
+            &format!("{unavailable}: {old:?} {new:?}"),
+            web(10, 0, unavailable, "v2"),
+            &sets,
+            &expected,
+        );
+    }
+    // The whole surge is in use and nothing may be missing: sick or not, nobody goes.
+    let sets = [set("v1", 10).available(8), set("v2", 2).available(0)];
+    check_sizes("no budget", web(10, 2, 0, "v2"), &sets, &[10, 2]);
+}
+
+/// `web` with these two fields, either of which may be absent.
+fn with_budget(replicas: i32, surge: Option<Value>, unavailable: Option<Value>) -> Value {
+    let mut object = deployment("web").replicas(replicas).json();
+    let mut rolling = json!({});
+    surge.into_iter().for_each(|surge| rolling["maxSurge"] = surge);
+    unavailable.into_iter().for_each(|unavailable| rolling["maxUnavailable"] = unavailable);
+    object["spec"]["strategy"]["rollingUpdate"] = rolling;
+    object
+}
+
+#[test]
+fn surge_rounds_up_unavailable_down_and_both_are_never_nothing() {
+    let percent = |p: &str| Some(json!(p));
+    for (replicas, surge, unavailable, expected) in [
+        (0, percent("0%"), percent("0%"), (0, 1)),
+        (10, percent("39%"), percent("39%"), (4, 3)),
+        (10, Some(json!(0)), percent("39%"), (0, 3)),
+        (10, percent("39%"), Some(json!(0)), (4, 0)),
+        (10, Some(json!(0)), Some(json!(0)), (0, 1)),
+        (10, None, percent("39%"), (3, 3)),
+        (10, percent("39%"), None, (4, 2)),
+        (10, None, None, (3, 2)),
+    ] {
+        let web: Deployment = decode(&with_budget(replicas, surge.clone(), unavailable.clone()));
+        assert_eq!(web.budget(), expected, "{replicas} {surge:?} {unavailable:?}");
+    }
+    for (surge, unavailable) in [("oops", "39%"), ("55%", "urg")] {
+        let object = with_budget(10, percent(surge), percent(unavailable)).to_string();
+        assert!(Deployment::decode(&object, &mut Interner::default()).is_err(), "{surge} {unavailable}");
+    }
+}
+
+#[test]
+fn no_more_pods_can_be_missing_than_there_are() {
+    for (replicas, unavailable, missing) in [
+        (10, json!(5), 5),
+        (10, json!(10), 10),
+        (5, json!(10), 5),
+        (0, json!(10), 0),
+        (10, json!("50%"), 5),
+        (10, json!("60%"), 6),
+        (10, json!("100%"), 10),
+        (5, json!("100%"), 5),
+    ] {
+        let web: Deployment = decode(&with_budget(replicas, Some(json!(1)), Some(unavailable.clone())));
+        assert_eq!(web.budget().1, missing, "{replicas} {unavailable}");
+    }
+    let web: Deployment = decode(&deployment("web").replicas(10).recreate().json());
+    assert_eq!(web.budget(), (0, 0));
+}
+
+#[test]
+fn recreate_takes_old_sets_to_nothing_and_waits_for_their_pods() {
+    let web = || deployment("web").replicas(3).recreate().image("v2");
+    check_sizes("the old set goes", web(), &[set("v1", 3), set("v2", 1)], &[0, 1]);
+    check_sizes("no old set", web(), &[set("v2", 1)], &[3]);
+    check_sizes("nothing left", web(), &[set("v1", 0), set("v2", 0)], &[0, 3]);
+    check_sizes("pods in the status", web(), &[set("v1", 0).has(1), set("v2", 0)], &[0, 0]);
+    let situation = Situation::new(web(), &[set("v1", 0), set("v2", 0)]);
+    for (running, writes) in [(0, true), (1, false), (2, false)] {
+        let mut observed = situation.observed();
+        observed.running_pods = [(situation.sets[0].meta.uid.clone(), running)].into();
+        let grows = windlass::plan::deployment::plan(&observed)
+            .writes
+            .iter()
+            .any(|write| matches!(write, Write::Change(_, change) if change.replicas == Some(3)));
+        assert_eq!(grows, writes, "{running} pods run");
+    }
+}
+
+#[test]
+fn pods_that_have_ended_keep_nobody_waiting_and_all_others_do() {
+    for (phase, runs) in
+        [("Pending", true), ("Running", true), ("Unknown", true), ("Succeeded", false), ("Failed", false)]
+    {
+        let pod: Pod = decode(&json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"},
+            "spec": {}, "status": {"phase": phase}}));
+        assert_eq!(!pod.is_terminal(), runs, "{phase}");
+    }
+}
+
+#[track_caller]
+fn check_deleted(limit: i32, old: &[SetBuilder], expected: &[&str]) {
+    let all = [old, &[set("v9", 1)]].concat();
+    check_deleted_of(limit, &all, expected);
+}
+
+/// The same without a set for the current template, unless there is one among `sets`.
+#[track_caller]
+fn check_deleted_of(limit: i32, sets: &[SetBuilder], expected: &[&str]) {
+    let situation = Situation::new(deployment("web").image("v9").history(limit), sets);
+    let deleted: Vec<String> = history::plan(&situation.deployment, &situation.observed().sets())
+        .into_iter()
+        .map(|write| match write {
+            Write::Delete(set) => set.meta.key.name.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(deleted, expected);
+}
+
+#[test]
+fn only_sets_that_want_and_have_no_pods_leave_the_history() {
+    let empty = |tag| set(tag, 0);
+    check_deleted(1, &[empty("v1"), empty("v2"), empty("v3")], &["web-v1", "web-v2"]);
+    let sets = [empty("v1"), empty("v2").has(1), set("v3", 1).has(0), set("v4", 1)];
+    check_deleted(0, &sets, &["web-v1"]);
+    check_deleted(0, &[empty("v1"), empty("v2")], &["web-v1", "web-v2"]);
+    check_deleted(0, &[set("v1", 1), set("v2", 1)], &[]);
+    check_deleted(0, &[empty("v1").deleting()], &[]);
+    check_deleted(i32::MAX, &[empty("v1"), empty("v2"), empty("v3")], &[]);
+}
+
+/// A Deployment of no replicas under Recreate waited for pods on their way out, lost its only set meanwhile, and
+/// began with revision 1 again.
+#[test]
+fn the_latest_revision_stays_until_there_is_a_newer_one() {
+    let at = |tag, revision| set(tag, 0).revision(revision);
+    check_deleted_of(0, &[at("v1", "7")], &[]);
+    check_deleted_of(0, &[at("v1", "7"), at("v2", "6")], &["web-v2"]);
+    check_deleted_of(1, &[at("v1", "5"), at("v2", "6"), at("v3", "7")], &["web-v1"]);
+    check_deleted_of(0, &[at("v1", "7"), at("v9", "8")], &["web-v1"]);
+}
+
+#[test]
+fn the_lowest_revisions_leave_the_history_first() {
+    let at = |tag, revision| set(tag, 0).revision(revision);
+    check_deleted(1, &[at("v1", "1"), at("v2", "2")], &["web-v1"]);
+    check_deleted(1, &[at("v1", "2"), at("v2", "1")], &["web-v2"]);
+    check_deleted(1, &[at("v1", "1"), set("v2", 0)], &["web-v2"]);
+    check_deleted(1, &[set("v1", 0), at("v2", "2")], &["web-v1"]);
+    // One with pods keeps its place in the count.
+    let busy = |tag, revision| set(tag, 1).revision(revision);
+    check_deleted(1, &[busy("v1", "1"), at("v2", "2"), at("v3", "3")], &["web-v2"]);
+    check_deleted(1, &[busy("v1", "1"), busy("v2", "2"), at("v3", "3")], &[]);
+    check_deleted(2, &[at("v1", "3"), at("v2", "1"), at("v3", "4"), at("v4", "2")], &["web-v2", "web-v4"]);
+}

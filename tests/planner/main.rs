@@ -1,0 +1,10 @@
+//! The planners, which are pure: no tokio, no HTTP, no API server. Changing `src/plan` and running these takes seconds.
+
+mod deployment_status_tables;
+mod deployment_tables;
+mod observed_generation;
+mod planning;
+mod properties;
+mod reasons;
+mod replicaset_tables;
+mod rollout;

@@ -1,0 +1,320 @@
+//! Every plan says why it is what it is and what it waits for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use windlass::model::{Deployment, Pod, ReplicaSet, Uid, Waiting};
+use windlass::plan::deployment::progress::{Outcome, settle};
+use windlass::plan::deployment::revision::size_annotations;
+use windlass::plan::deployment::{Observed, plan, why};
+use windlass_planner_testkit::objects::{self, DeploymentBuilder, NOW, decode, deployment, now};
+
+/// A ReplicaSet of the Deployment `web`: image tag, size, pods that it has, that are ready, that are available.
+fn set(tag: &str, replicas: i32, [created, ready, available]: [i32; 3]) -> ReplicaSet {
+    let set = objects::set(tag, replicas).has(created).available(available).ready(ready);
+    Arc::unwrap_or_clone(set.build())
+}
+
+/// A pod that waits for this reason; ready when the reason is a time.
+fn pod(name: &str, reason: &str) -> Pod {
+    let running = objects::pod(name).on("n1").phase("Running");
+    let pod = match reason.parse::<Timestamp>() {
+        Ok(since) => running.ready(now().duration_since(since).as_secs()),
+        Err(_) if reason.is_empty() => running,
+        Err(_) => running.phase("Pending").waiting(reason),
+    };
+    Arc::unwrap_or_clone(pod.build())
+}
+
+/// What was seen: the Deployment, its sets, and pods by image tag.
+struct Seen {
+    deployment: Value,
+    sets: Vec<ReplicaSet>,
+    orphans: Vec<ReplicaSet>,
+    pods: Vec<(&'static str, Vec<Pod>)>,
+}
+
+/// The sets are in the order of their revisions, and their annotations up to date unless they have some.
+fn seen(start: DeploymentBuilder, mut sets: Vec<ReplicaSet>) -> Seen {
+    let deployment = start.json();
+    let decoded: Deployment = decode(&deployment);
+    for (revision, set) in (1..).zip(&mut sets).filter(|(_, set)| set.annotations.is_empty()) {
+        let revision: (&str, String) = ("deployment.kubernetes.io/revision", format!("{revision}"));
+        set.annotations = Arc::new(size_annotations(&decoded).into_iter().chain([revision]).collect());
+    }
+    Seen { deployment, sets, orphans: Vec::new(), pods: Vec::new() }
+}
+
+impl Seen {
+    fn pods(mut self, tag: &'static str, pods: Vec<Pod>) -> Self {
+        self.pods.push((tag, pods));
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Seen)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// The sentences, with what is said of the deadline once the status is known.
+    fn sentences(&self) -> Vec<String> {
+        let deployment: Deployment = decode(&self.deployment);
+        let shared =
+            |sets: &[ReplicaSet]| -> Vec<Arc<ReplicaSet>> { sets.iter().cloned().map(Arc::new).collect() };
+        let by_set = |tag: &str| Uid::new(&format!("uid-{tag}"));
+        let counted = |(tag, pods): &(&str, Vec<Pod>)| (by_set(tag), pods.len());
+        let awaited = |(tag, pods): &(&str, Vec<Pod>)| {
+            (by_set(tag), pods.iter().cloned().map(Arc::new).collect::<Vec<_>>())
+        };
+        let observed = Observed {
+            owned: shared(&self.sets),
+            orphans: shared(&self.orphans),
+            may_adopt: true,
+            running_pods: self.pods.iter().map(counted).collect::<BTreeMap<_, _>>(),
+            awaited_pods: self.pods.iter().map(awaited).collect(),
+            ..Observed::new(&deployment, now())
+        };
+        let plan = plan(&observed);
+        let status = settle(&observed, &plan, &Outcome::default()).status;
+        let deadline = why::progress(&deployment, &plan, &status);
+        plan.why.iter().chain(&deadline).map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    fn says(&self, expected: &[&str]) {
+        assert_eq!(self.sentences(), expected);
+    }
+
+    #[track_caller]
+    fn says_among_others(&self, expected: &str) {
+        let all = self.sentences();
+        assert!(all.iter().any(|sentence| sentence == expected), "{expected:?} is missing: {all:#?}");
+    }
+}
+
+fn waiting(reason: &str, message: Option<&str>) -> Waiting {
+    Waiting { reason: reason.into(), message: message.map(Into::into), termination_message: None }
+}
+
+fn no_deadline(start: DeploymentBuilder) -> DeploymentBuilder {
+    start.deadline(i32::MAX)
+}
+
+#[test]
+fn a_selector_that_cannot_be_acted_on_is_named() {
+    seen(deployment("web"), Vec::new()).with(|seen| seen.deployment["spec"]["selector"] = json!({})).says(&[
+        "nothing can be done: This deployment is selecting all pods. A non-empty selector is required.",
+    ]);
+}
+
+#[test]
+fn deletion_pause_and_adoption_come_before_any_rollout() {
+    let sets = || vec![set("v1", 1, [1, 1, 1])];
+    seen(deployment("web"), sets())
+        .with(|seen| seen.deployment["metadata"]["deletionTimestamp"] = NOW.into())
+        .says(&["the Deployment is being deleted: only its counts are reported"]);
+    seen(deployment("web").image("v2"), sets())
+        .with(|seen| seen.deployment["spec"]["paused"] = true.into())
+        .says(&["the Deployment is paused: it is scaled in proportion, and nothing is rolled out"]);
+    let mut orphan = set("v1", 1, [1, 1, 1]);
+    orphan.meta.controller = None;
+    seen(deployment("web"), Vec::new())
+        .with(|seen| seen.orphans = vec![orphan])
+        .says(&["adopting web-v1 first: anything else waits until the cache shows it"]);
+}
+
+#[test]
+fn scaling_says_from_what_to_what() {
+    let mut sized = set("v1", 3, [3, 3, 3]);
+    let annotation = [("deployment.kubernetes.io/desired-replicas", "3")];
+    sized.annotations = Arc::new(annotation.into_iter().collect());
+    seen(deployment("web").replicas(5), vec![sized]).says(&[
+        "spec.replicas has changed from 3 to 5: the sets are resized in proportion before the rollout goes on",
+    ]);
+}
+
+#[test]
+fn a_new_template_is_a_new_set_within_the_budget() {
+    let start = no_deadline(deployment("web").replicas(3).surge(1).unavailable(0).image("v2"));
+    let said = seen(start, vec![set("v1", 3, [3, 3, 3])]).sentences();
+    assert!(said[0].starts_with("no ReplicaSet has the current template: web-"), "{said:?}");
+    assert!(said[0].ends_with("is created at 1"), "{said:?}");
+    assert_eq!(
+        said[1..],
+        [
+            "at most 4 pods may exist and 3 are wanted, at least 3 must be available and 3 are: budget allows \
+             1 more up, 0 more down",
+            "3 old pods cannot go yet: at least 3 must be available, and 3 are",
+        ]
+    );
+}
+
+#[test]
+fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_trouble_first() {
+    let start = no_deadline(deployment("web").replicas(10).surge(3).unavailable(2).image("v2"));
+    let sets = vec![set("v1", 8, [8, 8, 8]), set("v2", 5, [5, 0, 0])];
+    let mut pods = vec![pod("web-v2-a", "ContainerCreating"), pod("web-v2-b", "")];
+    pods.extend(["c", "d", "e", "f"].map(|name| pod(&format!("web-v2-{name}"), "CrashLoopBackOff")));
+    seen(start, sets).pods("v2", pods).says(&[
+        "at most 13 pods may exist and 13 are wanted, at least 8 must be available and 8 are: budget allows 0 \
+         more up, 0 more down",
+        "8 old pods cannot go yet: what may be missing is used up by 5 new pods not available",
+        "5 of 5 new pods not ready (web-v2-c: CrashLoopBackOff, web-v2-d: CrashLoopBackOff, web-v2-e: \
+         CrashLoopBackOff, web-v2-f: CrashLoopBackOff, web-v2-a: ContainerCreating and 1 more)",
+    ]);
+}
+
+#[test]
+fn the_message_beside_a_reason_is_told_once() {
+    let loops = |name: &str, message: &str| {
+        let mut pod = pod(name, "CrashLoopBackOff");
+        pod.waiting = Some(Box::new(waiting("CrashLoopBackOff", Some(message))));
+        pod
+    };
+    let sets = vec![set("v1", 4, [4, 1, 1])];
+    let pods = vec![
+        loops("web-v1-a", "panic: no config"),
+        loops("web-v1-b", "panic: no config at 0x7f"),
+        pod("web-v1-c", "ErrImagePull"),
+    ];
+    seen(no_deadline(deployment("web").replicas(4)), sets).pods("v1", pods).says(&[
+        "3 of 4 new pods not ready (web-v1-a: CrashLoopBackOff (panic: no config), web-v1-b: CrashLoopBackOff, \
+         web-v1-c: ErrImagePull)",
+    ]);
+}
+
+#[test]
+fn what_is_not_created_not_ready_and_not_ready_for_long_are_told_apart() {
+    let start = no_deadline(deployment("web").replicas(5).min_ready(30));
+    let mut new = set("v1", 5, [4, 3, 2]);
+    new.min_ready_seconds = 30;
+    let pods = vec![pod("web-v1-a", "2025-12-31T23:59:50Z"), pod("web-v1-b", "Unschedulable")];
+    seen(start, vec![new]).pods("v1", pods).says(&[
+        "3 of 5 new pods not available: 1 not created; 1 not ready (web-v1-b: Unschedulable); 1 ready, but \
+         not for 30 s (the next at 2026-01-01T00:00:20Z)",
+    ]);
+}
+
+#[test]
+fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
+    let start = no_deadline(deployment("web").replicas(4).surge(0).unavailable(1).image("v2"));
+    let mut evicted = pod("web-v1-x", "");
+    evicted.phase = windlass::model::Phase::Failed;
+    evicted.waiting = Some(Box::new(waiting("Evicted", None)));
+    let sets = vec![set("v1", 4, [4, 2, 2]), set("v2", 0, [0, 0, 0])];
+    let seen = seen(start, sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
+    seen.says_among_others(
+        "2 of 4 old pods not ready (web-v1-a: running, not ready); 1 failed (web-v1-x: Evicted)",
+    );
+    seen.says_among_others("3 old pods cannot go yet: at least 3 must be available, and 2 are");
+}
+
+#[test]
+fn recreate_names_the_old_pods_that_it_waits_for() {
+    let start = || no_deadline(deployment("web").replicas(2).recreate().image("v2"));
+    seen(start(), vec![set("v1", 2, [2, 2, 2])])
+        .pods("v1", vec![pod("web-v1-a", NOW), pod("web-v1-b", NOW)])
+        .says(&["Recreate: 2 old pods must go before the first new one comes"]);
+    let mut leaving = pod("web-v1-a", NOW);
+    leaving.meta.deletion = Some(now());
+    seen(start(), vec![set("v1", 0, [0, 0, 0])])
+        .pods("v1", vec![leaving])
+        .says(&["Recreate: waiting for 1 old pod to end (web-v1-a: Terminating)"]);
+}
+
+#[test]
+fn recreate_says_when_nothing_keeps_the_new_set_back() {
+    let start = no_deadline(deployment("web").replicas(2).recreate().image("v2"));
+    seen(start, vec![set("v1", 0, [0, 0, 0]), set("v2", 0, [0, 0, 0])])
+        .says(&["Recreate: no old pod runs, so web-v2 goes from 0 to 2"]);
+}
+
+#[test]
+fn a_status_that_lags_behind_its_set_is_waited_for() {
+    let mut new = set("v1", 3, [3, 3, 3]);
+    new.meta.generation = 4;
+    seen(no_deadline(deployment("web").replicas(3).surge(1).unavailable(0)), vec![
+        set("v0", 1, [1, 1, 1]),
+        new,
+    ])
+    .says_among_others(
+        "ReplicaSet web-v1 is at generation 4 and its status at 1: none of its pods counts as available until \
+         the status has caught up",
+    );
+}
+
+#[test]
+fn a_quota_is_told_in_the_words_of_the_api_server() {
+    let mut new = set("v1", 3, [1, 1, 1]);
+    new.status.conditions = vec![windlass::model::Condition::new(
+        "ReplicaFailure",
+        "True",
+        "FailedCreate",
+        "pods \"web-v1-b\" is forbidden: exceeded quota: pods",
+        now(),
+    )];
+    seen(no_deadline(deployment("web").replicas(3)), vec![new]).says(&[
+        "2 of 3 new pods not available: 2 not created",
+        "ReplicaSet web-v1: FailedCreate: pods \"web-v1-b\" is forbidden: exceeded quota: pods",
+    ]);
+}
+
+#[test]
+fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
+    let seen = |limit| {
+        let sets = vec![set("v1", 0, [0, 0, 0]), set("v2", 2, [2, 2, 2])];
+        seen(deployment("web").replicas(2).history(limit).image("v2"), sets)
+    };
+    let complete = "complete: 2 of 2 pods new and available, and no other left";
+    seen(10).says(&[complete]);
+    seen(0).says(&[complete, "revisionHistoryLimit is 0: deleting web-v1"]);
+}
+
+#[test]
+fn surplus_pods_are_waited_for() {
+    let sets = vec![set("v1", 0, [2, 2, 2]), set("v2", 2, [2, 2, 2])];
+    seen(no_deadline(deployment("web").replicas(2).image("v2")), sets)
+        .says_among_others("waiting for 2 surplus pods to leave");
+}
+
+#[test]
+fn the_deadline_is_told_before_it_and_after_it() {
+    let stuck = |since: &str| {
+        seen(deployment("web").replicas(2).deadline(60), vec![set("v1", 2, [2, 0, 0])]).with(|seen| {
+            seen.deployment["status"] = json!({
+                "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2,
+                "conditions": [{"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated",
+                                "lastUpdateTime": since, "lastTransitionTime": since}]
+            });
+        })
+    };
+    stuck("2025-12-31T23:59:50Z")
+        .says_among_others("without progress for 60 s the rollout counts as stuck: at 2026-01-01T00:00:50Z");
+    stuck("2025-12-31T23:00:00Z")
+        .says_among_others("stuck: no progress for 60 s; it goes on as soon as its pods let it");
+}
+
+#[test]
+fn a_reason_is_data_with_a_kind_and_numbers() {
+    let start = no_deadline(deployment("web").replicas(2).surge(1).unavailable(0).image("v2"));
+    let web: Deployment = decode(&start.json());
+    let observed = Observed {
+        owned: vec![Arc::new(set("v1", 2, [2, 2, 2])), Arc::new(set("v2", 1, [1, 0, 0]))],
+        awaited_pods: [(Uid::new("uid-v2"), vec![Arc::new(pod("web-v2-a", "ImagePullBackOff"))])].into(),
+        ..Observed::new(&web, now())
+    };
+    let plan = plan(&observed);
+    let of_kind = |kind: &str| {
+        let all = serde_json::to_value(&plan.why).unwrap();
+        all.as_array().unwrap().iter().find(|why| why["kind"] == kind).cloned().unwrap_or_default()
+    };
+    assert_eq!(
+        of_kind("budget"),
+        json!({"kind": "budget", "most": 3, "least": 2, "wanted": 3, "available": 2, "missing": 1, "up": 0, "down": 0})
+    );
+    assert_eq!(of_kind("oldPodsStay")["because"], json!({"limit": "newPodsMissing", "missing": 1}));
+    let named = json!({"named": [{"name": "web-v2-a", "reason": "ImagePullBackOff"}], "more": 0});
+    assert_eq!(of_kind("unavailable")["pods"], named);
+}

@@ -1,0 +1,172 @@
+//! Fail-over between real processes: signals, sockets and exit codes, in real time.
+//!
+//! The API server runs in this process, with a port for each daemon, so that its log tells them apart.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+use windlass_planner_testkit::objects::deployment;
+use windlass_testkit::cluster::tag;
+use windlass_testkit::election::{A, B, Rig, S};
+use windlass_testkit::process;
+
+/// Short enough for a test, and long enough for a busy machine.
+const LEASE_DURATION: Duration = Duration::from_secs(5);
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+
+/// A daemon in a process of its own, which does not outlive its test.
+struct Process {
+    child: process::Process,
+    log: PathBuf,
+}
+
+impl Process {
+    fn signal(&self, signal: &str) {
+        let done = Command::new("kill").args([signal, &self.child.0.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    async fn exit_code(&mut self) -> Option<i32> {
+        let end = Instant::now() + 30 * S;
+        while Instant::now() < end {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
+                return status.code();
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the process did not end\n{}", self.log());
+    }
+}
+
+/// A cluster and the daemons that stand for election in it.
+struct Field {
+    rig: Rig,
+    dir: tempfile::TempDir,
+}
+
+impl Field {
+    async fn new() -> Self {
+        Field { rig: Rig::new().await, dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// Starts a daemon that reaches the API server through a port of its own.
+    async fn start(&self, agent: &'static str) -> Process {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let router = tag(self.rig.cluster.sandbox.router(), agent);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let log: &Path = &self.dir.path().join(agent);
+        let output = std::fs::File::create(log).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_windlass"))
+            .args([
+                &format!("--master=http://127.0.0.1:{port}"),
+                "--secure-port=0",
+                "--leader-elect",
+                "--leader-elect-lease-duration=5s",
+                "--leader-elect-renew-deadline=3500ms",
+                "--leader-elect-retry-period=500ms",
+                "--leader-elect-resource-namespace=kube-system",
+            ])
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn()
+            .unwrap();
+        Process { child: process::Process(child), log: log.to_owned() }
+    }
+
+    /// Two daemons, of which the first leads and has rolled `web` out.
+    async fn two(&self) -> (Process, Process) {
+        let a = self.start(A).await;
+        self.rig.until(30, "a leads", |rig| !rig.holder().is_empty()).await;
+        let b = self.start(B).await;
+        self.rig.cluster.create(deployment("web").replicas(3).surge(1).unavailable(0)).await;
+        self.rig.cluster.rolled_out("web").await;
+        self.stands_by(&b).await;
+        (a, b)
+    }
+
+    async fn stands_by(&self, daemon: &Process) {
+        self.rig.until(30, "it stands by", |_| daemon.log().contains("standing by")).await;
+    }
+
+    /// When `agent` first acted as leader, counted from the start.
+    async fn acts(&self, agent: &str) -> Duration {
+        let first = |rig: &Rig| rig.acts().into_iter().find(|sent| sent.agent == agent);
+        self.rig.until(60, "the other one acts", |rig| first(rig).is_some()).await;
+        first(&self.rig).unwrap().at
+    }
+
+    fn written_by(&self, agent: &str) -> usize {
+        self.rig.sent().iter().filter(|sent| sent.agent == agent).count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_was_stopped_and_wakes_after_another_took_over_writes_nothing_and_exits() {
+    let field = Field::new().await;
+    let (mut a, _b) = field.two().await;
+    a.signal("-STOP");
+    sleep(S / 5).await; // What it had sent by then has arrived.
+    let before = field.written_by("a");
+    field.acts("b").await;
+    // A rollout that the sleeper finds half done, so that it has every reason to act.
+    field.rig.cluster.set_image("web", "v2").await;
+    let half = |rig: &Rig| rig.cluster.deployment("web")["status"]["updatedReplicas"] == 1;
+    field.rig.until(30, "half way", half).await;
+    a.signal("-CONT");
+    assert_eq!(a.exit_code().await, Some(1), "{}", a.log());
+    assert_eq!(field.written_by("a"), before, "no write after it woke");
+    assert!(a.log().contains("leader election lost"), "{}", a.log());
+    field.rig.cluster.rolled_out("web").await;
+    assert_eq!(field.rig.cluster.pods_created(), 6, "three of each version, and not one twice");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_killed_is_followed_when_its_lease_ends() {
+    let field = Field::new().await;
+    let (mut a, _b) = field.two().await;
+    field.rig.cluster.set_image("web", "v2").await;
+    let half = |rig: &Rig| rig.cluster.deployment("web")["status"]["updatedReplicas"] == 1;
+    field.rig.until(30, "half way", half).await;
+    a.child.0.kill().unwrap();
+    let killed = field.rig.start.elapsed();
+    let took_over = field.acts("b").await - killed;
+    assert!(took_over <= LEASE_DURATION + RETRY_PERIOD + S / 2, "{took_over:?}");
+    field.rig.cluster.rolled_out("web").await;
+    assert_eq!(field.rig.cluster.pods_created(), 6);
+    assert_eq!(field.rig.lease()["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_asked_to_stop_hands_over_and_exits_with_0() {
+    let field = Field::new().await;
+    let (mut a, b) = field.two().await;
+    a.signal("-TERM");
+    assert_eq!(a.exit_code().await, Some(0), "{}", a.log());
+    let released = field.rig.sent().into_iter().find(|sent| sent.release).expect("released").at;
+    let took_over = field.acts("b").await - released;
+    assert!(took_over <= RETRY_PERIOD + S / 2, "{took_over:?}\n{}", b.log());
+    field.rig.one_at_a_time();
+    field.rig.cluster.set_image("web", "v2").await;
+    field.rig.cluster.rolled_out("web").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_lease_was_taken_exits_with_1_and_names_the_taker() {
+    let field = Field::new().await;
+    let mut a = field.start(A).await;
+    field.rig.until(30, "a leads", |rig| !rig.holder().is_empty()).await;
+    let patch: Value = json!({"spec": {"holderIdentity": "somebody-else"}});
+    field.rig.cluster.call(http::Method::PATCH, windlass_testkit::election::LEASE, &patch).await;
+    assert_eq!(a.exit_code().await, Some(1));
+    assert!(a.log().contains("somebody-else holds it now"), "{}", a.log());
+}

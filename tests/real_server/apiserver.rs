@@ -1,0 +1,259 @@
+//! The scenarios of `tests/cluster/scenarios.rs` against a real kube-apiserver, in real time. The pod simulator and the
+//! collectors of the sandbox are the rest of the cluster.
+//!
+//! Beside them the program itself, under exactly the rights of `deploy/rbac.yaml` and held by
+//! `deploy/admissionpolicy.yaml`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use windlass_planner_testkit::objects::deployment;
+use windlass_testkit::apiserver::{
+    ApiServer, DAEMON, User, on_a_real_server, run_the_rest_of_the_cluster, said,
+};
+use windlass_testkit::https;
+use windlass_testkit::manifests;
+use windlass_testkit::process::{PATIENCE, Process, windlass};
+use windlass_testkit::rights::{self, Rights};
+use windlass_testkit::stage::{Seen, Stage, Writes, name, recorded};
+use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};
+
+/// A scenario by its name.
+type Scenario = (&'static str, fn(Arc<Stage>) -> BoxFuture<'static, ()>);
+
+macro_rules! named {
+    ($($name:ident)*) => {
+        [$((stringify!($name), |stage| async move { scenarios::$name(&stage).await }.boxed())),*]
+    };
+}
+
+pub(crate) fn the_scenarios_hold_on_a_real_api_server() {
+    on_a_real_server(async |folder| play_all(&ApiServer::start(folder).await).await);
+}
+
+async fn play_all(server: &ApiServer) {
+    let end = CancellationToken::new();
+    run_the_rest_of_the_cluster(server, &end).await;
+    let (client, writes) = (server.client().await, Writes::default());
+    let daemon = recorded(server.client_of_the_daemon().await, writes.clone());
+    let stage = |number: usize| {
+        let namespace = format!("scenario-{number}");
+        Stage::on_real(client.clone(), daemon.clone(), writes.clone(), namespace)
+    };
+
+    let mut failures = Vec::new();
+    let together: &[Scenario] = &every_scenario!(named);
+    let controllers = stage(0).await.start_controllers(1);
+    let mut running = JoinSet::new();
+    for (number, &(name, play)) in (1..).zip(together) {
+        let stage = Arc::new(stage(number).await);
+        running.spawn(async move {
+            let played = tokio::spawn(async move {
+                play(stage.clone()).await;
+                stage.comes_to_rest().await;
+            });
+            (name, played.await)
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        let (name, result) = ended.unwrap();
+        failures.extend(result.err().map(|error| format!("{name}: {}", said(error))));
+    }
+    controllers.stop().await;
+
+    let alone: &[Scenario] = &every_scenario_with_its_own_daemons!(named);
+    for (number, &(name, play)) in (together.len() + 1..).zip(alone) {
+        let result = tokio::spawn(play(Arc::new(stage(number).await))).await;
+        failures.extend(result.err().map(|error| format!("{name}: {}", said(error))));
+    }
+    end.cancel();
+    assert!(failures.is_empty(), "{} failed:\n\n{}", failures.len(), failures.join("\n\n"));
+}
+
+const SCRAPER: User = User { token: "token-of-the-scraper", name: "prometheus", groups: "monitoring" };
+
+const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", groups: "monitoring" };
+
+/// What `deploy/rbac.yaml` grants and this test does not see used.
+const UNSEEN: [(&str, &str); 4] = [
+    (
+        "get pods",
+        "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers",
+    ),
+    ("update deployments.apps/finalizers", ADMISSION),
+    ("update replicasets.apps/finalizers", ADMISSION),
+    ("update replicationcontrollers/finalizers", ADMISSION),
+];
+
+const ADMISSION: &str = "asked by an admission plugin, which the audit log does not show; without it the \
+                         plugin, which is on here, refuses";
+
+/// What it does by the rights that the API server ships, to which `deploy/rbac.yaml` binds it.
+const BOUND: [&str; 3] = [
+    "create subjectaccessreviews.authorization.k8s.io",
+    "create tokenreviews.authentication.k8s.io",
+    "get configmaps",
+];
+
+pub(crate) fn the_program_needs_exactly_the_rights_that_ship() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start_with(folder, &[DAEMON, SCRAPER, STRANGER]).await;
+        let client = server.client().await;
+        let objects = rights::manifest();
+        rights::create(&client, &objects).await;
+        // What it refuses the daemon shows as a 403 below.
+        rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
+        rights::wait_for_the_admission_policy(&server).await;
+        rights::wait_until_allowed(&client, DAEMON.name, &rights::one_of_each_binding()).await;
+        let end = CancellationToken::new();
+        run_the_rest_of_the_cluster(&server, &end).await;
+
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (config, log) = (server.kubeconfig(DAEMON.token), server.file("windlass.log"));
+        let flags = [
+            &format!("--kubeconfig={}", config.display()),
+            &format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1",
+        ];
+        let daemon = Process::start(&windlass(), &flags, &log);
+        let played = tokio::spawn(play_workloads(client.clone())).await;
+        let log = std::fs::read_to_string(log).unwrap();
+        played.unwrap_or_else(|error| panic!("{}\n{log}", said(error)));
+        metrics_are_for_those_who_may_read_them(&client, port).await;
+        let (_, metrics) = https::get(port, "/metrics", Some(SCRAPER.token)).await;
+        daemon.terminate();
+        end.cancel();
+
+        let refused = |line: &&str| {
+            line.starts_with("rest_client_requests_total")
+                && ["401", "403"].iter().any(|code| line.contains(&format!("code=\"{code}\"")))
+        };
+        assert_eq!(metrics.lines().filter(refused).collect::<Vec<_>>(), [""; 0], "{log}");
+        assert!(metrics.contains("leader_election_master_status{name=\"windlass\"} 1"), "{metrics}");
+        let audit = server.audit();
+        // The test has asked in its name whether the policy is in force.
+        let is_its_own =
+            |event: &Value| event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("windlass"));
+        let asked: Vec<&Value> = audit
+            .iter()
+            .filter(|event| event["user"]["username"] == DAEMON.name && is_its_own(event))
+            .collect();
+        let of = |codes: [u16; 2]| {
+            let is_one = |event: &&&Value| codes.iter().any(|code| event["responseStatus"]["code"] == *code);
+            rights::used(asked.iter().filter(is_one).copied())
+        };
+        assert_eq!(of([401, 403]), Rights::new(), "refused by the API server\n{log}");
+
+        let used = rights::used(asked.iter().copied());
+        let unseen = UNSEEN.iter().map(|(right, _)| (*right).to_string());
+        let expected: Rights = used.iter().cloned().chain(unseen).collect();
+        let bound = BOUND.map(str::to_string);
+        let granted: Rights = rights::granted(&objects).into_iter().chain(bound).collect();
+        let never_used: Vec<_> = granted.difference(&expected).collect();
+        let by_other_roles: Vec<_> = used.difference(&granted).collect();
+        assert!(never_used.is_empty() && by_other_roles.is_empty(), "{never_used:?} {by_other_roles:?}");
+    });
+}
+
+/// Everything that the daemon does to workloads, each in a namespace of its own.
+async fn play_workloads(client: kube::Client) {
+    let mut number = 0;
+    let mut stage = || {
+        number += 1;
+        Stage::on_real(client.clone(), client.clone(), Writes::default(), format!("rights-{number}"))
+    };
+    let stages = [stage().await, stage().await, stage().await, stage().await, stage().await];
+    let [rolls, annotated, orphans, left, taken] = &stages;
+    let own = [stage().await, stage().await];
+    tokio::join!(
+        scenarios::a_deployment_comes_up_rolls_and_goes_back(rolls),
+        scenarios::a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(annotated),
+        scenarios::orphans_that_match_are_adopted_and_what_stops_matching_is_released(orphans),
+        scenarios::a_set_that_was_left_behind_is_taken_over_with_its_pods(left),
+        scenarios::a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(taken),
+        history_is_cleaned_up_and_a_cascade_ends_it(&own[0]),
+        a_replication_controller_adopts_releases_and_scales(&own[1]),
+    );
+}
+
+async fn history_is_cleaned_up_and_a_cascade_ends_it(stage: &Stage) {
+    stage.create(deployment("web").replicas(2).history(0)).await;
+    stage.rolled_out("web").await;
+    stage.set_image("web", "v2").await;
+    stage.rolled_out("web").await;
+    stage.eventually(30, "the old set is cleaned up", |seen| seen.sets.len() == 1).await;
+    stage.delete("web", "Foreground").await;
+    let nothing_left =
+        |seen: &Seen| seen.deployments.is_empty() && seen.sets.is_empty() && seen.pods.is_empty();
+    stage.eventually(60, "the cascade ends", nothing_left).await;
+}
+
+async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
+    let collection = format!("/api/v1/namespaces/{}/replicationcontrollers", stage.namespace);
+    let controller = format!("{collection}/old");
+    let body = json!({"metadata": {"name": "old"}, "spec": {
+        "replicas": 2, "selector": {"app": "old"},
+        "template": {"metadata": {"labels": {"app": "old"}}, "spec": {"containers": [{"name": "c", "image": "app:v1"}]}},
+    }});
+    stage.call(Method::POST, &collection, &body).await;
+    stage.eventually(30, "two pods", |seen| seen.pods.len() == 2).await;
+
+    let pod = format!("{}/{}", stage.path("Pod"), name(&stage.seen().await.pods[0]));
+    let label = |value: &str| json!({"metadata": {"labels": {"app": value}}});
+    stage.call(Method::PATCH, &pod, &label("debug")).await;
+    stage.eventually(30, "one is released and replaced", |seen| seen.pods.len() == 3).await;
+    stage.call(Method::PATCH, &pod, &label("old")).await;
+    let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController";
+    let adopted = |seen: &Seen| seen.pods.len() == 2 && seen.pods.iter().all(owned);
+    stage.eventually(30, "it is adopted, and one of three goes", adopted).await;
+
+    stage.call(Method::PATCH, &controller, &json!({"spec": {"replicas": 1}})).await;
+    stage.eventually(30, "one goes", |seen| seen.pods.len() == 1).await;
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let status = stage.call(Method::GET, &controller, &Value::Null).await["status"].clone();
+        if status["replicas"] == 1 && status["availableReplicas"] == 1 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < end, "{status}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let cascade = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+    stage.call(Method::DELETE, &controller, &cascade).await;
+    stage.eventually(30, "its pods go with it", |seen| seen.pods.is_empty()).await;
+}
+
+/// Binds the scraper to the role that ships for it; nobody else.
+async fn metrics_are_for_those_who_may_read_them(client: &kube::Client, port: u16) {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "scraper"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": "windlass-metrics-reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": SCRAPER.name}],
+    });
+    rights::create(client, &[binding]).await;
+    let code = async |path: &str, token: Option<&str>| https::get(port, path, token).await.0;
+    // The API server's own authorizer learns of the binding by a watch, and a no is remembered for 10 s.
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while code("/metrics", Some(SCRAPER.token)).await != 200 {
+        assert!(tokio::time::Instant::now() < end, "the scraper may not scrape");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(code("/metrics/slis", Some(SCRAPER.token)).await, 200);
+    assert_eq!(code("/configz", Some(SCRAPER.token)).await, 403, "it may read metrics and nothing else");
+    assert_eq!(code("/metrics", Some(STRANGER.token)).await, 403);
+    assert_eq!(code("/metrics", None).await, 403);
+    assert_eq!(code("/metrics", Some("nobody's")).await, 401);
+    for path in ["/healthz", "/livez", "/readyz"] {
+        for token in [None, Some(STRANGER.token), Some(SCRAPER.token)] {
+            assert_eq!(code(path, token).await, 200, "{path} {token:?}");
+        }
+    }
+}

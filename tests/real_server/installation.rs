@@ -1,0 +1,422 @@
+//! What ships for a cluster, on a real kube-apiserver: it is taken as it is, its rights and its admission policy let the
+//! daemon work and nobody else. So is what the chart renders for each of its sets of values (see
+//! `tests/house/manifests.rs`).
+
+use std::path::Path;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use windlass_testkit::apiserver::{
+    self, ApiServer, DAEMON, TOKEN, User, on_a_real_server, run_the_rest_of_the_cluster,
+};
+use windlass_testkit::process::{Process, windlass};
+use windlass_testkit::rights::{self, PODS, SETS, pod};
+use windlass_testkit::stage::{Stage, Writes};
+use windlass_testkit::{https, manifests, scenarios};
+
+fn set(name: &str, owner: Value) -> Value {
+    let Value::Object(mut metadata) = pod(name, owner)["metadata"].take() else { unreachable!() };
+    metadata.remove("labels");
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata,
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                         "spec": {"containers": [{"name": "c", "image": "app:v1"}]}},
+        },
+    })
+}
+
+fn deployment(name: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": set(name, Value::Null)["spec"],
+    })
+}
+
+fn owner(api_version: &str, kind: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": format!("uid-of-{kind}"), "controller": true})
+}
+
+pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start_with(folder, &[DAEMON]).await;
+        let client = server.client().await;
+        rights::create(&client, &rights::manifest()).await;
+        rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
+        rights::wait_until_allowed(&client, DAEMON.name, &rights::one_of_each_binding()).await;
+        let default = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+        let request = http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
+        let _ = client.request::<Value>(request.body(default.to_string().into_bytes()).unwrap()).await;
+        rights::wait_for_the_admission_policy(&server).await;
+
+        let (of_set, of_rc) = (owner("apps/v1", "ReplicaSet"), owner("v1", "ReplicationController"));
+        let of_deployment = owner("apps/v1", "Deployment");
+        let of_stateful_set = owner("apps/v1", "StatefulSet");
+        // By the administrator.
+        let there = [
+            pod("bare", Value::Null),
+            pod("of-a-set", of_set.clone()),
+            pod("to-relabel", of_set.clone()),
+            pod("of-another", of_stateful_set.clone()),
+            set("bare", Value::Null),
+            set("of-a-deployment", of_deployment.clone()),
+            deployment("plain", Value::Null),
+            deployment("to-roll-back", json!({"deprecated.deployment.rollback.to": "1"})),
+        ];
+        rights::create(&client, &there).await;
+        let pod_at = |name: &str| format!("{PODS}/{name}");
+        let set_at = |name: &str| format!("{SETS}/{name}");
+        let owners = |owner: &Value| json!({"metadata": {"ownerReferences": [owner]}});
+        let release = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": of_set["uid"]}]}});
+        let mut both = owners(&of_set);
+        both["metadata"]["labels"] = json!({"app": "b"});
+        let mut and_a_webhooks_label = owners(&of_set);
+        and_a_webhooks_label["metadata"]["labels"] = json!({"mesh": "on"});
+        let mut not_controlling = of_set.clone();
+        not_controlling["controller"] = json!(false);
+        let resize = json!({"spec": {"replicas": 1}});
+        let deployment_at = |name: &str| format!("/apis/apps/v1/namespaces/default/deployments/{name}");
+        let image =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "own:v1"}]}}}});
+        let mut rollback = image.clone();
+        rollback["metadata"]["annotations"] = json!({"deprecated.deployment.rollback.to": null});
+        let mut rollback_and_more = rollback.clone();
+        rollback_and_more["spec"]["replicas"] = json!(9);
+        let nothing = Value::Null;
+        let (post, patch, delete) = (Method::POST, Method::PATCH, Method::DELETE);
+        for (what, method, path, body, refusal) in [
+            ("a pod of a set", &post, PODS.to_owned(), pod("a", of_set.clone()), None),
+            ("a pod of an old controller", &post, PODS.to_owned(), pod("b", of_rc.clone()), None),
+            ("a set of a Deployment", &post, SETS.to_owned(), set("c", of_deployment.clone()), None),
+            (
+                "a bare pod",
+                &post,
+                PODS.to_owned(),
+                pod("d", nothing.clone()),
+                Some("only what is controlled"),
+            ),
+            (
+                "owned, not controlled",
+                &post,
+                PODS.to_owned(),
+                pod("d", not_controlling),
+                Some("only what is"),
+            ),
+            (
+                "a pod of another",
+                &post,
+                PODS.to_owned(),
+                pod("d", of_stateful_set.clone()),
+                Some("only what is"),
+            ),
+            (
+                "a false group",
+                &post,
+                PODS.to_owned(),
+                pod("d", owner("apps/v2", "ReplicaSet")),
+                Some("only what"),
+            ),
+            (
+                "a bare set",
+                &post,
+                SETS.to_owned(),
+                set("d", nothing.clone()),
+                Some("only what is controlled"),
+            ),
+            (
+                "a set of a set",
+                &post,
+                SETS.to_owned(),
+                set("d", of_set.clone()),
+                Some("only what is controlled"),
+            ),
+            ("another label", &patch, pod_at("to-relabel"), both.clone(), Some("only the owner references")),
+            ("theft", &patch, pod_at("of-another"), release.clone(), Some("only what is controlled by")),
+            ("adoption and more", &patch, pod_at("bare"), both, Some("only the owner references")),
+            (
+                "no adoption",
+                &patch,
+                pod_at("bare"),
+                json!({"metadata": {"labels": {"a": "b"}}}),
+                Some("only what"),
+            ),
+            (
+                "deletes a bare pod",
+                &delete,
+                pod_at("bare"),
+                nothing.clone(),
+                Some("only what is controlled by"),
+            ),
+            (
+                "deletes another's",
+                &delete,
+                pod_at("of-another"),
+                nothing.clone(),
+                Some("only what is controlled"),
+            ),
+            (
+                "resizes a bare set",
+                &patch,
+                set_at("bare"),
+                resize.clone(),
+                Some("only what is controlled by"),
+            ),
+            (
+                "deletes a bare set",
+                &delete,
+                set_at("bare"),
+                nothing.clone(),
+                Some("only what is controlled by"),
+            ),
+            (
+                "another template of a Deployment",
+                &patch,
+                deployment_at("plain"),
+                image.clone(),
+                Some("only rolled back"),
+            ),
+            ("a Deployment's size", &patch, deployment_at("plain"), resize.clone(), Some("only rolled back")),
+            (
+                "marks a Deployment for itself",
+                &patch,
+                deployment_at("plain"),
+                json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
+                Some("only rolled back"),
+            ),
+            (
+                "marks it by way of the status",
+                &patch,
+                format!("{}/status", deployment_at("plain")),
+                json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
+                None,
+            ),
+            (
+                "has marked nothing so",
+                &patch,
+                deployment_at("plain"),
+                image.clone(),
+                Some("only rolled back"),
+            ),
+            (
+                "a rollback and a size",
+                &patch,
+                deployment_at("to-roll-back"),
+                rollback_and_more,
+                Some("keeps its size"),
+            ),
+            ("rolls back", &patch, deployment_at("to-roll-back"), rollback, None),
+            (
+                "rolls back twice",
+                &patch,
+                deployment_at("to-roll-back"),
+                resize.clone(),
+                Some("only rolled back"),
+            ),
+            (
+                "another template of a set",
+                &patch,
+                set_at("of-a-deployment"),
+                image,
+                Some("keeps its template"),
+            ),
+            ("resizes", &patch, set_at("of-a-deployment"), resize, None),
+            ("adopts with a label more", &patch, pod_at("bare"), and_a_webhooks_label, None),
+            ("adopts", &patch, pod_at("bare"), owners(&of_set), None),
+            ("releases", &patch, pod_at("bare"), release, None),
+            ("adopts a set", &patch, set_at("bare"), owners(&of_deployment), None),
+            ("deletes its own", &delete, pod_at("of-a-set"), nothing.clone(), None),
+            ("deletes its own set", &delete, set_at("of-a-deployment"), nothing, None),
+        ] {
+            let (code, message) = rights::try_as_the_daemon(&server, method.clone(), &path, &body).await;
+            match refusal {
+                None => assert_eq!((code, &*message), (200, ""), "{what}"),
+                Some(words) => assert!(code == 403 && message.contains(words), "{what}: {code} {message}"),
+            }
+        }
+    });
+}
+
+/// What `.ci/chart check` has rendered.
+fn rendered() -> Vec<(String, Vec<Value>)> {
+    let rendered = manifests::rendered();
+    assert!(!rendered.is_empty(), "WINDLASS_RENDERED names no folder that .ci/chart check has filled");
+    rendered
+}
+
+/// Whether the server would take an object: a dry run.
+async fn judge(client: &kube::Client, object: &Value) -> kube::Result<()> {
+    let path = format!("{}?dryRun=All&fieldValidation=Strict", manifests::collection(object));
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(object.to_string().into_bytes()).unwrap();
+    client.request::<Value>(request).await.map(drop)
+}
+
+/// What the chart may be installed into.
+async fn create_namespaces(client: &kube::Client) {
+    let namespaces = ["windlass", "shop", "monitoring", "restricted"].map(|name| {
+        let enforce = if name == "restricted" { "restricted" } else { "privileged" };
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": name, "labels": {"pod-security.kubernetes.io/enforce": enforce}}})
+    });
+    rights::create(client, &namespaces).await;
+}
+
+pub(crate) fn the_manifests_that_ship_are_taken_as_they_are() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start(folder).await;
+        let client = server.client().await;
+        for file in ["rbac", "windlass", "networkpolicy", "admissionpolicy"] {
+            rights::create(&client, &manifests::file(&format!("deploy/{file}.yaml"))).await;
+        }
+        create_namespaces(&client).await;
+        // The pod security standard, as the admission plugin understands it.
+        for object in manifests::file("deploy/windlass.yaml") {
+            let template = &object["spec"]["template"];
+            if template["spec"].is_object() {
+                let metadata = json!({"name": "one", "namespace": "restricted"});
+                let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+                judge(&client, &pod).await.unwrap();
+                pod["spec"]["hostNetwork"] = json!(true);
+                let refused = judge(&client, &pod).await.unwrap_err().to_string();
+                assert!(refused.contains("violates PodSecurity"), "{refused}");
+            }
+        }
+    });
+}
+
+pub(crate) fn what_the_chart_renders_is_taken_as_it_is() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start(folder).await;
+        let client = server.client().await;
+        create_namespaces(&client).await;
+        // Judged, not kept: the sets of values share names.
+        for (origin, objects) in rendered() {
+            for mut object in objects {
+                if object["apiVersion"] == "monitoring.coreos.com/v1" {
+                    continue;
+                }
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                object["metadata"]["name"] = json!(format!("another-{name}"));
+                let answer = judge(&client, &object).await;
+                assert!(answer.is_ok(), "{origin}: {name}: {answer:?}");
+            }
+        }
+    });
+}
+
+/// As the chart names it for the release `windlass` in the namespace `windlass`.
+const SCOPED: User = User {
+    token: "token-of-a-scoped-daemon",
+    name: "system:serviceaccount:windlass:windlass",
+    groups: "system:serviceaccounts,system:serviceaccounts:windlass",
+};
+
+pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
+    for set in ["namespace-windlass", "own-namespace-kube-system"] {
+        on_a_real_server(async |folder| {
+            let (_, objects) = rendered().into_iter().find(|(origin, _)| origin == set).unwrap();
+            let user = if set.starts_with("own") { DAEMON } else { SCOPED };
+            let server = ApiServer::start_with(folder, &[user]).await;
+            let client = server.client().await;
+            let namespace =
+                |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            rights::create(&client, &["windlass", "shop", "elsewhere"].map(namespace)).await;
+            let kinds = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+            let is_a_right = |object: &&Value| {
+                kinds.iter().any(|kind| object["kind"] == *kind)
+                    && !object["metadata"]["name"].as_str().unwrap().ends_with("-test")
+            };
+            rights::create(&client, &objects.iter().filter(is_a_right).cloned().collect::<Vec<_>>()).await;
+            let scope = if set.starts_with("own") { "kube-system" } else { "shop" };
+            let needed = json!({"verb": "create", "resource": "pods", "namespace": scope});
+            rights::wait_until_allowed(&client, user.name, &[needed]).await;
+            let end = CancellationToken::new();
+            run_the_rest_of_the_cluster(&server, &end).await;
+
+            let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let (config, log) = (server.kubeconfig(user.token), server.file("windlass.log"));
+            let own = [
+                format!("--kubeconfig={}", config.display()),
+                format!("--secure-port={port}"),
+                "--bind-address=127.0.0.1".to_owned(),
+            ];
+            let arguments =
+                deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+            let given = arguments.iter().map(|it| it.as_str().unwrap());
+            let flags: Vec<&str> = given
+                .filter(|flag| !flag.starts_with("--secure-port"))
+                .chain(own.iter().map(String::as_str))
+                .collect();
+            let daemon = Process::start(&windlass(), &flags, &log);
+            let stage = Stage::in_namespace(client.clone(), client.clone(), Writes::default(), scope.into());
+            let played = tokio::spawn(async move {
+                scenarios::a_deployment_comes_up_rolls_and_goes_back(&stage).await;
+            });
+            let played = played.await;
+            let said = std::fs::read_to_string(&log).unwrap();
+            played.unwrap_or_else(|error| panic!("{set}: {}\n{said}", apiserver::said(error)));
+            for path in ["/livez", "/readyz"] {
+                assert_eq!(https::get(port, path, None).await.0, 200, "{set}: {path}\n{said}");
+            }
+            let is_of_the_test = |object: &&Value| object["metadata"]["name"] == "windlass-test";
+            let of_the_test: Vec<Value> = objects.iter().filter(is_of_the_test).cloned().collect();
+            tokio::task::block_in_place(|| run_the_charts_test(folder, &server, &of_the_test, scope));
+            // It stands for the pod of the StatefulSet, which makes the first pods of the Deployment.
+            if deployment["metadata"]["namespace"] == scope {
+                rights::create(&client, std::slice::from_ref(deployment)).await;
+                let stage = Stage::in_namespace(client.clone(), client, Writes::default(), scope.into());
+                stage.rolled_out(deployment["metadata"]["name"].as_str().unwrap()).await;
+            }
+            daemon.terminate();
+            end.cancel();
+            let audit = server.audit();
+            let refused = |event: &&Value| {
+                event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("windlass"))
+                    && event["responseStatus"]["code"] == 403
+            };
+            let refused: Vec<&Value> = audit.iter().filter(refused).collect();
+            assert!(refused.is_empty(), "{set}: {refused:#?}");
+        });
+    }
+}
+
+/// What `helm test` has the kubelet do: the pod's containers in turn, with its account's rights, here by kubectl.
+fn run_the_charts_test(assets: &Path, server: &ApiServer, objects: &[Value], namespace: &str) {
+    let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let admin = server.kubeconfig(TOKEN);
+    let kubectl = |arguments: &[String]| {
+        let own = assets.join("kubectl");
+        let program = if own.is_file() { own } else { "kubectl".into() };
+        let output = std::process::Command::new(program)
+            .env("KUBECONFIG", &admin)
+            .env("KUBECACHEDIR", server.file("kubectl"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
+    };
+    for kind in ["ServiceAccount", "Role", "RoleBinding"] {
+        let file = server.file("rights.json");
+        std::fs::write(&file, of(kind).to_string()).unwrap();
+        kubectl(&["create".into(), format!("--filename={}", file.display())]);
+    }
+    let manifest = server.file("deployment.yaml");
+    std::fs::write(&manifest, of("ConfigMap")["data"]["deployment.yaml"].as_str().unwrap()).unwrap();
+    let spec = &of("Pod")["spec"];
+    let steps = ["initContainers", "containers"].map(|list| spec[list].as_array().unwrap().clone()).concat();
+    assert!(steps.len() > 5);
+    for step in steps {
+        let text = |word: &Value| {
+            word.as_str().unwrap().replace("/manifests/deployment.yaml", manifest.to_str().unwrap())
+        };
+        let account = spec["serviceAccountName"].as_str().unwrap();
+        let mut arguments = vec![format!("--as=system:serviceaccount:{namespace}:{account}")];
+        arguments.extend(step["args"].as_array().unwrap().iter().map(text));
+        kubectl(&arguments);
+    }
+}

@@ -1,0 +1,65 @@
+//! Against a real kube-apiserver: `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`, as with envtest.
+//! What is judged of the chart needs `WINDLASS_RENDERED` as well, a folder that `.ci/chart check` has filled.
+//!
+//! Whether a test can run is known only when this program starts, and the test harness of the standard library ignores by
+//! attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
+
+mod apiserver;
+mod installation;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use windlass_testkit::apiserver::assets;
+
+/// What a test cannot run without.
+#[derive(Clone, Copy)]
+enum Needs {
+    Server,
+    ServerAndChart,
+}
+
+impl Needs {
+    fn text(self) -> &'static str {
+        match self {
+            Needs::Server => "needs KUBEBUILDER_ASSETS",
+            Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
+        }
+    }
+
+    fn are_met(self) -> bool {
+        let chart = || {
+            // In CI nobody reads what is ignored, so that the chart would never be judged: there the test fails.
+            std::env::var_os("WINDLASS_RENDERED").is_some() || std::env::var_os("CI").is_some()
+        };
+        match self {
+            Needs::Server => assets().is_some(),
+            Needs::ServerAndChart => assets().is_some() && chart(),
+        }
+    }
+}
+
+macro_rules! trials {
+    ($($needs:ident: $module:ident::$name:ident,)*) => {
+        vec![$({
+            let name = concat!(stringify!($module), "::", stringify!($name));
+            let trial = Trial::test(name, || {
+                $module::$name();
+                Ok(())
+            });
+            trial.with_kind(Needs::$needs.text()).with_ignored_flag(!Needs::$needs.are_met())
+        }),*]
+    };
+}
+
+fn main() -> ExitCode {
+    let trials = trials![
+        Server: apiserver::the_scenarios_hold_on_a_real_api_server,
+        Server: apiserver::the_program_needs_exactly_the_rights_that_ship,
+        Server: installation::whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls,
+        Server: installation::the_manifests_that_ship_are_taken_as_they_are,
+        ServerAndChart: installation::what_the_chart_renders_is_taken_as_it_is,
+        ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there,
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
