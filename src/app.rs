@@ -5,6 +5,7 @@
 //! watches end, and HTTP last. Whatever ends by itself before that is an error that names it.
 
 mod build;
+mod life;
 mod serving;
 mod tasks;
 mod work;
@@ -13,28 +14,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+<<<<<<< HEAD
 use futures::future::{BoxFuture, join_all};
 use tokio::task::JoinSet;
+=======
+>>>>>>> main
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
-use crate::controllers::Cluster;
-use crate::controllers::coexistence::guard;
-use crate::controllers::resync::resync;
+use crate::controllers::{Context as Shared, Worker};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::model::{Deployment, Pod, ReplicaSet, ReplicationController};
 use crate::runtime::catch_up::CatchUp;
 use crate::runtime::client;
 use crate::runtime::election::ElectionOptions;
 use crate::runtime::events::EventWriter;
 use crate::runtime::fence::Fence;
-use crate::runtime::informer::{Informer, Ready};
+use crate::runtime::informer::Ready;
+use crate::runtime::informers::Informers;
 use crate::runtime::lease::{Election, Watchdog};
+use life::Life;
 pub use serving::{Reader, http_router};
 use serving::{Servers, Serving};
-use tasks::{Running, by_itself, named, spawn};
 
 /// Runs the daemon until `shutdown`. `verbosity` is what `/debug/flags/v` changes.
 ///
@@ -146,35 +148,30 @@ pub struct Candidacy {
 
 /// The controllers, built and not yet running.
 pub struct Controllers {
-    cluster: Arc<Cluster>,
-    deployments: Informer<Deployment>,
-    sets: Informer<ReplicaSet>,
-    replication_controllers: Informer<ReplicationController>,
-    pods: Informer<Pod>,
+    context: Arc<Shared>,
+    informers: Informers,
+    workers: Arc<[Box<dyn Worker>]>,
     events: EventWriter,
     election: Option<(Election, Watchdog)>,
     fence: Option<Fence>,
     config: ControllerConfig,
-    caches: Vec<(&'static str, Ready)>,
     /// What a new leader waits for; nothing without an election.
-    catch_ups: Vec<CatchUp>,
+    catch_ups: Vec<Arc<CatchUp>>,
     /// Seeds the jitter of what is started later.
     seed: u64,
 }
 
-/// How long the last events may take to be written.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
-
 impl Controllers {
     /// The caches by resource, and whether each is complete: for `/readyz`.
     pub fn caches(&self) -> Vec<(&'static str, Ready)> {
-        self.caches.clone()
+        self.informers.ready().into_iter().map(|(resource, ready)| (resource.plural, ready)).collect()
     }
 
     /// Runs until `shutdown`, then drains for at most `drain`.
     ///
     /// # Errors
     /// When a part ends by itself, the lease is lost, or the running syncs do not finish in time.
+<<<<<<< HEAD
     //
     // Boxed for the same reason as the function above.
     pub fn run(self, shutdown: CancellationToken, drain: Duration) -> BoxFuture<'static, anyhow::Result<()>> {
@@ -220,97 +217,17 @@ impl Controllers {
                 error = running.ended_by_itself() => return Err(error),
                 () = shutdown.cancelled() => return Ok(()),
             }
+=======
+    pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
+        let mut life = Life::begin(self, shutdown);
+        if !life.fill_caches().await? {
+            return Ok(());
+>>>>>>> main
         }
-        tracing::info!(
-            deployments = cluster.deployments.len(),
-            replicasets = cluster.sets.len(),
-            replicationcontrollers = cluster.replication_controllers.len(),
-            pods = cluster.pods.len(),
-            "the caches are complete"
-        );
-        if let Some((election, _)) = election {
-            tracing::info!(lease = %election.lease(), identity = election.identity(), "standing for election");
-            running.election = Some(spawn(election.run(stop_election.clone())));
+        if life.lead().await? {
+            life.start_workers().await?;
+            life.work().await?;
         }
-
-        let (mut workers, mut conflict) = (JoinSet::new(), None);
-        if running.elected(&cluster, &shutdown).await? {
-            // What has ended comes first: no worker is started for a lease that is lost.
-            tokio::select! {
-                biased;
-                error = running.ended_by_itself() => return Err(error),
-                () = async {
-                    // What the leader before has done is done, whatever a watch that lags shows.
-                    let catching_up = join_all(catch_ups.iter().map(CatchUp::run));
-                    if shutdown.run_until_cancelled(catching_up).await.is_some() {
-                        work::start(&cluster, &config, &mut workers, &shutdown).await;
-                    }
-                } => {}
-            }
-            if let Some(period) = config.resync_period {
-                let (cluster, stop) = (cluster.clone(), stop.clone());
-                running.watches.spawn(named("the resync", async move {
-                    stop.run_until_cancelled(resync(cluster, period, seed)).await;
-                }));
-            }
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => {}
-                // In order, so that the event that tells of it is written, and another takes over at once.
-                found = guard(cluster.clone(), config.on_conflict) => conflict = Some(found),
-                error = running.ended_by_itself() => return Err(error),
-                Some(ended) = workers.join_next() => return Err(by_itself(ended)),
-            }
-        }
-
-        tracing::info!("shutting down: no new sync starts");
-        cluster.draining.cancel();
-        cluster.deployment_queue.shut_down();
-        cluster.set_queue.shut_down();
-        cluster.replication_controller_queue.shut_down();
-        let finish = async { while workers.join_next().await.is_some() {} };
-        let drained = tokio::select! {
-            biased;
-            drained = tokio::time::timeout(drain, finish) => drained,
-            error = running.ended_by_itself() => return Err(error),
-        };
-        if drained.is_err() {
-            workers.shutdown().await;
-        }
-        let Running { mut watches, events, election, fence } = running;
-        let election = match election {
-            None => None,
-            Some(election) => {
-                stop_election.cancel();
-                Some(election.await.context("the election panicked")??)
-            }
-        };
-        if let Some(election) = &election {
-            election.announce_end();
-        }
-        stop_events.cancel();
-        let flushed = matches!(tokio::time::timeout(FLUSH_TIMEOUT, events).await, Ok(Ok(true)));
-        let at_large = fence.and_then(|fence| fence.at_large());
-        match election {
-            // A write of unknown outcome may still arrive, and the next leader would not know of it. So the
-            // lease has to run out by itself: that takes as long as after a crash, 17 s at most.
-            Some(election) if at_large.is_some() && election.may_hold() => tracing::warn!(
-                lease = %election.lease(),
-                "the lease is not released but runs out, since a write whose outcome is unknown may still \
-                 be carried out"
-            ),
-            // Only after the last write: another may lead from then on.
-            Some(election) if drained.is_ok() && flushed => {
-                election.release().await;
-            }
-            _ => {}
-        }
-        stop.cancel();
-        while watches.join_next().await.is_some() {}
-        drained.with_context(|| format!("running syncs did not finish within {drain:?}"))?;
-        if !flushed {
-            tracing::warn!("the last events were not written in time");
-        }
-        conflict.map_or(Ok(()), |conflict| Err(conflict.into()))
+        life.end(drain).await
     }
 }

@@ -6,6 +6,7 @@
 //! does nothing: what kube-controller-manager has and Windlass cannot mean is refused with the reason
 //! ([`foreign`]).
 
+pub mod controllers;
 pub mod file;
 pub mod foreign;
 pub mod generic;
@@ -20,7 +21,8 @@ use clap::parser::ValueSource;
 use clap::{Args as Group, CommandFactory, FromArgMatches, Parser};
 use serde::Serialize;
 
-pub use generic::{ClientArgs, ControllerArgs, ElectionArgs, GenericArgs, ScopeArgs};
+pub use controllers::ControllerArgs;
+pub use generic::{ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
 /// The Deployment, ReplicaSet and ReplicationController controllers for Kubernetes, in one small daemon.
@@ -252,6 +254,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::controllers::registry::CONTROLLERS;
 
     fn loaded(flags: &[&str]) -> Result<Args, String> {
         let argv = std::iter::once("windlass").chain(flags.iter().copied()).map(OsString::from);
@@ -321,7 +324,7 @@ mod tests {
         let args = with_file(yaml, &["--kube-api-burst", "70"]).unwrap();
         assert_eq!((args.generic.kube_api_qps, args.generic.kube_api_burst), (50.0, 70));
         assert_eq!(args.generic.controllers, ["*", "-deployment"]);
-        assert_eq!(args.controllers.concurrent_deployment_syncs, 5);
+        assert_eq!(args.controllers.workers_of(CONTROLLERS[0]), 5);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod serving;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-pub use controllers::{ControllerConfig, Enabled};
+pub use controllers::{ControllerConfig, Enabled, Workers};
 pub use selector::parse_selector;
 pub use serving::ServingConfig;
 

@@ -108,6 +108,7 @@ pub const BUGS: &[&str] = &[
     "a refused adoption is not reported",
     "pod names come back",
     "a restart forgets the names",
+    "a silent watch is believed to its end",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use super::Controllers;
 use crate::clock::Clock;
 use crate::config::ServingConfig;
-use crate::controllers::Cluster;
+use crate::controllers::Context as Shared;
 use crate::controllers::explanations::Explained;
 use crate::http::health::wedged_after;
 use crate::http::{self, Checks, Limits, Reviewers, SecureServer, ServingMetrics};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::model::ObjectKey;
+use crate::model::{Deployment, ObjectKey};
 use crate::runtime::client::{self, ClientOptions, Connection};
 
 /// What is served, and where.
@@ -106,9 +106,9 @@ pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers, reader: Rea
 }
 
 fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
-    let cluster = controllers.cluster.clone();
+    let context = controllers.context.clone();
     http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
-        let explained = explain(&cluster, &ObjectKey::new(namespace, name))?;
+        let explained = explain(&context, &ObjectKey::new(namespace, name))?;
         Ok(match reader {
             Reader::Anybody => explained,
             Reader::Known => explained.with_termination_messages(),
@@ -117,10 +117,12 @@ fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
 }
 
 /// The current explanation of a Deployment, and the earlier ones; an error says why there is none.
-fn explain(cluster: &Cluster, key: &ObjectKey) -> Result<Explained, String> {
-    let deployment =
-        cluster.deployments.get(key).ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
-    let explained = cluster.explanations.of(&deployment.meta);
+fn explain(context: &Shared, key: &ObjectKey) -> Result<Explained, String> {
+    let deployment = context
+        .store::<Deployment>()
+        .get(key)
+        .ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
+    let explained = context.explanations().of(&deployment.meta);
     explained.ok_or_else(|| {
         format!(
             "Deployment {key} has not been planned for yet, or its explanations have made room for newer ones; \
@@ -142,16 +144,12 @@ fn checks(controllers: &Controllers) -> Checks {
     for (name, ready) in controllers.caches() {
         checks = checks.ready(format!("informer-{name}"), move || ready.check());
     }
-    let (config, cluster) = (&controllers.config, &controllers.cluster);
-    let workers = config.deployment_workers + config.set_workers + config.rc_workers;
+    let config = &controllers.config;
+    let workers = controllers.workers.iter().map(|worker| config.workers.of(worker.entry())).sum();
     let limit = wedged_after(workers, config.qps);
-    for (name, queue) in [
-        ("deployment-workers", &cluster.deployment_queue),
-        ("replicaset-workers", &cluster.set_queue),
-        ("replicationcontroller-workers", &cluster.replication_controller_queue),
-    ] {
-        let queue = queue.clone();
-        checks = checks.workers(name, limit, move || queue.longest_running());
+    for (at, worker) in controllers.workers.iter().enumerate() {
+        let (name, all) = (format!("{}-workers", worker.entry().short_name()), controllers.workers.clone());
+        checks = checks.workers(name, limit, move || all[at].longest_running());
     }
     checks
 }

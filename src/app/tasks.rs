@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use futures::FutureExt;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::controllers::Cluster;
+use crate::controllers::Worker;
 use crate::runtime::fence::Fence;
+use crate::runtime::informers::Informers;
 use crate::runtime::lease::{Election, LeaseLost};
-use crate::runtime::worker::panic_text;
+use crate::runtime::tasks::Ended;
 
 /// How long the election may take to say how the lease was lost.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -19,12 +18,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How often a standby drops the keys of what no longer exists from its queues.
 const TIDY_PERIOD: Duration = Duration::from_secs(60);
 
-/// How a named task ended.
-pub(super) type Ended = (&'static str, Result<(), String>);
-
 /// The tasks that run from the start to the end of a daemon.
 pub(super) struct Running {
-    pub watches: JoinSet<Ended>,
+    pub informers: Informers,
+    pub resync: Option<AbortOnDropHandle<Ended>>,
     pub events: AbortOnDropHandle<bool>,
     pub election: Option<AbortOnDropHandle<Result<Election, LeaseLost>>>,
     pub fence: Option<Fence>,
@@ -32,7 +29,11 @@ pub(super) struct Running {
 
 impl Running {
     /// Waits until this process may act; `false` means that it is to stop before that.
-    pub async fn elected(&mut self, cluster: &Cluster, shutdown: &CancellationToken) -> anyhow::Result<bool> {
+    pub async fn elected(
+        &mut self,
+        workers: &[Box<dyn Worker>],
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<bool> {
         let Some(fence) = self.fence.clone() else { return Ok(true) };
         loop {
             tokio::select! {
@@ -41,10 +42,7 @@ impl Running {
                 error = self.ended_by_itself() => return Err(error),
                 () = fence.opened() => return Ok(true),
                 () = tokio::time::sleep(TIDY_PERIOD) => {
-                    cluster.deployment_queue.retain(|key| cluster.deployments.get(key).is_some());
-                    cluster.set_queue.retain(|key| cluster.sets.get(key).is_some());
-                    let controllers = &cluster.replication_controllers;
-                    cluster.replication_controller_queue.retain(|key| controllers.get(key).is_some());
+                    workers.iter().for_each(|worker| worker.drop_gone_keys());
                 }
             }
         }
@@ -55,6 +53,12 @@ impl Running {
         let election = async {
             match &mut self.election {
                 Some(election) => election.await,
+                None => std::future::pending().await,
+            }
+        };
+        let resync = async {
+            match &mut self.resync {
+                Some(resync) => resync.await,
                 None => std::future::pending().await,
             }
         };
@@ -88,7 +92,8 @@ impl Running {
                     _ => anyhow!("leader election lost: {reason}"),
                 }
             }
-            Some(ended) = self.watches.join_next() => by_itself(ended),
+            ended = self.informers.ended_by_itself() => by_itself(ended),
+            ended = resync => by_itself(ended),
             ended = &mut self.events => anyhow!("the writer of events ended by itself: {ended:?}"),
         }
     }
@@ -98,13 +103,6 @@ pub(super) fn spawn<T: Send + 'static>(
     task: impl Future<Output = T> + Send + 'static,
 ) -> AbortOnDropHandle<T> {
     AbortOnDropHandle::new(tokio::spawn(task))
-}
-
-/// Gives a task a name that its end, and even its panic, is reported with.
-pub(super) async fn named(name: &'static str, task: impl Future<Output = ()>) -> Ended {
-    // Whatever the task has left behind is not used any more: its end ends the daemon.
-    let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
-    (name, ended.map_err(|panic| panic_text(panic.as_ref()).to_owned()))
 }
 
 pub(super) fn by_itself(ended: Result<Ended, tokio::task::JoinError>) -> anyhow::Error {

@@ -6,16 +6,19 @@
 //! leader-elect-resource-name: windlass-shop
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_path_to_error::Track;
 use serde_saphyr::options::MergeKeyPolicy;
 use serde_saphyr::{Options, UserMessageFormatter};
+
+use crate::controllers::registry::CONTROLLERS;
 
 /// The largest file that is read, in bytes.
 pub const LARGEST: u64 = 1 << 20;
@@ -25,7 +28,7 @@ const DEEPEST: usize = 8;
 
 /// The settings of a file; what is `None` is not in it. A key that is not here is refused.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // Each is the flag of its name.
 pub struct File {
     pub controllers: Option<List>,
@@ -43,10 +46,9 @@ pub struct File {
     pub leader_elect_resource_name: Option<String>,
     pub leader_elect_resource_namespace: Option<String>,
 
-    pub concurrent_deployment_syncs: Option<usize>,
-    pub concurrent_replicaset_syncs: Option<usize>,
-    #[serde(rename = "concurrent_rc_syncs")]
-    pub concurrent_rc_syncs: Option<usize>,
+    /// What the controllers bring. It takes every key that stands nowhere else here, and refuses what it does not know.
+    #[serde(flatten)]
+    pub concurrency: Concurrency,
 
     pub namespace: Option<String>,
     pub selector: Option<String>,
@@ -90,6 +92,47 @@ pub struct File {
 
     pub kubeconfig: Option<String>,
     pub master: Option<String>,
+}
+
+/// The flags that the registry of controllers brings, as far as they are set.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Concurrency(BTreeMap<&'static str, usize>);
+
+impl Serialize for Concurrency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(CONTROLLERS.iter().map(|entry| (entry.flag, self.0.get(entry.flag))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Concurrency {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Flags;
+
+        impl<'de> Visitor<'de> for Flags {
+            type Value = Concurrency;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the names of flags")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Concurrency, A::Error> {
+                let mut set = BTreeMap::new();
+                while let Some(name) = items.next_key::<String>()? {
+                    let Some(entry) = CONTROLLERS.iter().find(|entry| entry.flag == name) else {
+                        return Err(serde::de::Error::custom(format!(
+                            "unknown field `{name}`: no flag has this name"
+                        )));
+                    };
+                    let value = items
+                        .next_value::<Option<usize>>()
+                        .map_err(|error| serde::de::Error::custom(format!("{name}: {error}")))?;
+                    set.extend(value.map(|value| (entry.flag, value)));
+                }
+                Ok(Concurrency(set))
+            }
+        }
+        deserializer.deserialize_map(Flags)
+    }
 }
 
 /// A list, which may also be written as on the command line: `a,b`.

@@ -7,17 +7,17 @@ use clap::{ArgAction, Args as Group};
 use serde::Serialize;
 
 use super::path;
+use crate::controllers::registry::CONTROLLERS;
 
 /// What all controllers share.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Generic flags")]
 pub struct GenericArgs {
-    /// Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it.
-    /// Names: deployment-controller, replicaset-controller, replicationcontroller-controller, with or without
-    /// '-controller'.
+    /// The controllers to run.
     #[arg(
         long,
+        help = controllers_help(),
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "*",
@@ -68,6 +68,14 @@ pub struct GenericArgs {
     pub kube_api_burst: i32,
 }
 
+fn controllers_help() -> String {
+    let names = CONTROLLERS.map(|controller| controller.name).join(", ");
+    format!(
+        "Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it. Names: {names}, \
+         with or without '-controller'"
+    )
+}
+
 /// Which of several daemons acts.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -115,41 +123,6 @@ pub struct ElectionArgs {
     /// is the default of kube-controller-manager.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_LEADER_ELECT_RESOURCE_NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
-}
-
-/// How much runs at once.
-#[derive(Clone, Debug, Group, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Controller flags")]
-pub struct ControllerArgs {
-    /// Deployments that are synced at the same time.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 5,
-        env = "WINDLASS_CONCURRENT_DEPLOYMENT_SYNCS",
-        help_heading = "Deployment controller flags"
-    )]
-    pub concurrent_deployment_syncs: usize,
-    /// ReplicaSets that are synced at the same time.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 5,
-        env = "WINDLASS_CONCURRENT_REPLICASET_SYNCS",
-        help_heading = "ReplicaSet controller flags"
-    )]
-    pub concurrent_replicaset_syncs: usize,
-    /// ReplicationControllers that are synced at the same time.
-    #[arg(
-        long = "concurrent_rc_syncs",
-        value_name = "N",
-        default_value_t = 5,
-        env = "WINDLASS_CONCURRENT_RC_SYNCS",
-        help_heading = "ReplicationController controller flags"
-    )]
-    #[serde(rename = "concurrent_rc_syncs")]
-    pub concurrent_rc_syncs: usize,
 }
 
 /// What is ours to act on, and how. kube-controller-manager has none of these.

@@ -1,5 +1,6 @@
 //! What the controllers were told.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::selector::parse_selector;
@@ -7,17 +8,14 @@ use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
 use crate::controllers::coexistence::OnConflict;
 use crate::controllers::execute::FIELD_MANAGER;
+use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
 use crate::controllers::scope::Scope;
 
 /// What the controllers were told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerConfig {
-    /// Deployments synced at the same time.
-    pub deployment_workers: usize,
-    /// ReplicaSets synced at the same time.
-    pub set_workers: usize,
-    /// ReplicationControllers synced at the same time.
-    pub rc_workers: usize,
+    /// How many keys each controller syncs at the same time.
+    pub workers: Workers,
     /// Requests per second, on average; less than 0 = no limit.
     pub qps: f64,
     /// Requests at once.
@@ -42,9 +40,7 @@ impl Default for ControllerConfig {
     /// The defaults of the flags.
     fn default() -> Self {
         ControllerConfig {
-            deployment_workers: 5,
-            set_workers: 5,
-            rc_workers: 5,
+            workers: Workers::default(),
             qps: 20.0,
             burst: 30,
             enabled: Enabled::default(),
@@ -58,27 +54,41 @@ impl Default for ControllerConfig {
     }
 }
 
-/// Which controllers run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enabled {
-    /// `deployment-controller`.
-    pub deployment: bool,
-    /// `replicaset-controller`.
-    pub replicaset: bool,
-    /// `replicationcontroller-controller`.
-    pub replicationcontroller: bool,
-}
+/// How many keys each controller syncs at the same time: the registry's number, unless told otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workers(BTreeMap<&'static str, usize>);
 
-impl Default for Enabled {
-    /// All of them.
-    fn default() -> Self {
-        Enabled { deployment: true, replicaset: true, replicationcontroller: true }
+impl Workers {
+    /// Those of one controller.
+    pub fn of(&self, controller: &ControllerEntry) -> usize {
+        self.0.get(controller.name).copied().unwrap_or(controller.workers)
     }
 }
 
-/// The names of the controllers, upstream's.
-const NAMES: [&str; 3] =
-    ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
+/// Which controllers run: all but those that are switched off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enabled {
+    off: BTreeSet<&'static str>,
+}
+
+impl Enabled {
+    /// Without the controller of this name.
+    #[must_use]
+    pub fn without(mut self, name: &'static str) -> Self {
+        self.off.insert(name);
+        self
+    }
+
+    /// Whether a controller runs.
+    pub fn runs(&self, controller: &ControllerEntry) -> bool {
+        !self.off.contains(controller.name)
+    }
+
+    /// The names of those that do not.
+    pub fn switched_off(&self) -> BTreeSet<&'static str> {
+        self.off.clone()
+    }
+}
 
 /// More tasks than this only wait for each other.
 const MOST_WORKERS: usize = 1000;
@@ -105,8 +115,6 @@ pub(super) fn controllers(
         kube_api_qps,
         kube_api_burst,
     } = generic;
-    let ControllerArgs { concurrent_deployment_syncs, concurrent_replicaset_syncs, concurrent_rc_syncs } =
-        controllers;
     let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff, field_manager } = scope;
 
     let (qps, burst) = rate(kube_api_qps, kube_api_burst)?;
@@ -132,12 +140,10 @@ pub(super) fn controllers(
         })?),
     };
     Ok(ControllerConfig {
-        deployment_workers: workers("concurrent-deployment-syncs", concurrent_deployment_syncs)?,
-        set_workers: workers("concurrent-replicaset-syncs", concurrent_replicaset_syncs)?,
-        rc_workers: workers("concurrent_rc_syncs", concurrent_rc_syncs)?,
+        workers: workers(&controllers)?,
         qps,
         burst,
-        enabled: enabled(names)?,
+        enabled: enabled(&names)?,
         start_interval: duration("controller-start-interval", &controller_start_interval)?,
         resync_period: resync_period(&min_resync_period)?,
         scope: Scope { namespace, selector },
@@ -147,40 +153,44 @@ pub(super) fn controllers(
     })
 }
 
-fn workers(flag: &'static str, given: usize) -> Result<usize, ConfigError> {
-    match given {
-        1..=MOST_WORKERS => Ok(given),
-        _ => Err(error(flag, "a number from 1 to 1000", given)),
+fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
+    let mut workers = Workers::default();
+    for controller in CONTROLLERS {
+        let count = given.workers_of(controller);
+        if !(1..=MOST_WORKERS).contains(&count) {
+            return Err(error(controller.flag, "a number from 1 to 1000", count));
+        }
+        if count != controller.workers {
+            workers.0.insert(controller.name, count);
+        }
     }
+    Ok(workers)
 }
 
 /// Reads `--controllers` by upstream's rules: a controller runs if its name is there; it does not if
 /// `-name` is; else it runs if `*` is there. The first mention of a name counts, and the order of `*`
 /// does not matter.
-fn enabled(given: Vec<String>) -> Result<Enabled, ConfigError> {
-    for item in &given {
-        let name = item.strip_prefix('-').unwrap_or(item);
-        if item != "*" && !NAMES.iter().any(|known| is_called(known, name)) {
-            let allowed = format!("a list of *, {}, and of these with a - in front", NAMES.join(", "));
+fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
+    let without_sign = |item: &str| item.strip_prefix('-').unwrap_or(item).to_owned();
+    for item in given {
+        if item != "*" && !CONTROLLERS.iter().any(|known| known.is_called(&without_sign(item))) {
+            let names = CONTROLLERS.map(|known| known.name).join(", ");
+            let allowed = format!("a list of *, {names}, and of these with a - in front");
             return Err(error("controllers", allowed, format!("{item:?}")));
         }
     }
     let all = given.iter().any(|item| item == "*");
-    let runs = |known: &str| {
-        let mention = given.iter().find(|item| is_called(known, item.strip_prefix('-').unwrap_or(item)));
+    let runs = |known: &&&ControllerEntry| {
+        let mention = given.iter().find(|item| known.is_called(&without_sign(item)));
         mention.map_or(all, |item| !item.starts_with('-'))
     };
-    let [deployment, replicaset, replicationcontroller] = NAMES.map(runs);
-    if !(deployment || replicaset || replicationcontroller) {
+    let off: BTreeSet<&'static str> =
+        CONTROLLERS.iter().filter(|known| !runs(known)).map(|known| known.name).collect();
+    if off.len() == CONTROLLERS.len() {
         let given = given.join(",");
         return Err(contradiction(format!("--controllers={given} leaves no controller to run")));
     }
-    Ok(Enabled { deployment, replicaset, replicationcontroller })
-}
-
-/// By its name, or by its old one without the last word.
-fn is_called(known: &str, name: &str) -> bool {
-    known == name || known.strip_suffix("-controller") == Some(name)
+    Ok(Enabled { off })
 }
 
 /// The rate limit as client-go reads the two flags.
@@ -214,9 +224,9 @@ mod tests {
 
     #[track_caller]
     fn check(list: &str, runs: [bool; 3]) {
-        let given = list.split(',').map(str::to_owned).collect();
-        let Enabled { deployment, replicaset, replicationcontroller } = enabled(given).unwrap();
-        assert_eq!([deployment, replicaset, replicationcontroller], runs, "{list}");
+        let given: Vec<String> = list.split(',').map(str::to_owned).collect();
+        let enabled = enabled(&given).unwrap();
+        assert_eq!(CONTROLLERS.map(|controller| enabled.runs(controller)), runs, "{list}");
     }
 
     #[test]
@@ -232,9 +242,9 @@ mod tests {
 
     #[test]
     fn an_unknown_controller_is_answered_with_the_known_ones() {
-        let error = enabled(vec!["-job".into()]).unwrap_err().to_string();
-        for name in NAMES {
-            assert!(error.contains(name), "{error}");
+        let error = enabled(&["-job".into()]).unwrap_err().to_string();
+        for controller in CONTROLLERS {
+            assert!(error.contains(controller.name), "{error}");
         }
     }
 }

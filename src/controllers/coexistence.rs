@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::context::Context;
 use super::error::SyncError;
 use crate::model::{Meta, Record, Resource, Uid};
 use crate::runtime::events::{EventTarget, EventType};
@@ -223,27 +223,27 @@ pub struct Conflict {
 
 /// Watches for rivals for as long as the controllers act. Returns only where a conflict is to end the
 /// program.
-pub async fn guard(cluster: Arc<Cluster>, on_conflict: OnConflict) -> Conflict {
-    if cluster.field_manager == UPSTREAM {
+pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
+    if context.settings.field_manager == UPSTREAM {
         tracing::warn!(
             "--field-manager={UPSTREAM}: a kube-controller-manager that acts on the same objects is not noticed, \
              and --on-conflict does not act on it: make sure that its controllers are switched off"
         );
     }
-    cluster.coexistence.0.lock().begin();
+    context.coexistence.0.lock().begin();
     loop {
         tokio::time::sleep(GRACE).await;
-        let Some(suspects) = cluster.coexistence.0.lock().evidence(Instant::now()) else { continue };
-        let Some((manager, target)) = cluster.confirm(&suspects).await else { continue };
+        let Some(suspects) = context.coexistence.0.lock().evidence(Instant::now()) else { continue };
+        let Some((manager, target)) = context.confirm(&suspects).await else { continue };
         for Suspect { target, times, .. } in &suspects {
             let resource = target.resource.plural;
-            cluster.metrics.workloads.foreign_writes.with_label_values(&[resource]).inc_by(*times);
+            context.metrics.workloads.foreign_writes.with_label_values(&[resource]).inc_by(*times);
         }
         let Resource { kind, .. } = target.resource;
         let message = format!(
             "{manager} writes the status of this object too. Two controllers act on it: switch one of them off"
         );
-        cluster.recorder.record(&target, EventType::Warning, "ConflictingController", message, "windlass");
+        context.recorder.record(&target, EventType::Warning, "ConflictingController", message, "windlass");
         let conflict = Conflict { manager, kind, key: target.key.to_string() };
         tracing::error!(objects = suspects.len(), "another controller acts on the same objects: {conflict}");
         if on_conflict == OnConflict::Exit {
@@ -254,7 +254,7 @@ pub async fn guard(cluster: Arc<Cluster>, on_conflict: OnConflict) -> Conflict {
     }
 }
 
-impl Cluster {
+impl Context {
     /// A status write of ours was answered with this version: the cache must reach it, and nobody else is
     /// to be suspected of it.
     pub(super) fn wrote_status(&self, object: &Meta, resource: Resource, version: u64) {
@@ -267,7 +267,7 @@ impl Cluster {
     async fn confirm(&self, suspects: &[Suspect]) -> Option<(String, EventTarget)> {
         for Suspect { target, .. } in suspects.iter().take(OBJECTS) {
             match self.managers(target).await {
-                Ok(managers) => match rival(&managers, &self.field_manager) {
+                Ok(managers) => match rival(&managers, &self.settings.field_manager) {
                     Some(manager) => return Some((manager.to_owned(), target.clone())),
                     None => {
                         tracing::debug!(object = %target.key, ?managers, "a foreign status write is unproven")
@@ -285,8 +285,8 @@ impl Cluster {
         let what = || format!("reading {} {}", target.resource.kind, target.key);
         let path = format!("{}/{}", target.resource.path(Some(&target.key.namespace)), target.key.name);
         let managed: Managed = self
-            .apis
-            .of(target.resource)
+            .control(target.resource)
+            .api
             .call(request::get(&path, &[]))
             .await
             .map_err(|error| SyncError::api(what(), error))?;

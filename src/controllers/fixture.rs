@@ -1,5 +1,6 @@
-//! A cluster for this module's tests.
+//! Controllers for this module's tests, on an API server that answers with a code.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -7,27 +8,60 @@ use http::{Request, Response};
 use kube::client::Body;
 use serde_json::json;
 
-use super::apis::Apis;
-use super::cluster::Cluster;
+use super::context::{Context, Settings};
+use super::driver::{Driver, Worker};
+use super::registry::{CONTROLLERS, ControllerEntry, Registry};
+use super::replicas::{self, ReplicaController};
+use super::setup::{self, Assembly, Plumbing};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::model::{ObjectKey, Record, ReplicaSet, Resource};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
-use crate::runtime::expectations::{Caches, Expectations};
+use crate::runtime::informer::{Informer, InformerOptions};
+use crate::runtime::informers::AnyInformer;
 use crate::runtime::limit::Limiter;
-use crate::runtime::waiters::Waiters;
-use crate::runtime::worker::WorkQueue;
+use crate::runtime::store::Change;
 
-/// A cluster whose API server calls `before_answer` and then answers with this code.
-pub(super) fn cluster(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Cluster {
+/// The controllers of the registry, whose informers do not run: their stores hold what a test puts there.
+pub(super) struct Rig {
+    pub context: Arc<Context>,
+    pub replica_sets: Arc<Driver<ReplicaController<ReplicaSet>>>,
+    /// The others live as long as the handlers do.
+    _workers: Vec<Box<dyn Worker>>,
+    informers: BTreeMap<Resource, Box<dyn AnyInformer>>,
+}
+
+impl Rig {
+    /// Tells the handlers of a change.
+    pub fn tell<T: Record>(&mut self, change: Change<T>) {
+        let informer = self.informers.get_mut(&T::RESOURCE).unwrap();
+        informer.as_any().downcast_mut::<Informer<T>>().unwrap().tell(change);
+    }
+
+    /// Empties the queues: the short name of a controller with each of its keys.
+    pub fn woken(&self) -> Vec<String> {
+        let mut woken = Vec::new();
+        for entry in CONTROLLERS {
+            self.context.control(entry.kind).queue.retain(|key: &ObjectKey| {
+                woken.push(format!("{} {key}", entry.short_name()));
+                false
+            });
+        }
+        woken
+    }
+}
+
+/// Controllers whose API server calls `before_answer` and then answers with this code.
+pub(super) fn rig(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Rig {
     answering(move |request| {
         before_answer(request);
         code
     })
 }
 
-/// A cluster whose API server answers each request with the code that `code` chooses.
-pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 'static) -> Cluster {
+/// Controllers whose API server answers each request with the code that `code` chooses.
+pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 'static) -> Rig {
     let service = tower::service_fn(move |request: Request<Body>| {
         let code = code(&request);
         let body = json!({"metadata": {"resourceVersion": "50"}}).to_string().into_bytes();
@@ -39,40 +73,31 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
     let api = Api::new(client, "h", Limiter::unlimited(), metrics.clone());
     let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
     let (recorder, _) = EventRecorder::new(api.clone(), clock.clone(), 1);
-    let queue = |name| WorkQueue::new(name, &metrics);
-    let (deployment_queue, set_queue, other_queue) = (queue("d"), queue("r"), queue("c"));
-    Cluster {
-        apis: Apis::new(|| api.clone()),
+    let plumbing = Plumbing {
         clock,
-        deployments: Arc::default(),
-        sets: Arc::default(),
-        replication_controllers: Arc::default(),
-        pods: Arc::default(),
-        deployment_waiters: Waiters::new(deployment_queue.clone()),
-        set_waiters: Waiters::new(set_queue.clone()),
-        replication_controller_waiters: Waiters::new(other_queue.clone()),
-        deployment_queue,
-        set_queue,
-        replication_controller_queue: other_queue,
-        caches: Caches::default(),
-        expectations: Expectations::new(metrics.clone()),
-        unresolved: Default::default(),
-        lost_creations: Default::default(),
-        pod_names: Default::default(),
-        creations: Default::default(),
-        pace: Default::default(),
-        terminating_field: Default::default(),
-        refused: Default::default(),
-        words: Default::default(),
-        turns: Default::default(),
-        explanations: Default::default(),
-        scope: Default::default(),
-        rollouts: Default::default(),
-        coexistence: Default::default(),
-        field_manager: "windlass".to_owned(),
-        recorder,
         metrics,
-        failed_pod_backoff: true,
+        recorder,
         draining: Default::default(),
+        api: &|| api.clone(),
+        watch_api: api.clone(),
+        informers: InformerOptions::default(),
+        switched_off: Default::default(),
+    };
+    let settings = Settings {
+        scope: Default::default(),
+        field_manager: "windlass".to_owned(),
+        failed_pod_backoff: true,
+    };
+    let Assembly { context, mut setup, mut informers, .. } =
+        setup::assemble(&Registry::standard(), settings, plumbing);
+    let is_typed = |entry: &&ControllerEntry| entry.kind == ReplicaSet::RESOURCE;
+    let (mut workers, mut replica_sets) = (Vec::new(), None);
+    for entry in CONTROLLERS {
+        match is_typed(&entry) {
+            true => replica_sets = Some(replicas::driver::<ReplicaSet>(&mut setup)),
+            false => workers.push((entry.install)(&mut setup)),
+        }
     }
+    setup.attach(&mut informers);
+    Rig { context, replica_sets: replica_sets.unwrap(), _workers: workers, informers }
 }

@@ -2,15 +2,14 @@
 //! whose replies were lost.
 
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::context::Context;
 use super::error::SyncError;
-use super::pod_owner::PodOwner;
-use crate::model::{Deployment, Pod, Record, ReplicaSet};
+use crate::model::Record;
 use crate::runtime::request;
+use crate::runtime::store::Store;
 
-impl Cluster {
+impl Context {
     /// Reads one object past the cache, in a sync of this owner.
     ///
     /// # Errors
@@ -28,23 +27,27 @@ impl Cluster {
             .map_err(|error| SyncError::Json { what: what(), error })
     }
 
-    /// Finds out what became of writes to a Deployment's sets whose replies were lost: the cache must
+    /// Finds out what became of writes to an owner's children whose replies were lost: the cache must
     /// show what is there now before anything is decided (S23).
     ///
     /// # Errors
     /// When the API server cannot be asked; what is not resolved is kept.
-    pub async fn resolve_sets(&self, deployment: &Deployment) -> Result<(), SyncError> {
-        let owner = &deployment.meta.uid;
+    pub async fn resolve_children<T: Record>(
+        &self,
+        parent: &impl Record,
+        children: &Store<T>,
+    ) -> Result<(), SyncError> {
+        let owner = &parent.meta().uid;
         let (mut names, _) = self.unresolved.take(owner);
-        let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
+        let collection = T::RESOURCE.path(Some(&parent.meta().key.namespace));
         let mut result = Ok(());
         while let Some(name) = names.pop() {
-            match self.read::<ReplicaSet>(deployment, &format!("{collection}/{name}")).await {
-                Ok(set) => {
-                    let version = set.meta.resource_version;
-                    self.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
-                    self.expectations.wrote(&set.meta.uid, ReplicaSet::RESOURCE, version);
-                    self.forget_if_gone(&self.sets, &set.meta);
+            match self.read::<T>(parent, &format!("{collection}/{name}")).await {
+                Ok(child) => {
+                    let version = child.meta().resource_version;
+                    self.expectations.wrote(owner, T::RESOURCE, version);
+                    self.expectations.wrote(&child.meta().uid, T::RESOURCE, version);
+                    self.forget_if_gone(children, child.meta());
                 }
                 Err(SyncError::Gone { .. }) => {}
                 Err(error) => {
@@ -55,49 +58,6 @@ impl Cluster {
             }
         }
         names.into_iter().for_each(|name| self.unresolved.created(owner, name));
-        result
-    }
-
-    /// Finds out what became of writes whose replies were lost, before anything is decided.
-    ///
-    /// # Errors
-    /// When the API server cannot be asked; what is not resolved is kept.
-    pub async fn resolve(&self, set: &impl PodOwner) -> Result<(), SyncError> {
-        let owner = &set.meta().uid;
-        let (mut creates, mut deletes) = self.unresolved.take(owner);
-        let collection = Pod::RESOURCE.path(Some(&set.meta().key.namespace));
-        let mut result = Ok(());
-        while let Some(name) = creates.pop() {
-            match self.read::<Pod>(set, &format!("{collection}/{name}")).await {
-                Ok(pod) if set.controls(&pod.meta) => {
-                    self.pod_created(set, &name, pod.meta.resource_version);
-                }
-                Ok(_) => {}
-                Err(SyncError::Gone { .. }) => self.unresolved.not_yet_created(owner, name, Instant::now()),
-                Err(error) => {
-                    creates.push(name);
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        while let Some((key, uid)) = deletes.pop() {
-            match self.read::<Pod>(set, &format!("{collection}/{}", key.name)).await {
-                Ok(pod) if pod.meta.uid == uid && !pod.meta.is_deleting() => {
-                    self.unresolved.doomed(owner, key, uid, Instant::now());
-                }
-                Ok(_) | Err(SyncError::Gone { .. }) => {
-                    self.expectations.deleted(owner, Pod::RESOURCE, &key, &uid, None);
-                }
-                Err(error) => {
-                    deletes.push((key, uid));
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        creates.into_iter().for_each(|name| self.unresolved.created(owner, name));
-        deletes.into_iter().for_each(|(key, uid)| self.unresolved.deleted(owner, key, uid));
         result
     }
 }

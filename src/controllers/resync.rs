@@ -5,18 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cluster::Cluster;
+use super::driver::Worker;
 
 /// Adds every key to its queue after `period`, or up to twice as long, again and again. The chance in it
 /// keeps several daemons from asking an API server all at once.
-pub async fn resync(cluster: Arc<Cluster>, period: Duration, seed: u64) {
+pub async fn resync(workers: Arc<[Box<dyn Worker>]>, period: Duration, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     loop {
         tokio::time::sleep(period.mul_f64(1.0 + rng.f64())).await;
         tracing::debug!("everything is synced again");
-        cluster.deployments.for_each(|object| cluster.deployment_queue.add(object.meta.key.clone()));
-        cluster.sets.for_each(|object| cluster.set_queue.add(object.meta.key.clone()));
-        let controllers = &cluster.replication_controllers;
-        controllers.for_each(|object| cluster.replication_controller_queue.add(object.0.meta.key.clone()));
+        workers.iter().for_each(|worker| worker.resync());
     }
 }

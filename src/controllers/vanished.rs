@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::context::Context;
 use super::error::SyncError;
 use super::execute::path;
 use crate::model::{Meta, Record, Uid};
@@ -48,7 +48,7 @@ impl Creations {
     }
 }
 
-impl Cluster {
+impl Context {
     /// Whether the owner may adopt: not unless it is still there (S15).
     ///
     /// # Errors

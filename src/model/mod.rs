@@ -13,6 +13,7 @@ pub mod intern;
 pub mod meta;
 pub mod owner;
 pub mod pod;
+pub mod protobuf;
 pub mod quantity;
 pub mod record;
 pub mod replicaset;

@@ -1,10 +1,12 @@
 //! A pod, in a few hundred bytes.
 
+mod protobuf;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::container_text::ContainerText;
 use super::intern::Interner;
@@ -101,7 +103,7 @@ struct SpecWire<'a> {
     init_containers: Option<Vec<InitContainerWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InitContainerWire<'a> {
     #[serde(borrow, default)]
@@ -120,7 +122,7 @@ struct StatusWire<'a> {
     #[serde(borrow, default)]
     message: Text<'a>,
     #[serde(borrow, default)]
-    start_time: Text<'a>,
+    start_time: Moment<'a>,
     #[serde(borrow, default)]
     conditions: Option<Vec<PodConditionWire<'a>>>,
     #[serde(borrow, default)]
@@ -129,7 +131,7 @@ struct StatusWire<'a> {
     container_statuses: Option<Vec<ContainerStatusWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodConditionWire<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -144,7 +146,7 @@ struct PodConditionWire<'a> {
     last_transition_time: Option<Time>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatusWire<'a> {
     #[serde(borrow, default)]
@@ -157,7 +159,7 @@ struct ContainerStatusWire<'a> {
     last_state: Option<StateWire<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct StateWire<'a> {
     #[serde(borrow, default)]
     waiting: Option<SaidWire<'a>>,
@@ -166,7 +168,7 @@ struct StateWire<'a> {
 }
 
 /// A reason and a message.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct SaidWire<'a> {
     #[serde(borrow, default)]
     reason: Text<'a>,
@@ -174,7 +176,7 @@ struct SaidWire<'a> {
     message: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TerminatedWire<'a> {
     #[serde(default)]
@@ -184,7 +186,36 @@ struct TerminatedWire<'a> {
     #[serde(borrow, default)]
     message: Text<'a>,
     #[serde(borrow, default)]
-    finished_at: Text<'a>,
+    finished_at: Moment<'a>,
+}
+
+/// A time that few pods are asked for, and that nobody refuses a pod for.
+enum Moment<'a> {
+    /// From JSON, not read yet.
+    Written(Text<'a>),
+    /// From protobuf.
+    Known(Option<Timestamp>),
+}
+
+impl Default for Moment<'_> {
+    fn default() -> Self {
+        Moment::Known(None)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Moment<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Text::deserialize(deserializer).map(Moment::Written)
+    }
+}
+
+impl Moment<'_> {
+    fn time(&self) -> Option<Timestamp> {
+        match self {
+            Moment::Written(text) => text.as_str().parse().ok(),
+            Moment::Known(time) => *time,
+        }
+    }
 }
 
 /// What is said of a pod that does not run.
@@ -207,16 +238,31 @@ impl Record for Pod {
     const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        let wire: PodWire<'_> = serde_json::from_str(json)?;
-        let status = wire.status.unwrap_or_default();
-        let deletion_cost = wire.metadata.annotations.get(DELETION_COST).map_or(0, parse_cost);
+        serde_json::from_str::<PodWire<'_>>(json)?.into_pod(interner)
+    }
+
+    const HAS_PROTOBUF: bool = true;
+
+    fn decode_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        PodWire::from_protobuf(message)?.into_pod(interner)
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl PodWire<'_> {
+    fn into_pod(self, interner: &mut Interner) -> Result<Pod, serde_json::Error> {
+        let status = self.status.unwrap_or_default();
+        let deletion_cost = self.metadata.annotations.get(DELETION_COST).map_or(0, parse_cost);
         let ready_since = status
             .conditions
             .iter()
             .flatten()
             .find(|c| c.kind.as_str() == "Ready" && c.status.as_str() == "True")
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
-        let spec = wire.spec.unwrap_or_default();
+        let spec = self.spec.unwrap_or_default();
         let restarts = status.restarts(&spec);
         let waiting = status.waiting().map(|Said { reason, message, termination_message }| {
             let mut short = |text: &str| {
@@ -230,7 +276,7 @@ impl Record for Pod {
             })
         });
         let node = spec.node_name;
-        let meta = wire.metadata.into_meta(interner)?;
+        let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
             phase: match status.phase.as_str() {
@@ -247,10 +293,6 @@ impl Record for Pod {
             waiting,
             meta,
         })
-    }
-
-    fn meta(&self) -> &Meta {
-        &self.meta
     }
 }
 
@@ -276,10 +318,9 @@ impl StatusWire<'_> {
     /// Whether nothing shows that the pod was alive a minute after it had started: no container that
     /// ended later, no condition that turned later. A pod that its node refused shows nothing at all.
     fn ended_early(&self, created: Timestamp) -> bool {
-        let start = self.start_time.as_str().parse().unwrap_or(created);
-        let ends = self
-            .containers()
-            .filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.as_str().parse().ok());
+        let start = self.start_time.time().unwrap_or(created);
+        let ends =
+            self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.time());
         let turns = self.conditions.iter().flatten().filter_map(|c| c.last_transition_time.map(|t| t.0));
         let last: Option<Timestamp> = ends.chain(turns).max();
         last.is_none_or(|last| last.duration_since(start) <= EARLY)

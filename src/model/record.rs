@@ -1,7 +1,9 @@
 //! What the runtime needs to know of a kind to list, watch, decode and index its objects.
 
+use serde::de::Error as _;
+
 use super::intern::Interner;
-use super::meta::Meta;
+use super::meta::{Meta, ObjectKey};
 use super::owner::{self, Owner};
 
 /// A resource of the API: where its objects live.
@@ -30,6 +32,11 @@ impl Resource {
         }
     }
 
+    /// The URL path of one object.
+    pub fn path_of(&self, key: &ObjectKey) -> String {
+        format!("{}/{}", self.path(Some(&key.namespace)), key.name)
+    }
+
     /// The `apiVersion` of its objects: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -40,12 +47,46 @@ impl Resource {
     }
 }
 
+/// An object as it came over the wire.
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded<'a> {
+    /// Its JSON.
+    Json(&'a str),
+    /// Its protobuf message, without an envelope.
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> From<&'a str> for Encoded<'a> {
+    fn from(json: &'a str) -> Self {
+        Encoded::Json(json)
+    }
+}
+
+impl<'a> From<&'a String> for Encoded<'a> {
+    fn from(json: &'a String) -> Self {
+        Encoded::Json(json)
+    }
+}
+
+impl Encoded<'_> {
+    /// Decodes the object as a record of this kind.
+    ///
+    /// # Errors
+    /// See [`Record::decode`] and [`Record::decode_protobuf`].
+    pub fn decode<T: Record>(self, interner: &mut Interner) -> Result<T, serde_json::Error> {
+        match self {
+            Encoded::Json(json) => T::decode(json, interner),
+            Encoded::Protobuf(message) => T::decode_protobuf(message, interner),
+        }
+    }
+}
+
 /// What an `Arc` keeps beside its value, twice: for the record and for its name.
 const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
 
 /// A trimmed object of one kind, as an informer stores it.
 pub trait Record: Send + Sync + Sized + 'static {
-    /// Where the objects of this kind live.
+    /// Where the objects of this kind live. An informer may list another resource whose objects are decoded alike.
     const RESOURCE: Resource;
 
     /// Decodes one object from its JSON.
@@ -54,6 +95,18 @@ pub trait Record: Send + Sync + Sized + 'static {
     /// When the JSON does not have the shape of this kind. The caller reports it and goes on with the
     /// other objects: one unreadable object must not stall the rest.
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error>;
+
+    /// Whether objects of this kind are asked for in protobuf, and decoded by [`Record::decode_protobuf`].
+    const HAS_PROTOBUF: bool = false;
+
+    /// Decodes one object from its protobuf message, without the envelope.
+    ///
+    /// # Errors
+    /// When the bytes are no message of this kind, or the kind is not decoded from protobuf.
+    fn decode_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let (_, _) = (message, interner);
+        Err(serde_json::Error::custom("this kind is read from JSON only"))
+    }
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;

@@ -3,6 +3,8 @@
 //! Decoding goes through these short-lived forms into the records, so that nothing is allocated that
 //! a record does not keep: `managedFields`, two thirds of a pod's JSON, is skipped over in place.
 
+mod protobuf;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -139,7 +141,7 @@ pub struct MetaWire<'a> {
     owner_references: Option<Vec<OwnerWire<'a>>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OwnerWire<'a> {
     #[serde(borrow, default)]

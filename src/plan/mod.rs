@@ -7,6 +7,17 @@ pub mod claim;
 pub mod deployment;
 pub mod replicaset;
 
+/// How soon a status that has changed is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Somebody waits for it.
+    AtOnce,
+    /// A second after the last one: each write is a revision that everybody who watches gets.
+    Spaced,
+    /// When it has waited for a second, since the sync that comes next says more.
+    PutOff,
+}
+
 /// Something to tell the user in an Event, in upstream's words so that people and alerts know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
@@ -26,8 +26,10 @@ use tokio_util::sync::CancellationToken;
 use super::client::without_secrets;
 use super::fence::Fence;
 use super::limit::Limiter;
+use super::protobuf_decoder;
 use crate::metrics::Metrics;
 use crate::model::Uid;
+use crate::model::protobuf::unwrap_object;
 
 /// How long a call may take, unless told otherwise.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -345,8 +347,8 @@ impl Api {
     ///
     /// # Errors
     /// See [`ApiError`].
-    pub async fn stream(&self, request: Request<Vec<u8>>) -> Result<Body, ApiError> {
-        self.measured(request, false, async |response| Ok(response.into_body())).await
+    pub async fn stream(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, ApiError> {
+        self.measured(request, false, async |response| Ok(response)).await
     }
 
     /// Why no request of this kind may go on; waits until then, for ever without a fence.
@@ -458,9 +460,14 @@ pub(super) async fn collect(response: Response<Body>, largest: usize) -> Result<
 async fn refusal(response: Response<Body>) -> ApiError {
     let code = response.status();
     let asked = retry_after(response.headers());
+    let is_protobuf = is_protobuf(response.headers());
     let body = collect(response, LARGEST_ERROR).await.unwrap_or_default();
-    let mut status = match serde_json::from_slice::<Status>(&body) {
-        Ok(status) if status.is_failure() || !status.reason.is_empty() => status,
+    let read = match is_protobuf {
+        true => unwrap_object(&body).and_then(protobuf_decoder::status).ok(),
+        false => serde_json::from_slice::<Status>(&body).ok(),
+    };
+    let mut status = match read {
+        Some(status) if status.is_failure() || !status.reason.is_empty() => status,
         // A proxy's page, or nothing. Its text is the proxy's, so it is not repeated in our logs.
         _ => Status::failure(&format!("the server answered {code} without saying why"), reason_for(code)),
     };
@@ -480,6 +487,12 @@ async fn refusal(response: Response<Body>) -> ApiError {
         }
     }
     ApiError::Status(status.boxed())
+}
+
+/// Whether an answer is in protobuf: an object, a list or the events of a watch.
+pub(crate) fn is_protobuf(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    media_type.starts_with(b"application/vnd.kubernetes.protobuf")
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<u32> {

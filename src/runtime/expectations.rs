@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::store::{Lists, Store};
@@ -36,38 +36,55 @@ pub trait CacheView {
     fn lists(&self, resource: Resource) -> Lists;
 }
 
-/// The caches of several kinds as one view. A kind that is not in it is never waited for.
+/// One kind's store, whatever the type of its records is.
+pub type Cache = Arc<dyn CacheView + Send + Sync>;
+
+/// The caches of several kinds as one view. A kind that is not in it is never waited for. Clones share them.
 #[derive(Clone, Default)]
 pub struct Caches {
-    stores: BTreeMap<Resource, Arc<dyn CacheView + Send + Sync>>,
+    stores: Arc<RwLock<BTreeMap<Resource, Cache>>>,
 }
 
 impl Caches {
     /// Adds a kind's store.
     #[must_use]
-    pub fn with<T: Record>(mut self, store: Arc<Store<T>>) -> Self {
-        self.stores.insert(T::RESOURCE, store);
+    pub fn with<T: Record>(self, store: Arc<Store<T>>) -> Self {
+        self.add(T::RESOURCE, store);
         self
+    }
+
+    /// Adds the cache of a kind.
+    pub fn add(&self, resource: Resource, cache: Cache) {
+        self.stores.write().insert(resource, cache);
+    }
+
+    /// Takes the cache of a kind out: nobody waits for it any more.
+    pub fn remove(&self, resource: Resource) {
+        self.stores.write().remove(&resource);
+    }
+
+    fn of(&self, resource: Resource) -> Option<Cache> {
+        self.stores.read().get(&resource).cloned()
     }
 }
 
 impl fmt::Debug for Caches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.stores.keys()).finish()
+        f.debug_set().entries(self.stores.read().keys()).finish()
     }
 }
 
 impl CacheView for Caches {
     fn position(&self, resource: Resource) -> u64 {
-        self.stores.get(&resource).map_or(u64::MAX, |store| store.position(resource))
+        self.of(resource).map_or(u64::MAX, |store| store.position(resource))
     }
 
     fn is_gone_or_deleting(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool {
-        self.stores.get(&resource).is_none_or(|store| store.is_gone_or_deleting(resource, key, uid))
+        self.of(resource).is_none_or(|store| store.is_gone_or_deleting(resource, key, uid))
     }
 
     fn lists(&self, resource: Resource) -> Lists {
-        self.stores.get(&resource).map_or_else(Lists::default, |store| store.lists(resource))
+        self.of(resource).map_or_else(Lists::default, |store| store.lists(resource))
     }
 }
 
@@ -163,6 +180,11 @@ impl Expectations {
     /// [`super::informer::Relist::demand`].
     pub fn relist_with(&self, resource: Resource, demand: impl Fn() + Send + Sync + 'static) {
         self.shared.relists.lock().insert(resource, Arc::new(demand));
+    }
+
+    /// Demands no list of this kind any more: its informer is gone.
+    pub fn no_relist_of(&self, resource: Resource) {
+        self.shared.relists.lock().remove(&resource);
     }
 
     /// Notes a write to an object of `owner`, or to the owner itself: the cache of its kind must reach

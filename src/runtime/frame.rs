@@ -4,10 +4,15 @@
 //! that each is decoded alone and one that cannot be decoded does not take the others with it.
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::api::is_protobuf;
+use super::protobuf_decoder::{self, ProtobufEvents};
+use crate::model::protobuf::Malformed;
+use crate::model::record::Encoded;
 use crate::model::wire::{Pairs, Text, parse_resource_version};
 use crate::model::{ObjectKey, Uid};
 
@@ -16,7 +21,7 @@ use crate::model::{ObjectKey, Uid};
 pub(crate) const LONGEST_LINE: usize = 16 << 20;
 
 /// The annotation of the bookmark that ends a streaming list (KEP-3157).
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Why the bytes of a watch or list make no sense.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +32,12 @@ pub(crate) enum FrameError {
     /// Not JSON, or not of this shape.
     #[error("not what a watch or list looks like: {0}")]
     Malformed(#[from] serde_json::Error),
+}
+
+impl From<Malformed> for FrameError {
+    fn from(error: Malformed) -> Self {
+        FrameError::Malformed(error.into())
+    }
 }
 
 /// Cuts chunks of bytes into lines. A line that lies within one chunk is not copied.
@@ -81,13 +92,62 @@ impl Lines {
     }
 }
 
-/// One line of a watch.
+/// Cuts chunks of bytes into the events of a watch, in the encoding that the server chose.
+#[derive(Debug)]
+pub(crate) enum Events {
+    Json(Lines),
+    Protobuf(ProtobufEvents),
+}
+
+impl Events {
+    /// For an answer with these headers.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        match is_protobuf(headers) {
+            true => Events::Protobuf(ProtobufEvents::new(LONGEST_LINE)),
+            false => Events::Json(Lines::new(LONGEST_LINE)),
+        }
+    }
+
+    /// Takes the next chunk, once [`Events::next`] has nothing more to give.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        match self {
+            Events::Json(lines) => lines.push(chunk),
+            Events::Protobuf(events) => events.push(&chunk),
+        }
+    }
+
+    /// The next complete event.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
+        match self {
+            Events::Json(lines) => lines.next(),
+            Events::Protobuf(events) => events.next(),
+        }
+    }
+
+    /// Reads an event of this watch.
+    pub(crate) fn read<'a>(&self, event: &'a [u8]) -> Result<Frame<'a>, FrameError> {
+        match self {
+            Events::Json(_) => Frame::read(event),
+            Events::Protobuf(_) => protobuf_decoder::frame(event),
+        }
+    }
+
+    /// Whether the watch ended in the middle of an event.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self {
+            Events::Json(lines) => lines.is_cut(),
+            Events::Protobuf(events) => events.is_cut(),
+        }
+    }
+}
+
+/// One event of a watch.
 #[derive(Debug)]
 pub(crate) enum Frame<'a> {
-    /// `ADDED` or `MODIFIED`: the object's JSON.
-    Put(&'a str),
+    /// `ADDED` or `MODIFIED`: the object.
+    Put(Encoded<'a>),
     /// `DELETED`: the object's last state.
-    Delete(&'a str),
+    Delete(Encoded<'a>),
     /// Everything up to this version has been sent.
     Bookmark { version: u64, ends_list: bool },
     /// The watch ends with this error.
@@ -108,8 +168,8 @@ impl Frame<'_> {
     pub(crate) fn read(line: &[u8]) -> Result<Frame<'_>, FrameError> {
         let Envelope { kind, object } = serde_json::from_slice(line)?;
         Ok(match kind.as_str() {
-            "ADDED" | "MODIFIED" => Frame::Put(object.get()),
-            "DELETED" => Frame::Delete(object.get()),
+            "ADDED" | "MODIFIED" => Frame::Put(Encoded::Json(object.get())),
+            "DELETED" => Frame::Delete(Encoded::Json(object.get())),
             "BOOKMARK" => {
                 let Partial { metadata } = serde_json::from_str(object.get())?;
                 let version = parse_resource_version(metadata.resource_version.as_str())?;
@@ -152,7 +212,15 @@ struct PartialMeta<'a> {
 }
 
 impl Identity {
-    pub(crate) fn read(json: &str) -> Option<Identity> {
+    /// Reads it from an object of any kind.
+    pub(crate) fn read(object: Encoded<'_>) -> Option<Identity> {
+        match object {
+            Encoded::Json(json) => Identity::of_json(json),
+            Encoded::Protobuf(message) => protobuf_decoder::identity(message),
+        }
+    }
+
+    fn of_json(json: &str) -> Option<Identity> {
         let Partial { metadata } = serde_json::from_str(json).ok()?;
         if metadata.name.as_str().is_empty() {
             return None;
@@ -215,7 +283,10 @@ mod tests {
 
     #[test]
     fn a_frame_may_have_its_type_last_and_unknown_types_are_named() {
-        assert!(matches!(Frame::read(br#"{"object":{"a":1},"type":"ADDED"}"#), Ok(Frame::Put(r#"{"a":1}"#))));
+        assert!(matches!(
+            Frame::read(br#"{"object":{"a":1},"type":"ADDED"}"#),
+            Ok(Frame::Put(Encoded::Json(r#"{"a":1}"#)))
+        ));
         assert!(
             matches!(Frame::read(br#"{"type":"NEWS","object":{}}"#), Ok(Frame::Unknown(t)) if t == "NEWS")
         );
@@ -233,8 +304,8 @@ mod tests {
     #[test]
     fn depth_does_not_overflow_the_stack() {
         let deep = format!(r#"{{"type":"ADDED","object":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
-        let Ok(Frame::Put(json)) = Frame::read(deep.as_bytes()) else { return };
-        assert!(Identity::read(json).is_none());
+        let Ok(Frame::Put(Encoded::Json(json))) = Frame::read(deep.as_bytes()) else { return };
+        assert!(Identity::read(Encoded::Json(json)).is_none());
     }
 
     proptest! {

@@ -10,9 +10,11 @@ use super::catch_up::CatchUp;
 use super::contact::Contact;
 use super::intake::Intake;
 use super::reflect::Reflector;
+#[cfg(test)]
+use super::store::Applied;
 use super::store::{Change, Store};
 use crate::metrics::{Metrics, set_gauge};
-use crate::model::Record;
+use crate::model::{Record, Resource};
 
 /// What part of a kind an informer looks at, and how.
 #[derive(Clone, Debug)]
@@ -43,6 +45,7 @@ impl Default for InformerOptions {
 /// cannot resume any more (410) leads to a new list, whose missing objects are told as deletions. An
 /// object that cannot be decoded is reported and passed over. None of this ever ends by itself.
 pub struct Informer<T: Record> {
+    resource: Resource,
     api: Api,
     options: InformerOptions,
     intake: Intake<T>,
@@ -54,9 +57,16 @@ pub struct Informer<T: Record> {
 impl<T: Record> Informer<T> {
     /// An informer that has not begun; see [`Informer::run`].
     pub fn new(api: Api, options: InformerOptions) -> Self {
-        let intake = Intake::new(api.metrics());
-        export(api.metrics(), &intake.store);
+        Self::of(T::RESOURCE, api, options)
+    }
+
+    /// The same for objects of a resource that the type does not fix: metadata, for example, is decoded alike
+    /// whatever the kind is that discovery has found.
+    pub fn of(resource: Resource, api: Api, options: InformerOptions) -> Self {
+        let intake = Intake::new(resource, api.metrics());
+        export(resource, api.metrics(), &intake.store);
         Informer {
+            resource,
             api,
             options,
             intake,
@@ -64,6 +74,11 @@ impl<T: Record> Informer<T> {
             relist: Relist { demanded: Arc::default() },
             contact: Contact::default(),
         }
+    }
+
+    /// What is listed and watched.
+    pub fn resource(&self) -> Resource {
+        self.resource
     }
 
     /// The store that this informer fills.
@@ -82,6 +97,12 @@ impl<T: Record> Informer<T> {
         self.intake.on_position(handler);
     }
 
+    /// Tells the handlers of a change that a test makes up.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, change: Change<T>) {
+        self.intake.tell(Applied { changes: vec![change], position: None });
+    }
+
     /// Tells when the first list is complete and its changes have been told.
     pub fn ready(&self) -> Ready {
         Ready { synced: self.ready.subscribe(), contact: self.contact.clone() }
@@ -95,9 +116,9 @@ impl<T: Record> Informer<T> {
     /// Has the store show what there is, for who begins to act where another has acted before.
     pub fn catch_up(&self) -> CatchUp {
         CatchUp {
-            resource: T::RESOURCE,
+            resource: self.resource,
             api: self.api.clone(),
-            path: T::RESOURCE.path(self.options.namespace.as_deref()),
+            path: self.resource.path(self.options.namespace.as_deref()),
             cache: self.store(),
             relist: self.relist(),
         }
@@ -105,8 +126,8 @@ impl<T: Record> Informer<T> {
 
     /// Lists and watches until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Informer { api, options, intake, ready, relist, contact } = self;
-        let reflector = Reflector::new(api, options, intake, ready, relist.demanded, contact);
+        let Informer { resource, api, options, intake, ready, relist, contact } = self;
+        let reflector = Reflector::new(resource, api, options, intake, ready, relist.demanded, contact);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
@@ -160,8 +181,7 @@ impl Relist {
 const INDEX_BYTES: usize = 40;
 
 /// Shows the store's size and position whenever the metrics are looked at.
-fn export<T: Record>(metrics: &Metrics, store: &Arc<Store<T>>) {
-    let resource = T::RESOURCE;
+fn export<T: Record>(resource: Resource, metrics: &Metrics, store: &Arc<Store<T>>) {
     let objects = metrics.informer_objects.with_label_values(&[resource.group, resource.plural]);
     let bytes = metrics.informer_bytes.with_label_values(&[resource.group, resource.plural]);
     let version = metrics.informer_resource_version.with_label_values(&[

@@ -11,7 +11,8 @@ use prometheus::IntCounter;
 use super::frame::Identity;
 use super::store::{Applied, Change, Store};
 use crate::metrics::Metrics;
-use crate::model::{Interner, ObjectKey, Record};
+use crate::model::record::Encoded;
+use crate::model::{Interner, ObjectKey, Record, Resource};
 
 /// How many unreadable objects are remembered, so that each is logged once and not at each change.
 const REMEMBERED: usize = 1024;
@@ -21,6 +22,7 @@ type PositionHandler = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The store of one kind, its decoder and its handlers.
 pub(crate) struct Intake<T: Record> {
+    resource: Resource,
     pub(crate) store: Arc<Store<T>>,
     interner: Interner,
     on_change: Vec<ChangeHandler<T>>,
@@ -31,9 +33,10 @@ pub(crate) struct Intake<T: Record> {
 }
 
 impl<T: Record> Intake<T> {
-    pub(crate) fn new(metrics: &Metrics) -> Self {
-        let labels = &[T::RESOURCE.group, T::RESOURCE.plural];
+    pub(crate) fn new(resource: Resource, metrics: &Metrics) -> Self {
+        let labels = &[resource.group, resource.plural];
         Intake {
+            resource,
             store: Arc::default(),
             interner: Interner::default(),
             on_change: Vec::new(),
@@ -62,8 +65,9 @@ impl<T: Record> Intake<T> {
     /// One that cannot be decoded is passed over. Its last readable state stays: to drop it would look
     /// like a deletion, which a controller answers with a new pod, whereas an old state is what every
     /// controller has to live with anyway. The others go on, and the position too.
-    pub(crate) fn put(&mut self, json: &str) {
-        match T::decode(json, &mut self.interner) {
+    pub(crate) fn put<'a>(&mut self, object: impl Into<Encoded<'a>>) {
+        let object = object.into();
+        match object.decode::<T>(&mut self.interner) {
             Ok(record) => {
                 if !self.unreadable.is_empty() {
                     self.unreadable.remove(&record.meta().key);
@@ -72,7 +76,7 @@ impl<T: Record> Intake<T> {
                 self.tell(applied);
             }
             Err(error) => {
-                let identity = Identity::read(json);
+                let identity = Identity::read(object);
                 self.report(identity.as_ref(), &error);
                 if let Some(identity) = identity {
                     let applied = self.store.keep(&identity.key, identity.version);
@@ -83,8 +87,9 @@ impl<T: Record> Intake<T> {
     }
 
     /// Takes out an object that was deleted. For that its name and UID are enough.
-    pub(crate) fn delete(&mut self, json: &str) {
-        let last = T::decode(json, &mut self.interner);
+    pub(crate) fn delete<'a>(&mut self, object: impl Into<Encoded<'a>>) {
+        let object = object.into();
+        let last = object.decode::<T>(&mut self.interner);
         let identity = match &last {
             Ok(record) => {
                 let meta = record.meta();
@@ -92,7 +97,7 @@ impl<T: Record> Intake<T> {
                 Some(Identity { key: meta.key.clone(), uid: meta.uid.clone(), version })
             }
             Err(error) => {
-                let identity = Identity::read(json);
+                let identity = Identity::read(object);
                 self.report(identity.as_ref(), error);
                 identity
             }
@@ -121,7 +126,7 @@ impl<T: Record> Intake<T> {
         self.tell(applied);
     }
 
-    fn tell(&self, applied: Applied<T>) {
+    pub(crate) fn tell(&self, applied: Applied<T>) {
         for change in &applied.changes {
             self.on_change.iter().for_each(|handler| handler(change));
         }
@@ -133,7 +138,7 @@ impl<T: Record> Intake<T> {
     /// Logs what could not be read: by name, never its content, which may be secret.
     fn report(&mut self, identity: Option<&Identity>, error: &serde_json::Error) {
         self.undecodable.inc();
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         let key = identity.map(|identity| &identity.key);
         if let Some(key) = key {
             if self.unreadable.contains(key) {
@@ -154,11 +159,11 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::runtime::fixture::{Thing, json_of, key};
+    use crate::runtime::fixture::{THINGS, Thing, json_of, key};
 
     #[test]
     fn handlers_see_the_store_changed_and_the_position_comes_last() {
-        let mut intake = Intake::<Thing>::new(&Metrics::new());
+        let mut intake = Intake::<Thing>::new(THINGS, &Metrics::new());
         let told = Arc::new(Mutex::new(Vec::new()));
         let (log, store) = (told.clone(), intake.store.clone());
         intake.on_change(move |change| {
@@ -177,7 +182,7 @@ mod tests {
     #[test]
     fn an_object_that_became_unreadable_keeps_its_last_readable_state() {
         let metrics = Metrics::new();
-        let mut intake = Intake::<Thing>::new(&metrics);
+        let mut intake = Intake::<Thing>::new(THINGS, &metrics);
         intake.begin_list(false);
         intake.put(&json_of("a", "a", 5).to_string());
         intake.end_list(6);
@@ -199,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_has_not_even_a_name_is_passed_over() {
-        let mut intake = Intake::<Thing>::new(&Metrics::new());
+        let mut intake = Intake::<Thing>::new(THINGS, &Metrics::new());
         for json in ["{}", "null", "[]", "{\"metadata\":{}}", "\"x\"", "{\"metadata\":{\"name\":1}}"] {
             intake.put(json);
             intake.delete(json);

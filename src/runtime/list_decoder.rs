@@ -4,11 +4,15 @@
 //! is handed on as it is and decoded alone.
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::frame::FrameError;
+use super::api::is_protobuf;
+use super::frame::{FrameError, LONGEST_LINE};
+use super::protobuf_decoder::ProtobufListDecoder;
+use crate::model::record::Encoded;
 use crate::model::wire::{Text, parse_resource_version};
 
 /// What a list says of itself.
@@ -51,7 +55,7 @@ impl ListMeta {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Meta(ListMeta),
-    /// One object's JSON, which is well formed.
+    /// One object: its JSON, which is well formed, or its protobuf message.
     Item(Bytes),
 }
 
@@ -59,6 +63,55 @@ impl Part {
     /// An object's JSON as text. It was checked when the part was made.
     pub(crate) fn text(item: &Bytes) -> &str {
         std::str::from_utf8(item).unwrap_or_default()
+    }
+}
+
+/// Takes a list apart in the encoding that the server chose.
+#[derive(Debug)]
+pub(crate) enum AnyListDecoder {
+    Json(ListDecoder),
+    Protobuf(ProtobufListDecoder),
+}
+
+impl AnyListDecoder {
+    /// For an answer with these headers.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        match is_protobuf(headers) {
+            true => AnyListDecoder::Protobuf(ProtobufListDecoder::new(LONGEST_LINE)),
+            false => AnyListDecoder::Json(ListDecoder::new(LONGEST_LINE)),
+        }
+    }
+
+    /// Takes the next chunk, once [`AnyListDecoder::next`] has nothing more to give.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        match self {
+            AnyListDecoder::Json(list) => list.push(chunk),
+            AnyListDecoder::Protobuf(list) => list.push(&chunk),
+        }
+    }
+
+    /// The next part that is complete.
+    pub(crate) fn next(&mut self) -> Result<Option<Part>, FrameError> {
+        match self {
+            AnyListDecoder::Json(list) => list.next(),
+            AnyListDecoder::Protobuf(list) => list.next(),
+        }
+    }
+
+    /// An item of this list.
+    pub(crate) fn encoded<'a>(&self, item: &'a Bytes) -> Encoded<'a> {
+        match self {
+            AnyListDecoder::Json(_) => Encoded::Json(Part::text(item)),
+            AnyListDecoder::Protobuf(_) => Encoded::Protobuf(item),
+        }
+    }
+
+    /// What the list says of itself, now that nothing more comes.
+    pub(crate) fn finish(self) -> Result<ListMeta, FrameError> {
+        match self {
+            AnyListDecoder::Json(list) => list.finish(),
+            AnyListDecoder::Protobuf(list) => list.finish(),
+        }
     }
 }
 

@@ -9,12 +9,14 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`limit`], [`api`], [`patience`], [`client`]: how the API server is called.
-//! * [`store`], `frame`, `list_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
+//! * [`store`], `frame`, `list_decoder`, `protobuf_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
 //!   kind, kept current.
+//! * [`informers`]: the caches of all kinds, which come and go.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
 //! * [`election`], [`fence`], [`lease`]: one of several processes writes, and until when.
+//! * [`tasks`]: tasks that are reported by name.
 //! * [`shutdown`]: the first signal asks, the second insists.
 
 pub mod api;
@@ -28,16 +30,19 @@ pub mod expectations;
 pub mod fence;
 mod frame;
 pub mod informer;
+pub mod informers;
 mod intake;
 pub mod lease;
 pub mod limit;
 mod list_decoder;
 pub mod patience;
+mod protobuf_decoder;
 pub mod queue;
 mod reflect;
 pub mod request;
 pub mod shutdown;
 pub mod store;
+pub mod tasks;
 pub mod waiters;
 pub mod worker;
 
@@ -48,6 +53,7 @@ pub use api::{Api, ApiError};
 pub use events::{EventRecorder, EventTarget, EventType};
 pub use expectations::{Behind, CacheView, Caches, Expectations, Freshness};
 pub use informer::{Informer, InformerOptions, Ready};
+pub use informers::{AnyInformer, Informers};
 pub use limit::Limiter;
 pub use store::{Change, Store};
 pub use waiters::Waiters;

@@ -21,11 +21,11 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::backoff::delay;
 use super::contact::Contact;
-use super::frame::{Frame, FrameError, LONGEST_LINE, Lines};
+use super::frame::{Events, Frame, FrameError};
 use super::informer::InformerOptions;
 use super::intake::Intake;
 use super::request;
-use crate::model::Record;
+use crate::model::{Record, Resource};
 
 /// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
 const SHORTEST_DELAY: Duration = Duration::from_millis(800);
@@ -92,6 +92,7 @@ enum End {
 /// Lists and watches one kind.
 pub(crate) struct Reflector<T: Record> {
     api: Api,
+    resource: Resource,
     path: String,
     selector: Option<String>,
     page_size: u32,
@@ -125,6 +126,7 @@ pub(crate) struct Reflector<T: Record> {
 
 impl<T: Record> Reflector<T> {
     pub(crate) fn new(
+        resource: Resource,
         api: Api,
         options: InformerOptions,
         intake: Intake<T>,
@@ -134,7 +136,8 @@ impl<T: Record> Reflector<T> {
     ) -> Self {
         let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
         Reflector {
-            path: T::RESOURCE.path(namespace.as_deref()),
+            resource,
+            path: resource.path(namespace.as_deref()),
             selector: label_selector.filter(|selector| !selector.is_empty()),
             page_size,
             intake,
@@ -184,7 +187,7 @@ impl<T: Record> Reflector<T> {
     /// Takes note of how a list or watch ended and says how long to wait before the next. `lasted`
     /// tells whether it went on for a while, so that an end without an error needs no delay.
     fn settle(&mut self, end: &End, lasted: bool) -> Duration {
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         if self.progress {
             self.attempt = 0;
         }
@@ -248,7 +251,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn count(&self, reason: &str) {
-        self.breaks.with_label_values(&[T::RESOURCE.group, T::RESOURCE.plural, reason]).inc();
+        self.breaks.with_label_values(&[self.resource.group, self.resource.plural, reason]).inc();
     }
 
     fn begin_list(&mut self) -> bool {
@@ -270,7 +273,7 @@ impl<T: Record> Reflector<T> {
         if version >= position {
             return false;
         }
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         if trusting {
             tracing::error!(resource, version, position, "the server's history was set back; starting anew");
             return false;
@@ -286,7 +289,7 @@ impl<T: Record> Reflector<T> {
         self.consistent = false;
         if !self.ready.send_replace(true) {
             let objects = self.intake.store.len();
-            tracing::info!(resource = T::RESOURCE.plural, objects, version, "cache is complete");
+            tracing::info!(resource = self.resource.plural, objects, version, "cache is complete");
         }
     }
 
@@ -309,8 +312,8 @@ impl<T: Record> Reflector<T> {
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
         let patience = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(patience);
-        let mut body = match starting.stream(request::get(&self.path, &query)).await {
-            Ok(body) => body,
+        let response = match starting.stream(self.get(&query)).await {
+            Ok(response) => response,
             Err(error) => {
                 self.contact.failed(&error);
                 return self.not_begun(&error, list);
@@ -321,10 +324,12 @@ impl<T: Record> Reflector<T> {
         let end = Instant::now() + Duration::from_secs(seconds) + GRACE;
         self.quiet = short;
         let demanded = self.demanded.clone();
-        let mut lines = Lines::new(LONGEST_LINE);
+        let mut events = Events::of(response.headers());
+        let mut body = response.into_body();
         loop {
             let listing = self.intake.is_listing();
             let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
+            let patience = if planted!("a silent watch is believed to its end") { end } else { patience };
             let frame = tokio::select! {
                 biased;
                 () = demanded.notified() => return End::Demanded,
@@ -337,20 +342,20 @@ impl<T: Record> Reflector<T> {
                     self.quiet = true;
                     return End::Quiet;
                 }
-                Ok(None) if lines.is_cut() => return self.cut(End::Broken("truncated")),
+                Ok(None) if events.is_cut() => return self.cut(End::Broken("truncated")),
                 Ok(None) => return self.cut(End::Closed),
                 Ok(Some(Err(error))) => {
-                    tracing::debug!(resource = T::RESOURCE.plural, %error, "watch broke");
+                    tracing::debug!(resource = self.resource.plural, %error, "watch broke");
                     return self.cut(End::Broken("transport"));
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         self.contact.made();
-                        lines.push(data);
+                        events.push(data);
                     }
                 }
             }
-            if let Err(end) = self.read(&mut lines, trusting) {
+            if let Err(end) = self.read(&mut events, trusting) {
                 return self.cut(end);
             }
         }
@@ -366,7 +371,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn not_begun(&mut self, error: &ApiError, list: bool) -> End {
-        let resource = T::RESOURCE.plural;
+        let resource = self.resource.plural;
         let code = error.status().map_or(0, |status| status.code);
         if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
             tracing::debug!(resource, %error, "streaming list refused");
@@ -384,15 +389,21 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// Takes in all complete lines.
-    fn read(&mut self, lines: &mut Lines, trusting: bool) -> Result<(), End> {
+    /// What is asked for, in the encoding that the kind is decoded from best.
+    fn get(&self, query: &[(&str, &str)]) -> http::Request<Vec<u8>> {
+        let accept = if T::HAS_PROTOBUF { request::PROTOBUF } else { request::JSON };
+        request::get_as(accept, &self.path, query)
+    }
+
+    /// Takes in all complete events.
+    fn read(&mut self, events: &mut Events, trusting: bool) -> Result<(), End> {
         loop {
-            let line = match lines.next() {
+            let event = match events.next() {
                 Ok(None) => return Ok(()),
-                Ok(Some(line)) => line,
+                Ok(Some(event)) => event,
                 Err(error) => return Err(self.unreadable(&error)),
             };
-            match Frame::read(&line) {
+            match events.read(&event) {
                 Ok(Frame::Put(object)) => {
                     self.quiet = false;
                     self.intake.put(object);
@@ -413,12 +424,12 @@ impl<T: Record> Reflector<T> {
                     if error.is_gone() {
                         return Err(End::Expired);
                     }
-                    tracing::warn!(resource = T::RESOURCE.plural, %error, "watch ended with an error");
+                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error");
                     return Err(End::Broken("error_event"));
                 }
                 Ok(Frame::Unknown(kind)) => {
                     tracing::warn!(
-                        resource = T::RESOURCE.plural,
+                        resource = self.resource.plural,
                         kind,
                         "unknown type of watch event ignored"
                     );
@@ -430,7 +441,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn unreadable(&self, error: &FrameError) -> End {
-        tracing::warn!(resource = T::RESOURCE.plural, %error, "watch is unreadable; resuming");
+        tracing::warn!(resource = self.resource.plural, %error, "watch is unreadable; resuming");
         match error {
             FrameError::TooLong(_) => End::Broken("too_long"),
             FrameError::Malformed(_) => End::Broken("malformed"),

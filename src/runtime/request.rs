@@ -3,11 +3,14 @@
 //! Nothing here needs a type of the API, so nothing is lost to a type that is older than the cluster.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request};
 use serde::Serialize;
 
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
+
+/// Protobuf where the server offers it for a kind, JSON where it does not.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 
 /// How a patch is to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,13 @@ impl PatchType {
 /// Reads an object or a collection.
 pub fn get(path: &str, query: &[(&str, &str)]) -> Request<Vec<u8>> {
     build(Method::GET, path, query, None, Vec::new())
+}
+
+/// The same for an answer of another media type than JSON.
+pub fn get_as(accept: &'static str, path: &str, query: &[(&str, &str)]) -> Request<Vec<u8>> {
+    let mut request = get(path, query);
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
+    request
 }
 
 /// Creates an object in the collection at `path`.

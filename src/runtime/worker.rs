@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::api::ApiError;
 use super::backoff::Backoff;
 use super::queue::{LONGEST_DELAY, Queue, Taken};
+use super::tasks::panic_text;
 use crate::metrics::{Metrics, set_gauge, set_seconds};
 
 /// What a sync that did its work asks for.
@@ -343,15 +344,6 @@ where
             tracing::error!(queue = name, ?key, panic, retry_seconds = delay, "sync panicked: this is a bug");
         }
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&'static str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use windlass_testkit::cluster::{Cluster, unlimited};
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_switched_off_does_nothing() {
     let cluster = Cluster::new().await;
-    let enabled = Enabled { replicaset: false, ..Enabled::default() };
+    let enabled = Enabled::default().without("replicaset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
     cluster.create(deployment("web").replicas(2)).await;
     cluster.eventually(30, "the set is there", |c| c.objects("ReplicaSet").len() == 1).await;
@@ -84,7 +84,7 @@ fn exit_on_conflict() -> ControllerConfig {
 #[tokio::test(start_paused = true)]
 async fn another_controller_on_what_is_not_ours_is_welcome() {
     let managers = &["kube-controller-manager"];
-    let enabled = Enabled { deployment: false, ..Enabled::default() };
+    let enabled = Enabled::default().without("deployment-controller");
     let (_cluster, daemon) = with_a_rival(ControllerConfig { enabled, ..exit_on_conflict() }, managers).await;
     assert!(!daemon.task.is_finished(), "it runs the Deployments, and we the ReplicaSets");
 

@@ -175,7 +175,8 @@ fn only_three_files_write_to_the_api() {
         |s| {
             let may = [
                 "controllers/execute.rs",
-                "controllers/execute/pods.rs",
+                "controllers/deployment/execute.rs",
+                "controllers/replicas/execute.rs",
                 "runtime/lease.rs",
                 "runtime/events/write.rs",
                 "runtime/request.rs",
@@ -262,6 +263,37 @@ fn every_test_file_belongs_to_a_program_that_cargo_runs() {
         }
     }
     assert_eq!(programs, 7);
+}
+
+/// The code without what stands in quotes.
+fn without_texts(code: &str) -> String {
+    code.lines().map(|line| line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") + "\n").collect()
+}
+
+#[test]
+fn only_their_own_files_name_a_kind() {
+    let own = [
+        "model/",
+        "plan/deployment/",
+        "plan/replicaset/",
+        "controllers/deployment",
+        "controllers/replicas",
+        "controllers/replicationcontroller.rs",
+        "controllers/registry.rs",
+        // The rig of unit tests.
+        "controllers/fixture.rs",
+        // What is explained at /debug/deployments.
+        "app/serving.rs",
+    ];
+    check("a kind is named in its model, plan and controller files and in the registry", &[], |s| {
+        if s.path.starts_with("crates/") || own.iter().any(|own| s.path.starts_with(own)) {
+            return None;
+        }
+        let code = without_texts(s.shipped());
+        let kinds = windlass::controllers::registry::KINDS.iter().map(|entry| entry.resource.kind);
+        let kind = kinds.chain(["DaemonSet", "StatefulSet"]).find(|kind| has_word(&code, kind))?;
+        Some(format!("says {kind}"))
+    });
 }
 
 #[test]

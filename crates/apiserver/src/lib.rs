@@ -69,6 +69,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use hook::{Hook, RequestInfo, Verdict};
 pub use kinds::{ServedKind, served_kinds};
+pub use protobuf::write::value as to_protobuf;
 
 use rest::Server;
 
@@ -97,6 +98,8 @@ pub struct Options {
     /// Whether `sendInitialEvents` is served (KEP-3157, the WatchList feature); otherwise it is refused
     /// with 422, as by servers before 1.32. The default is true.
     pub streaming_lists: bool,
+    /// Whether pods are served in protobuf to clients that ask for it. The default is true.
+    pub protobuf: bool,
     /// Sees every request and decides its fate. The default is none.
     pub on_request: Option<Hook>,
 }
@@ -121,6 +124,7 @@ impl Options {
             bookmark_interval: Duration::from_secs(10),
             expired_watch: ExpiredWatch::default(),
             streaming_lists: true,
+            protobuf: true,
             on_request: None,
         }
     }
@@ -128,8 +132,16 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { now: _, seed, history, bookmark_interval, expired_watch, streaming_lists, on_request } =
-            self;
+        let Options {
+            now: _,
+            seed,
+            history,
+            bookmark_interval,
+            expired_watch,
+            streaming_lists,
+            protobuf,
+            on_request,
+        } = self;
         formatter
             .debug_struct("Options")
             .field("seed", seed)
@@ -137,6 +149,7 @@ impl fmt::Debug for Options {
             .field("bookmark_interval", bookmark_interval)
             .field("expired_watch", expired_watch)
             .field("streaming_lists", streaming_lists)
+            .field("protobuf", protobuf)
             .field("on_request", &on_request.is_some())
             .finish_non_exhaustive()
     }

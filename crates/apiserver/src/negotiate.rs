@@ -1,5 +1,6 @@
 //! Which of the forms of an answer the client's Accept header asks for.
 
+use super::protobuf::MEDIA_TYPE;
 use super::status::Failure;
 
 /// A form of objects, lists and watch events.
@@ -11,6 +12,8 @@ pub(crate) enum Form {
     Table,
     /// Objects without anything but their metadata.
     PartialMetadata,
+    /// The objects themselves in protobuf.
+    Protobuf,
     /// Discovery documents of all groups in one. Only `/api` and `/apis` have it.
     AggregatedDiscovery,
 }
@@ -22,24 +25,43 @@ impl Form {
             Form::AggregatedDiscovery => {
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             }
+            Form::Protobuf => MEDIA_TYPE,
+            _ => "application/json",
+        }
+    }
+
+    /// The Content-Type of a watch in this form.
+    pub(crate) fn watch_content_type(self) -> &'static str {
+        match self {
+            Form::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
             _ => "application/json",
         }
     }
 }
 
+/// What there is at a path besides JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Discovery documents of all groups in one.
+    pub(crate) aggregated: bool,
+    /// Objects in protobuf.
+    pub(crate) protobuf: bool,
+}
+
 /// The first media range of `accept` that can be served wins: clients list them by preference, and
-/// quality values do not occur in practice. `aggregated` says that the path has aggregated discovery.
-pub(crate) fn negotiate(accept: &str, aggregated: bool) -> Result<Form, Failure> {
+/// quality values do not occur in practice.
+pub(crate) fn negotiate(accept: &str, offer: Offer) -> Result<Form, Failure> {
     if accept.trim().is_empty() {
         return Ok(Form::Plain);
     }
-    accept.split(',').find_map(|range| form_of(range, aggregated)).ok_or_else(Failure::not_acceptable)
+    accept.split(',').find_map(|range| form_of(range, offer)).ok_or_else(Failure::not_acceptable)
 }
 
-fn form_of(range: &str, aggregated: bool) -> Option<Form> {
+fn form_of(range: &str, Offer { aggregated, protobuf }: Offer) -> Option<Form> {
     let mut parts = range.split(';').map(str::trim);
     let media = parts.next()?;
-    if !matches!(media, "application/json" | "application/*" | "*/*") {
+    let is_protobuf = protobuf && media == MEDIA_TYPE;
+    if !is_protobuf && !matches!(media, "application/json" | "application/*" | "*/*") {
         return None;
     }
     let (mut form, mut group, mut version) = ("", "", "");
@@ -52,6 +74,8 @@ fn form_of(range: &str, aggregated: bool) -> Option<Form> {
         }
     }
     match (form, group, version) {
+        ("", _, _) if is_protobuf => Some(Form::Protobuf),
+        _ if is_protobuf => None,
         ("", _, _) => Some(Form::Plain),
         ("Table", "meta.k8s.io", "v1") if !aggregated => Some(Form::Table),
         ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") if !aggregated => {
@@ -71,20 +95,36 @@ mod tests {
     #[test]
     fn the_first_form_that_is_served_wins() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(negotiate(kubectl, false), Ok(Form::Table));
-        assert_eq!(negotiate("application/vnd.kubernetes.protobuf,application/json", false), Ok(Form::Plain));
-        assert_eq!(negotiate("", false), Ok(Form::Plain));
+        assert_eq!(negotiate(kubectl, Offer::default()), Ok(Form::Table));
+        assert_eq!(
+            negotiate("application/vnd.kubernetes.protobuf,application/json", Offer::default()),
+            Ok(Form::Plain)
+        );
+        assert_eq!(negotiate("", Offer::default()), Ok(Form::Plain));
+    }
+
+    #[test]
+    fn protobuf_is_served_where_it_is_offered_and_as_nothing_but_the_objects() {
+        let offer = Offer { aggregated: false, protobuf: true };
+        let accept = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(negotiate(accept, offer), Ok(Form::Protobuf));
+        let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
+        assert_eq!(negotiate(table, offer), Ok(Form::Plain));
+        assert_eq!(negotiate("application/json,application/vnd.kubernetes.protobuf", offer), Ok(Form::Plain));
     }
 
     #[test]
     fn a_client_that_takes_no_json_is_told_so() {
-        assert_eq!(negotiate("application/cbor", false).unwrap_err().code, 406);
+        assert_eq!(negotiate("application/cbor", Offer::default()).unwrap_err().code, 406);
     }
 
     #[test]
     fn discovery_is_aggregated_only_where_it_exists() {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-        assert_eq!(negotiate(accept, true), Ok(Form::AggregatedDiscovery));
-        assert_eq!(negotiate(accept, false), Ok(Form::Plain));
+        assert_eq!(
+            negotiate(accept, Offer { aggregated: true, protobuf: false }),
+            Ok(Form::AggregatedDiscovery)
+        );
+        assert_eq!(negotiate(accept, Offer::default()), Ok(Form::Plain));
     }
 }

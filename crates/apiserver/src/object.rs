@@ -5,23 +5,31 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::protobuf::write;
+
 /// An object as of one revision. Immutable: a write stores another one.
 #[derive(Debug)]
 pub(crate) struct Object {
     /// Shared with whoever looks at it without a request, so that nobody copies what a history is full of.
     pub(crate) value: Arc<Value>,
     text: OnceLock<Bytes>,
+    message: OnceLock<Bytes>,
 }
 
 impl Object {
     pub(crate) fn new(value: Value) -> Self {
-        Object { value: Arc::new(value), text: OnceLock::new() }
+        Object { value: Arc::new(value), text: OnceLock::new(), message: OnceLock::new() }
     }
 
     /// The object as JSON, serialised at most once however many lists and watches carry it. The price
     /// is that a listed object is held twice, as a tree and as text.
     pub(crate) fn text(&self) -> Bytes {
         self.text.get_or_init(|| to_bytes(&self.value)).clone()
+    }
+
+    /// The object as a protobuf message, likewise.
+    pub(crate) fn message(&self) -> Bytes {
+        self.message.get_or_init(|| write::bare(&self.value)).clone()
     }
 }
 

@@ -11,6 +11,7 @@ use super::kinds::{Kind, Wire};
 use super::negotiate::Form;
 use super::object::{Object, meta, to_bytes};
 use super::params::Include;
+use super::protobuf::write;
 use super::table;
 
 /// One form of one kind.
@@ -52,6 +53,7 @@ impl Renderer {
                 to_bytes(&self.table(metadata, [self.row(object, now)].into(), headers))
             }
             Form::PartialMetadata => to_bytes(&self.partial(&object.value)),
+            Form::Protobuf => write::envelope(&self.kind.api_version(), self.kind.kind, &object.message()),
             Form::Plain | Form::AggregatedDiscovery => self.plain(object),
         }
     }
@@ -72,6 +74,10 @@ impl Renderer {
                     "metadata": list.to_value(),
                     "items": items,
                 }))
+            }
+            Form::Protobuf => {
+                let items: Vec<Bytes> = objects.iter().map(|object| object.message()).collect();
+                write::list(&self.kind.api_version(), self.kind.kind, &list.to_value(), &items)
             }
             Form::Plain | Form::AggregatedDiscovery => {
                 let mut text = BytesMut::new();
@@ -103,9 +109,27 @@ impl Renderer {
         let (kind, api_version) = match self.form {
             Form::Table => return to_bytes(&self.table(metadata, Vec::new(), false)),
             Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
-            Form::Plain | Form::AggregatedDiscovery => (self.kind.kind, self.kind.api_version()),
+            Form::Plain | Form::Protobuf | Form::AggregatedDiscovery => {
+                (self.kind.kind, self.kind.api_version())
+            }
         };
-        to_bytes(&json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
+        self.value(&json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
+    }
+
+    /// Something else than an object of this kind: a Status, or next to nothing of an object.
+    pub(crate) fn value(&self, value: &Value) -> Bytes {
+        match self.form {
+            Form::Protobuf => write::value(value),
+            _ => to_bytes(value),
+        }
+    }
+
+    /// One event of a watch.
+    pub(crate) fn event(&self, event: &str, object: &[u8]) -> Bytes {
+        match self.form {
+            Form::Protobuf => write::event(event, object),
+            _ => line(event, object),
+        }
     }
 
     fn plain(&self, object: &Object) -> Bytes {
@@ -142,4 +166,15 @@ impl Renderer {
         }
         row
     }
+}
+
+/// One line of a watch.
+fn line(event: &str, object: &[u8]) -> Bytes {
+    let mut line = BytesMut::with_capacity(object.len() + 40);
+    line.put_slice(b"{\"type\":\"");
+    line.put_slice(event.as_bytes());
+    line.put_slice(b"\",\"object\":");
+    line.put_slice(object);
+    line.put_slice(b"}\n");
+    line.freeze()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream;
 use jiff::Timestamp;
 use serde_json::json;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use tokio_util::sync::CancellationToken;
 
 use super::ExpiredWatch;
-use super::object::{Object, to_bytes};
+use super::object::Object;
 use super::params::{Match, Params};
 use super::render::Renderer;
 use super::request::Request;
@@ -234,18 +234,18 @@ impl Watcher {
     fn push(&mut self, event: &str, object: &Object, now: Timestamp) {
         let text = self.renderer.object(object, now, !self.headers_sent);
         self.headers_sent = true;
-        self.pending.push_back(frame(event, &text));
+        self.pending.push_back(self.renderer.event(event, &text));
     }
 
     fn push_bookmark(&mut self, initial_events_end: bool) {
         let annotations = initial_events_end.then(|| json!({INITIAL_EVENTS_END: "true"}));
         let text = self.renderer.bookmark(self.position, annotations);
-        self.pending.push_back(frame("BOOKMARK", &text));
+        self.pending.push_back(self.renderer.event("BOOKMARK", &text));
     }
 
     fn expire(&mut self, revision: u64, why: Unreadable) {
-        let status = to_bytes(&Failure::unreadable(revision, why).to_value());
-        self.pending.push_back(frame("ERROR", &status));
+        let status = self.renderer.value(&Failure::unreadable(revision, why).to_value());
+        self.pending.push_back(self.renderer.event("ERROR", &status));
         self.ended = true;
     }
 }
@@ -260,15 +260,4 @@ fn event_of(selection: &Selection, change: &Change) -> Option<(&'static str, Arc
         (Some(_), Some(after)) => Some(("MODIFIED", after)),
         (Some(_), None) => Some(("DELETED", change.departed()?)),
     }
-}
-
-/// One line of a watch.
-fn frame(event: &str, object: &[u8]) -> Bytes {
-    let mut line = BytesMut::with_capacity(object.len() + 40);
-    line.put_slice(b"{\"type\":\"");
-    line.put_slice(event.as_bytes());
-    line.put_slice(b"\",\"object\":");
-    line.put_slice(object);
-    line.put_slice(b"}\n");
-    line.freeze()
 }

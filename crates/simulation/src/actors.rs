@@ -75,11 +75,16 @@ impl Actors {
         Self::send(&self.user, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await;
     }
 
-    fn pod(&self, nth: u32) -> Option<Arc<Value>> {
+    /// The pods that somebody owns.
+    fn live_pods(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
-        let live: Vec<&Arc<Value>> =
-            picture.get("pods")?.values().filter(|pod| is_live(pod) && !controller(pod).is_empty()).collect();
-        live.get(nth as usize % live.len().max(1)).map(|pod| (*pod).clone())
+        let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
+        pods.filter(|pod| is_live(pod) && !controller(pod).is_empty()).cloned().collect()
+    }
+
+    fn pod(&self, nth: u32) -> Option<Arc<Value>> {
+        let live = self.live_pods();
+        live.get(nth as usize % live.len().max(1)).cloned()
     }
 
     fn set(&self, nth: u32) -> Option<Arc<Value>> {

@@ -35,7 +35,7 @@ pub async fn run(
     for life in 1u32.. {
         let agent = format!("d{number}.{life}");
         let shutdown = CancellationToken::new();
-        server.say(&format!("{agent} starts"));
+        server.starts(&agent);
         let mut skew = scenario.clocks.get(number).copied().unwrap_or_default();
         // Another life, another node, another clock: seen over both, the time of day jumps.
         skew.ahead *= i64::from(life % 2);

@@ -30,6 +30,8 @@ pub enum Fate {
     },
     /// It comes to a member that has seen nothing for so long.
     Behind(Duration),
+    /// Its connection relays nothing any more: it never arrives, and its author is told nothing.
+    Freeze,
     /// From beyond the grave: its sender has been killed.
     Hang,
 }
@@ -38,7 +40,7 @@ impl Fate {
     /// Whether it is carried out, now or later.
     pub fn is_carried_out(&self) -> bool {
         match self {
-            Fate::LoseRequest | Fate::Refuse(..) | Fate::Hang => false,
+            Fate::LoseRequest | Fate::Refuse(..) | Fate::Freeze | Fate::Hang => false,
             Fate::AskToWait { carried_out, .. } => *carried_out,
             _ => true,
         }
@@ -89,6 +91,7 @@ impl fmt::Display for Fate {
                 write!(f, "asked with {code} to wait {seconds} s{done}")
             }
             Fate::Behind(time) => write!(f, "answered by a member that is {time:?} behind"),
+            Fate::Freeze => write!(f, "its connection relays nothing"),
             Fate::Hang => write!(f, "its sender is dead"),
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::call::Call;
+use super::call::{Call, daemon_of};
 use super::monitors::{controller, text};
 use super::server::Picture;
 
@@ -61,6 +61,13 @@ impl Knowledge {
             gap.since = since;
         }
         *gap = Gap { since: gap.since.min(since), until: None };
+    }
+
+    /// The same for whichever life of a daemon.
+    pub fn daemon_falls_behind(&mut self, daemon: usize, resource: &str, since: Duration) {
+        let lives: Vec<Arc<str>> =
+            self.0.keys().filter(|agent| daemon_of(agent) == Some(daemon)).cloned().collect();
+        lives.iter().for_each(|agent| self.falls_behind(agent, resource, since));
     }
 
     /// It has shown everything.

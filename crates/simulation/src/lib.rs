@@ -18,7 +18,8 @@
 //! * [`cost`]: how many calls a wish may cost without faults.
 //! * [`rest`]: what is owed after the faults; [`timed`]: what of it in time; [`prompt`]: what of it at once;
 //!   [`batches`]: what of it beside another's batch; [`published`]: what statuses say of it;
-//!   [`rollbacks`]: where a rollback leads.
+//!   [`rollbacks`]: where a rollback leads; [`frozen`]: what a frozen connection holds up; [`scale_downs`]: which of
+//!   pods that are alike go.
 //! * [`run`]: one history from its beginning to its verdict.
 //! * [`search`]: many seeds; [`finds`]: which planted bugs they find; [`exhaustive`]: all that can happen
 //!   within small bounds.
@@ -41,6 +42,7 @@ pub mod draw;
 pub mod exhaustive;
 pub mod fate;
 pub mod finds;
+pub mod frozen;
 pub mod knowledge;
 pub mod log;
 pub mod monitors;
@@ -53,6 +55,7 @@ pub mod report;
 pub mod rest;
 pub mod rollbacks;
 pub mod run;
+pub mod scale_downs;
 pub mod scenario;
 pub mod search;
 pub mod server;

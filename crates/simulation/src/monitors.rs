@@ -17,9 +17,14 @@
 //! - Nor for pods that a successor of its author has made, as many as pods went meanwhile: the author took the
 //!   name behind theirs, and whoever begins anew and has seen none of them takes theirs (H3). The successor's is not judged
 //!   for the overdue one either.
+//!
+//! And one that an election prevents: of two daemons without election, one that was restarted knows nothing of the
+//! names of pods that had gone before, and the other does not use them again (S25). So the two ask for names that are as
+//! many apart, and up to as many pods may be too many (S11).
 
 mod acted_on;
 mod answers;
+mod commit;
 mod decisions;
 mod fields;
 mod leadership;
@@ -49,6 +54,7 @@ use super::oracle;
 use super::scenario::Scenario;
 use super::server::Picture;
 use answers::Answers;
+pub use commit::Commit;
 use decisions::Decisions;
 use leadership::Leadership;
 use losses::Losses;
@@ -79,43 +85,6 @@ impl Breach {
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.invariant, self.what)
-    }
-}
-
-/// A write that has been committed.
-#[derive(Debug)]
-pub struct Commit<'a> {
-    /// When, since the beginning of the history.
-    pub at: Duration,
-    /// When, by the clock of the cluster.
-    pub now: Timestamp,
-    /// The request.
-    pub call: &'a Call,
-    /// The object before, if there was one.
-    pub before: Option<&'a Value>,
-    /// The object after, if there is one.
-    pub after: Option<&'a Value>,
-    /// Everything as it was before.
-    pub picture: &'a Picture,
-}
-
-impl Commit<'_> {
-    fn breach(&self, invariant: &'static str, what: impl fmt::Display) -> Result<(), Breach> {
-        Err(Breach::new(invariant, format!("{what}: {}", self.call)))
-    }
-
-    /// The objects of a resource before the write.
-    fn all(&self, resource: &str) -> impl Iterator<Item = &Arc<Value>> {
-        self.picture.get(resource).into_iter().flat_map(|all| all.values())
-    }
-
-    /// The objects that `owner` controls.
-    fn owned(&self, resource: &str, owner: &str) -> Vec<&Value> {
-        self.all(resource).map(|object| &**object).filter(|object| controller(object) == owner).collect()
-    }
-
-    fn by_uid(&self, resource: &str, uid: &str) -> Option<&Value> {
-        self.all(resource).map(|object| &**object).find(|object| text(object, "/metadata/uid") == uid)
     }
 }
 
@@ -161,6 +130,10 @@ pub struct Monitors {
     made: BTreeMap<String, Window<Made>>,
     /// When names fell free, by what pods' names begin with.
     freed: BTreeMap<String, Window<()>>,
+    /// When each daemon has started, where two of them act.
+    rivals: BTreeMap<Arc<str>, Duration>,
+    /// Whether two daemons act at once, without an election.
+    without_election: bool,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
     /// The controllers of pods and sets, by UID.
@@ -189,9 +162,17 @@ impl Monitors {
         Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
+            without_election: !scenario.election && scenario.daemons > 1,
             answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
+        }
+    }
+
+    /// A daemon starts, and remembers nothing.
+    pub fn starts(&mut self, at: Duration, agent: &str) {
+        if self.without_election {
+            self.rivals.insert(agent.into(), at);
         }
     }
 

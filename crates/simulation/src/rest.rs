@@ -9,7 +9,7 @@ use super::actors::Actors;
 use super::monitors::{ANOTHER, Breach, controller, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
-use super::{batches, prompt, published, rollbacks, timed};
+use super::{batches, frozen, prompt, published, rollbacks, scale_downs, timed};
 
 /// By when everything is at rest: the longest a write may still be on its way, the longest wait between
 /// two tries, and a rollout.
@@ -65,12 +65,13 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         (seed.is_multiple_of(2), if seed % 4 < 2 { Stumble::Refused } else { Stumble::Lost });
     actors.seize_pods().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
-    for (compact, younger) in [(false, false), (true, false), (true, true)] {
-        actors.hide_deletions(compact, younger).await;
-        until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
-    }
-    // Two leaders may be in each other's way.
+    // Two leaders may be in each other's way. Where their watches break they see different things until both have asked
+    // again, and write what they see over each other's status as fast as the API server answers.
     if scenario.election || scenario.daemons == 1 {
+        for (compact, younger) in [(false, false), (true, false), (true, true)] {
+            actors.hide_deletions(compact, younger).await;
+            until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        }
         timed::rolls_out_in_time(scenario, server, actors).await?;
         timed::deadline_is_told(server, actors, seed.is_multiple_of(3)).await?;
         until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
@@ -84,6 +85,12 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         if seed % 4 == 1 {
             rollbacks::lead_back(server, actors).await?;
             until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
+        }
+        if seed % 4 == 2 {
+            scale_downs::restarts_decide_last(scenario, server, actors).await?;
+        }
+        if seed.is_multiple_of(8) {
+            frozen::connection_is_replaced(scenario, server, actors).await?;
         }
     }
     actors.stop_and_scale().await;

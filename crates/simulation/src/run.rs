@@ -98,6 +98,8 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     let time = clock.clone();
     let now = Arc::new(move || time.now());
     let mut options = Options::new(now.clone());
+    // The faults of watches are made of lines.
+    options.protobuf = false;
     options.seed = scenario.seed;
     options.streaming_lists = scenario.streaming_lists;
     // As often as a real server.

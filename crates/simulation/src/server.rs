@@ -77,6 +77,8 @@ struct State {
     quota: bool,
     /// Until when a daemon's watch of a resource shows nothing, by daemon and resource.
     lags: BTreeMap<(usize, String), Instant>,
+    /// The connections that have frozen, by daemon and the resource that it watches over them.
+    frozen: BTreeMap<(usize, String), Frozen>,
     /// How many writes a daemon has left to live.
     fuses: BTreeMap<usize, u32>,
     points: Points,
@@ -98,6 +100,15 @@ struct State {
     ending: Ending,
     /// The second that was counted last, and its requests.
     second: (u64, u64),
+}
+
+/// Connections that relay nothing any more, and of which neither end knows that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frozen {
+    /// How many there were so far.
+    connections: u32,
+    /// Whether the last is still in use: then the next request is sent over it.
+    in_use: bool,
 }
 
 /// Notes that a call is over, answered or given up.
@@ -273,7 +284,7 @@ impl Server {
                     None => self.perform(&call, parts, body),
                 }
             }
-            Fate::Hang => std::future::pending().await,
+            Fate::Freeze | Fate::Hang => std::future::pending().await,
         }
     }
 
@@ -402,6 +413,13 @@ impl Server {
         };
         self.note(state, breach);
         version
+    }
+
+    /// Over which connection a daemon watches a resource: how many before it have frozen.
+    pub fn connection(&self, agent: &str, resource: &str) -> u32 {
+        let state = self.state.lock();
+        let frozen = daemon_of(agent).and_then(|daemon| state.frozen.get(&(daemon, resource.to_owned())));
+        frozen.map_or(0, |frozen| frozen.connections)
     }
 
     /// Until when a daemon's watch of a resource shows nothing.

@@ -14,7 +14,7 @@ use super::server::Server;
 use windlass::runtime::election::ElectionOptions;
 
 /// A place that a request of before may still take is left to it for two minutes.
-const RESERVED: Duration = Duration::from_secs(130);
+pub(super) const RESERVED: Duration = Duration::from_secs(130);
 
 /// What a rollout may take beyond its waves.
 pub(super) const SLACK: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! A watch as a daemon sees it: now and then it shows nothing for a while, and it tells how far it has come.
+//! A watch as a daemon sees it: now and then it shows nothing for a while, or for good, and it tells how far it has come.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ pub struct Watch {
     server: Arc<Server>,
     agent: Arc<str>,
     resource: String,
+    connection: u32,
     held: Option<(Pin<Box<Sleep>>, Chunk)>,
 }
 
@@ -26,7 +27,8 @@ impl Watch {
     /// A watch of `resource` for `agent`.
     pub fn new(body: Body, server: Arc<Server>, agent: Arc<str>, resource: String) -> Self {
         server.falls_behind(&agent, &resource);
-        Watch { inner: body.into_data_stream(), server, agent, resource, held: None }
+        let connection = server.connection(&agent, &resource);
+        Watch { inner: body.into_data_stream(), server, agent, resource, connection, held: None }
     }
 }
 
@@ -35,6 +37,10 @@ impl Stream for Watch {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Chunk>> {
         let this = self.get_mut();
+        if this.connection != this.server.connection(&this.agent, &this.resource) {
+            // It has frozen, and nothing will ever wake whoever waits for it.
+            return Poll::Pending;
+        }
         loop {
             if let Some((mut sleep, chunk)) = this.held.take() {
                 if sleep.as_mut().poll(context).is_pending() {

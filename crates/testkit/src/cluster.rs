@@ -122,7 +122,8 @@ impl Cluster {
         Daemon::run(controllers, metrics)
     }
 
-    fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
+    /// What a daemon's controllers are built from.
+    pub fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
         Parts {
             client,
             host: "sandbox".into(),

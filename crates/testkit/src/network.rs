@@ -61,7 +61,7 @@ impl Network {
     }
 
     /// How bad it is.
-    pub fn weather(&self) -> Weather {
+    fn weather(&self) -> Weather {
         self.0.lock().weather
     }
 

@@ -28,6 +28,8 @@ pub struct Observed<'a> {
     pub awaited_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
     /// How many pods of a set that lacks some are [`healthy`] as the cache of pods shows it. Its status may be behind.
     pub healthy_pods: BTreeMap<Uid, i64>,
+    /// Whether the status of a set says more than its pods do: then `owned` has it put right.
+    pub is_overstated: bool,
     /// The time of the decision.
     pub now: Timestamp,
 }
@@ -43,6 +45,7 @@ impl<'a> Observed<'a> {
             running_pods: BTreeMap::new(),
             awaited_pods: BTreeMap::new(),
             healthy_pods: BTreeMap::new(),
+            is_overstated: false,
             now,
         }
     }

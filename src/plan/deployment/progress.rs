@@ -91,8 +91,18 @@ impl Settled {
     }
 }
 
+/// How soon to look again at pods that are fewer than a status says. Nothing wakes the key when the status was
+/// right, and it is the cache of pods that catches up.
+const RECOUNT: Duration = Duration::from_secs(1);
+
 /// Computes the status once, from what was observed and done.
 pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
+    let settled = report(observed, plan, outcome);
+    let recount = observed.is_overstated.then_some(RECOUNT);
+    Settled { look_again: settled.look_again.into_iter().chain(recount).min(), ..settled }
+}
+
+fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let Observed { deployment, now, .. } = observed;
     let is_judged = match plan.course {
         Course::Handover => {

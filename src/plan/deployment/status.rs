@@ -7,6 +7,7 @@ use super::Sets;
 use super::progress::{Failed, Outcome};
 use crate::model::count::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
+use crate::plan::Urgency;
 use crate::plan::replicaset::{self, status::are_fewer};
 
 /// The condition that tells whether enough pods are available.
@@ -75,6 +76,12 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
         || before.collision_count != after.collision_count
         || are_fewer([before.ready, before.available], [after.ready, after.available])
         || is_complete(deployment, after) != is_complete(deployment, before)
+}
+
+/// How soon this status is to be written; `is_annotated` tells whether an annotation goes with it, which nobody
+/// waits to read in vain.
+pub fn urgency(deployment: &Deployment, after: &DeploymentStatus, is_annotated: bool) -> Urgency {
+    if is_annotated || is_urgent(deployment, after) { Urgency::AtOnce } else { Urgency::Spaced }
 }
 
 /// Sets the `Available` condition: enough pods within the budget of what may be missing.

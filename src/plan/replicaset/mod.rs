@@ -62,6 +62,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether pods are made.
+    pub fn creates(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write, Write::Create { .. }))
+    }
+
     /// Whether pods are made or deleted, and fewer than a sync may: no other sync is needed for that.
     pub fn changes_fewer_than_a_burst(&self) -> bool {
         self.writes.iter().any(|write| match write {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Observed, Write};
+use super::{Observed, Plan, Write};
 use crate::model::{Condition, Meta, Pod, ReplicaSet, ReplicaSetStatus, condition};
+use crate::plan::Urgency;
 use crate::plan::claim::{Claim, claim};
 
 /// The one condition type of a ReplicaSet.
@@ -92,6 +93,17 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
     Settled { status, look_again: next.map(|at| until(at, *now)) }
 }
 
+/// The same where the sync may have ended by an error. One that is no refusal says nothing of what a refusal before
+/// it said: see [`keep_failure`] and [`hold_generation`].
+pub fn report(observed: &Observed<'_>, failure: Option<&Failure>, has_failed: bool) -> Settled {
+    let mut settled = settle(observed, failure);
+    if has_failed && failure.is_none() {
+        keep_failure(&observed.set.status.conditions, &mut settled.status.conditions);
+        hold_generation(observed.set, &mut settled.status);
+    }
+    settled
+}
+
 /// The status of a set with no more ready and available pods than it has, where it says more: a pod that went
 /// a moment ago has yet to be counted there. `None` where it does not.
 pub fn status_of_pods(set: &ReplicaSet, pods: &[Arc<Pod>], now: Timestamp) -> Option<ReplicaSetStatus> {
@@ -163,6 +175,26 @@ pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i3
         || before.conditions != after.conditions
         || has_fallen(before, after)
         || complete(after) != complete(before)
+}
+
+/// How soon this status is to be written.
+///
+/// What was made or deleted just now for a new generation is not counted yet. The sync that sees it reports it, and
+/// the generation with it: two calls less in each step of a rollout. Until then nothing is counted on
+/// (`plan::deployment::observed::available`). A watch that lags has the generation wait as well. Pods that were lost
+/// otherwise are not among those just deleted, which still count here: of them it is told at once.
+pub fn urgency(set: &ReplicaSet, plan: &Plan, has_failed: bool, after: &ReplicaSetStatus) -> Urgency {
+    let before = &set.status;
+    let counts_soon = !has_failed
+        && !has_fallen(before, after)
+        && plan.changes_fewer_than_a_burst()
+        && before.observed_generation != after.observed_generation
+        && before.conditions == after.conditions;
+    match () {
+        () if counts_soon => Urgency::PutOff,
+        () if is_urgent(before, after, set.replicas) => Urgency::AtOnce,
+        () => Urgency::Spaced,
+    }
 }
 
 fn size(count: usize) -> i32 {

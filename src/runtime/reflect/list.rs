@@ -7,9 +7,7 @@ use http_body_util::BodyExt;
 use super::{End, Reflector};
 use crate::model::Record;
 use crate::runtime::api::{ApiError, LIST_TIMEOUT};
-use crate::runtime::frame::LONGEST_LINE;
-use crate::runtime::list_decoder::{ListDecoder, ListMeta, Part};
-use crate::runtime::request;
+use crate::runtime::list_decoder::{AnyListDecoder, ListMeta, Part};
 
 /// How often a paged list may expire on the way before it is asked for in one piece.
 const PAGED_ATTEMPTS: u32 = 2;
@@ -126,8 +124,8 @@ impl<T: Record> Reflector<T> {
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
         let patience = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
-        let mut body = match self.api.with_timeout(patience).stream(request::get(&self.path, &query)).await {
-            Ok(body) => body,
+        let response = match self.api.with_timeout(patience).stream(self.get(&query)).await {
+            Ok(response) => response,
             Err(error) if error.is_gone() && token.is_some() => {
                 self.expired_lists += 1;
                 return Err(Missing::Ended(End::Expired));
@@ -139,7 +137,8 @@ impl<T: Record> Reflector<T> {
             }
             Err(error) => return Err(Missing::Failed(Failure::of(&error))),
         };
-        let mut decoder = ListDecoder::new(LONGEST_LINE);
+        let mut decoder = AnyListDecoder::of(response.headers());
+        let mut body = response.into_body();
         let mut received = 0;
         let failed = |text: &dyn std::fmt::Display| Missing::Failed(Failure::malformed(text));
         loop {
@@ -166,7 +165,7 @@ impl<T: Record> Reflector<T> {
                         return Err(Missing::Ended(End::Stale));
                     }
                     Part::Meta(_) => {}
-                    Part::Item(item) => self.intake.put(Part::text(&item)),
+                    Part::Item(item) => self.intake.put(decoder.encoded(&item)),
                 }
             }
         }
@@ -175,7 +174,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn warn(&self, error: &str, wait: Duration) {
-        let (resource, seconds) = (T::RESOURCE.plural, wait.as_secs_f64());
+        let (resource, seconds) = (self.resource.plural, wait.as_secs_f64());
         tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
     }
 }

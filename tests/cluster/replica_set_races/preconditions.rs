@@ -76,7 +76,7 @@ async fn an_adoption_and_a_release_name_the_owner_the_version_and_the_uid_and_no
         .iter()
         .filter(|request| request.user_agent == USER_AGENT && request.kind == "Pod")
         .filter(|request| writes.contains(&request.verb))
-        .map(|request| &*request.subresource)
+        .map(|request| request.subresource)
         .collect();
     assert_eq!(subresources, [""].into(), "a pod's status, binding and eviction are others' business");
 }

@@ -212,7 +212,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &REPLICA_SETS_BY_PODS,
         "tests/planner/planning.rs::a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget",
     ),
-    (&NO_CONFLICTS, "src/controllers/replicaset.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
+    (&NO_CONFLICTS, "src/controllers/replicas.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
     (
         &RECREATED_CHILDREN,
         "src/controllers/vanished.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",

@@ -34,7 +34,7 @@ use super::discovery;
 use super::hook::{ConnectionLost, Hook, RequestInfo, Verdict};
 use super::kinds::{self, KINDS, Subresource};
 use super::names::Names;
-use super::negotiate::{Form, negotiate};
+use super::negotiate::{Form, Offer, negotiate};
 use super::object::{Object, to_bytes};
 use super::openapi;
 use super::params::Params;
@@ -90,7 +90,13 @@ enum Content {
 
 impl Reply {
     fn json(code: u16, text: Bytes) -> Self {
-        Reply { code, content_type: "application/json", content: Content::Text(text), warnings: Vec::new() }
+        Reply::text(code, Form::Plain, text)
+    }
+
+    /// An answer that was rendered in this form.
+    fn text(code: u16, form: Form, text: Bytes) -> Self {
+        let content_type = form.content_type();
+        Reply { code, content_type, content: Content::Text(text), warnings: Vec::new() }
     }
 
     fn value(code: u16, value: &Value) -> Self {
@@ -100,7 +106,7 @@ impl Reply {
     /// An object in the form the request asks for.
     fn object(server: &Server, request: &Request, code: u16, object: &Object) -> Self {
         let renderer = Renderer { kind: request.kind(), form: request.form, include: request.params.include };
-        Self::json(code, renderer.object(object, (server.options.now)(), true))
+        Self::text(code, request.form, renderer.object(object, (server.options.now)(), true))
     }
 
     fn with_warnings(mut self, warnings: Vec<String>) -> Self {
@@ -158,7 +164,7 @@ pub(crate) async fn answer(
         Ok(body) => body,
         Err(failure) => return Reply::from(failure).into_response(),
     };
-    let incoming = match Incoming::parse(&parts, body) {
+    let incoming = match Incoming::parse(&parts, body, server.options.protobuf) {
         Ok(incoming) => incoming,
         Err(failure) => return Reply::from(failure).into_response(),
     };
@@ -226,13 +232,16 @@ enum Incoming {
 }
 
 impl Incoming {
-    fn parse(parts: &Parts, body: Bytes) -> Result<Self, Failure> {
+    fn parse(parts: &Parts, body: Bytes, protobuf: bool) -> Result<Self, Failure> {
         let target = request::resolve(parts.uri.path())?;
         let params = Params::parse(&parts.uri)?;
         let accept = header(&parts.headers, &ACCEPT);
         match target {
             Target::Place(place) => {
-                let form = negotiate(accept, false)?;
+                // Their table is complete.
+                let is_read = parts.method == http::Method::GET && place.subresource.is_none();
+                let protobuf = protobuf && is_read && place.kind.kind == "Pod";
+                let form = negotiate(accept, Offer { aggregated: false, protobuf })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
                 let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;
                 let request = Request { verb, place, params, form, content_type, body };
@@ -244,7 +253,11 @@ impl Incoming {
                 }
                 let aggregated = matches!(document, Document::CoreVersions | Document::Groups);
                 // Health and OpenAPI are asked for with all kinds of Accept headers.
-                let form = if aggregated { negotiate(accept, true)? } else { Form::Plain };
+                let form = if aggregated {
+                    negotiate(accept, Offer { aggregated: true, protobuf: false })?
+                } else {
+                    Form::Plain
+                };
                 Ok(Incoming::Document { document, form, pretty: params.pretty, body })
             }
         }
@@ -312,7 +325,8 @@ fn object_reply(
     match (request.verb, request.place.subresource) {
         (Verb::Watch, _) => {
             let content = Content::Stream(watch::open(server, closing, request)?);
-            Ok(Reply { code: 200, content_type: "application/json", content, warnings: Vec::new() })
+            let content_type = request.form.watch_content_type();
+            Ok(Reply { code: 200, content_type, content, warnings: Vec::new() })
         }
         (Verb::Get, Some(Subresource::Scale)) => scale::get(server, request),
         (Verb::Get, _) => read::get(server, request),

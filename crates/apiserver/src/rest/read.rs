@@ -55,7 +55,8 @@ pub(super) fn list(server: &Server, request: &Request) -> Result<Reply, Failure>
     }
     let objects: Vec<Arc<Object>> = taken.into_iter().map(|(_, object)| object.clone()).collect();
     let renderer = Renderer { kind, form: request.form, include: params.include };
-    Ok(Reply::json(200, renderer.list(&objects, &meta, (server.options.now)())))
+    let text = renderer.list(&objects, &meta, (server.options.now)());
+    Ok(Reply::text(200, request.form, text))
 }
 
 /// Which part of which revision a list is about.

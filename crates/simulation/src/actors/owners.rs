@@ -16,6 +16,9 @@ pub const FORGERIES: u32 = 7;
 /// How many containers a restart may be of: a regular one, a sidecar, one that ran once.
 pub const CONTAINERS: u32 = 3;
 
+/// The one that ran once.
+pub const ONCE: u32 = 2;
+
 /// How many pods are forged at once.
 const PODS_AT_ONCE: u32 = 3;
 
@@ -132,6 +135,11 @@ impl Actors {
     /// A container of the n-th pod has restarted so often.
     pub(super) async fn restart_container(&self, nth: u32, container: u32, restarts: u32) {
         let Some(pod) = self.pod(nth) else { return };
+        self.restart_in(&pod, container, restarts).await;
+    }
+
+    /// A container of this pod has restarted so often.
+    pub(super) async fn restart_in(&self, pod: &Value, container: u32, restarts: u32) {
         let (list, name) = match container % CONTAINERS {
             0 => ("containerStatuses", "app"),
             1 => ("initContainerStatuses", "proxy"),
@@ -141,7 +149,7 @@ impl Actors {
         let mut all = statuses.as_array_mut().into_iter().flatten();
         let Some(status) = all.find(|status| status["name"] == name) else { return };
         status["restartCount"] = (number(status, "/restartCount") + i64::from(restarts)).into();
-        self.pod_status(&pod, json!({list: statuses})).await;
+        self.pod_status(pod, json!({list: statuses})).await;
     }
 }
 

@@ -4,6 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::hostile::ROLLBACK_TO;
+use super::owners::ONCE;
 use super::{Actors, DEPLOYMENTS, MERGE, SETS};
 use crate::monitors::number;
 
@@ -34,6 +35,28 @@ impl Actors {
         let asked = json!({"metadata": {"annotations": {ROLLBACK_TO: "0"}}});
         for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
             self.change(name, asked.clone()).await;
+        }
+    }
+
+    /// Gives every Deployment this size.
+    pub async fn size_all(&self, replicas: u32) {
+        for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
+            self.change(name, json!({"spec": {"replicas": replicas}})).await;
+        }
+    }
+
+    /// Gives every Deployment a container that runs once, a sidecar, and this size.
+    pub async fn add_sidecars(&self, replicas: u32) {
+        for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
+            self.add_sidecar(name).await;
+        }
+        self.size_all(replicas).await;
+    }
+
+    /// The container that runs once restarts in all pods, in each once more than in the one before.
+    pub async fn restart_what_runs_once(&self) {
+        for (pod, restarts) in self.live_pods().iter().zip(0..) {
+            self.restart_in(pod, ONCE, restarts).await;
         }
     }
 

@@ -1,10 +1,11 @@
 //! S25: the name of a pod that has gone is not asked for again.
 //!
 //! Judged from requests and objects alone. What a daemon knows are the pods of its own creations that were answered,
-//! those that it was shown when it asked, and those that were there at an instant up to which its watches had shown
-//! everything. It must not ask for the name of a pod that it knows once that has gone. Nor for the name of a pod that it
-//! does not know, made by another or in an earlier life, while it knows one with a later name. Of two names the later
-//! one is what the same daemon asked for later. What it has asked for itself, without an answer, it may ask for again.
+//! those that it was shown when it asked, those that it has asked to change or delete, and those that were there at an
+//! instant up to which its watches had shown everything. It must not ask for the name of a pod that it knows once that
+//! has gone. Nor for the name of a pod that it does not know, made by another or in an earlier life, while it knows one
+//! with a later name. Of two names the later one is what the same daemon asked for later. What it has asked for before
+//! it knew of a later one it may ask for again until it has the pod: the answer may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,7 +69,17 @@ pub(super) struct Names(BTreeMap<String, Pods>);
 impl Names {
     /// A daemon sends a request.
     pub(super) fn sent(&mut self, call: &Call) -> Result<(), Breach> {
-        if call.method != Method::POST || call.resource != "pods" || !call.subresource.is_empty() {
+        if call.resource != "pods" || !call.subresource.is_empty() {
+            return Ok(());
+        }
+        if call.method != Method::POST {
+            let changed =
+                |pods: &&mut Pods| pods.made.iter().any(|pod| pod.name == call.name && pod.gone.is_none());
+            if let Some(pods) = self.0.values_mut().find(changed) {
+                let there = pods.made.iter().filter(|pod| pod.name == call.name && pod.gone.is_none());
+                let there = there.map(|pod| pod.uid.clone());
+                pods.known.entry(call.agent.clone()).or_default().extend(there);
+            }
             return Ok(());
         }
         let (agent, name, known) = (&call.agent, &call.name, call.known);
@@ -81,7 +92,8 @@ impl Names {
                 return breach(format!("the name of pod {}, which it knows to have gone", pod.uid));
             }
             let later = |other: &&Made| pods.knows(agent, other) && pods.is_later(&other.name, name);
-            if let Some(other) = pods.made.iter().find(later).filter(|_| pod.by != *agent) {
+            let has_asked = pods.asked.get(agent).is_some_and(|asked| asked.contains_key(name));
+            if let Some(other) = pods.made.iter().find(later).filter(|_| pod.by != *agent && !has_asked) {
                 return breach(format!("the name of a pod of {}, and {} came later", pod.by, other.name));
             }
         }
@@ -191,6 +203,24 @@ mod tests {
         let mut names = history("d0.1", &["a"], false);
         names.sent(&creation("d0.1", 8, 3, "b")).unwrap();
         assert!(names.sent(&creation("d0.1", 9, 6, "a")).is_err());
+    }
+
+    #[test]
+    fn what_was_asked_for_before_a_later_name_was_known_may_be_asked_for_again() {
+        let mut names = history("d0.1", &["b", "a"], true);
+        names.sent(&creation("d0.2", 8, 0, "b")).unwrap();
+        assert!(names.sent(&creation("d0.2", 9, 6, "b")).is_ok());
+        assert!(names.sent(&creation("d0.3", 9, 6, "b")).is_err());
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_is_known() {
+        let mut names = history("d0.1", &["b", "a"], true);
+        let mut deletion = creation("d0.2", 98, 6, "a");
+        deletion.method = Method::DELETE;
+        names.sent(&deletion).unwrap();
+        commit(&mut names, 7, &deletion, Some(&pod("a", "a")), None);
+        assert!(names.sent(&creation("d0.2", 9, 8, "b")).is_err());
     }
 
     #[test]

@@ -43,7 +43,8 @@ impl Monitors {
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
         let adoptions = self.adoptions.get(uid).filter(|_| commit.call.overdue).into_iter();
         let adopted = adoptions.flat_map(|adoptions| adoptions.happened(since)).count();
-        let excused = adopted + self.misnamed(commit, uid, name, since);
+        let excused =
+            adopted + self.misnamed(commit, uid, name, since) + self.named_apart(commit, uid, name, since);
         if live - i64::try_from(excused).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
@@ -63,6 +64,21 @@ impl Monitors {
         // Each of them took a name that had fallen free, since its own author decided.
         let since = since.saturating_sub(LATEST);
         missed.min(self.freed.get(name).map_or(0, |freed| freed.happened(since).count()))
+    }
+
+    /// Pods of a set of which this author could not know, because a daemon beside it remembers other names: see the
+    /// declared breaches.
+    fn named_apart(&self, commit: &Commit<'_>, uid: &str, name: &str, since: Duration) -> usize {
+        let Some(begun) = self.rivals.get(&commit.call.agent) else { return 0 };
+        let made = self.made.get(uid).into_iter().flat_map(|made| made.happened(since));
+        let theirs: Vec<Duration> = made
+            .filter(|pod| pod.by != commit.call.agent && commit.by_uid("pods", &pod.uid).is_some_and(is_live))
+            .filter_map(|pod| self.rivals.get(&pod.by).copied())
+            .collect();
+        let (first, last) =
+            theirs.iter().fold((*begun, *begun), |(first, last), at| (first.min(*at), last.max(*at)));
+        let freed = self.freed.get(name).into_iter().flat_map(|freed| freed.between(first, last)).count();
+        theirs.len().min(freed)
     }
 
     /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for

@@ -40,6 +40,9 @@ impl Monitors {
         if had != status["collisionCount"].is_i64() && status["collisionCount"].as_i64().unwrap_or(0) < 1 {
             return breach("collisionCount is there from the first collision on");
         }
+        if commit.tells_of_a_refused_handover() {
+            return Ok(());
+        }
         // The sum of a Deployment is known where that of each ReplicaSet is. One that nobody has looked at has none.
         let mut lately = self.statuses.replica_sets_since(text(after, "/metadata/uid"), since).peekable();
         let is_known = |sets: &Vec<Counts>| sets.iter().all(|set| set.terminating.is_some());

@@ -202,6 +202,9 @@ impl Monitors {
         let available = status("availableReplicas");
         let never =
             |what: &str| commit.breach("S20", format!("{what} at no time lately: {}", after["status"]));
+        if commit.tells_of_a_refused_handover() {
+            return Ok(());
+        }
         if commit.call.resource == "deployments" {
             let Some(lately) = self.statuses.sets.get(uid) else { return Ok(()) };
             let terms = || self.terms.get(uid).into_iter().flat_map(|terms| terms.since(since));

@@ -38,6 +38,12 @@ impl<T> Window<T> {
     pub(super) fn happened(&self, since: Duration) -> impl Iterator<Item = &T> {
         self.0.iter().filter(move |(at, _)| *at >= since).map(|(_, value)| value)
     }
+
+    /// What happened from one instant to another, both included.
+    pub(super) fn between(&self, first: Duration, last: Duration) -> impl Iterator<Item = &T> {
+        let between = move |(at, _): &&(Duration, T)| (first..=last).contains(at);
+        self.0.iter().filter(between).map(|(_, value)| value)
+    }
 }
 
 impl<T: PartialEq> Window<T> {
@@ -65,5 +71,8 @@ mod tests {
         assert_eq!(window.since(at(6)).collect::<String>(), "bc");
         assert_eq!(window.since(at(10)).collect::<String>(), "c");
         assert_eq!(window.happened(at(5)).collect::<String>(), "bc");
+        assert_eq!(window.between(at(2), at(9)).collect::<String>(), "bc");
+        assert_eq!(window.between(at(1), at(5)).collect::<String>(), "ab");
+        assert_eq!(window.between(at(2), at(4)).count(), 0);
     }
 }

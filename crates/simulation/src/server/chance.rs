@@ -72,6 +72,13 @@ impl Server {
             self.kill(state, &call.agent);
             return if carried_out { Fate::LoseReply } else { Fate::LoseRequest };
         }
+        if call.fills_a_cache()
+            && let Some(daemon) = daemon_of(&call.agent)
+            && let Some(frozen) = state.frozen.get_mut(&(daemon, call.resource.clone()))
+            && std::mem::take(&mut frozen.in_use)
+        {
+            return Fate::Freeze;
+        }
         if !call.of_daemon() || !state.faulty {
             return Fate::Proceed;
         }

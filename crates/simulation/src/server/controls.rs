@@ -120,6 +120,12 @@ impl Server {
         self.state.lock().monitors.asked_to_stop(self.start.elapsed(), agent);
     }
 
+    /// A daemon starts.
+    pub fn starts(&self, agent: &str) {
+        self.state.lock().monitors.starts(self.start.elapsed(), agent);
+        self.say(&format!("{agent} starts"));
+    }
+
     /// Notes a failure that no request shows.
     pub fn fail(&self, breach: Breach) {
         self.note(&mut self.state.lock(), Err(breach));
@@ -245,6 +251,17 @@ impl Server {
         let mut state = self.state.lock();
         state.lags_at_least(daemon, resource, until);
         state.standing.lags_until = state.standing.lags_until.max(Some(until));
+    }
+
+    /// Has the connection freeze over which a daemon watches a resource: what was asked for over it is never answered,
+    /// and the next request is lost with it. Whoever gives that up opens another one.
+    pub fn freeze(&self, daemon: usize, resource: &str) {
+        let (mut state, now) = (self.state.lock(), self.start.elapsed());
+        let frozen = state.frozen.entry((daemon, resource.to_owned())).or_default();
+        frozen.connections += 1;
+        frozen.in_use = true;
+        state.log.note(now, &format!("daemon {daemon}: the connection of its watch of {resource} freezes"));
+        state.knowledge.daemon_falls_behind(daemon, resource, now);
     }
 
     /// Lets a daemon's writes of its Lease fail for a while, but for the first, which is answered late.

@@ -11,17 +11,27 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
-use super::pod_owner::PodOwner;
-use super::unresolved::LATEST;
+use super::{ReplicaController, ReplicaKind};
+use crate::controllers::unresolved::LATEST;
 use crate::model::{Pod, Record, Uid};
 use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::used_names::{Between, UsedNames};
 use crate::runtime::store::Change;
 
-/// The used names of all ReplicaSets and ReplicationControllers, by UID.
-#[derive(Debug, Default)]
-pub struct PodNames(Mutex<BTreeMap<Uid, Known>>);
+/// The used names of all owners of one kind, by UID.
+#[derive(Debug)]
+pub struct PodNames {
+    known: Mutex<BTreeMap<Uid, Known>>,
+    /// When this process began. What a process before it has asked for may arrive for a while, under later names than
+    /// those of pods that had gone by then.
+    begun: Instant,
+}
+
+impl Default for PodNames {
+    fn default() -> Self {
+        PodNames { known: Mutex::default(), begun: Instant::now() }
+    }
+}
 
 /// What is known of one owner's names.
 #[derive(Debug)]
@@ -34,20 +44,20 @@ struct Known {
 impl PodNames {
     /// The owner is gone.
     pub fn forget(&self, owner: &Uid) {
-        self.0.lock().remove(owner);
+        self.known.lock().remove(owner);
     }
 
     /// Whether nothing is remembered of anybody.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.known.lock().is_empty()
     }
 
     fn is_known(&self, owner: &Uid) -> bool {
-        self.0.lock().contains_key(owner)
+        self.known.lock().contains_key(owner)
     }
 }
 
-impl Cluster {
+impl<O: ReplicaKind> ReplicaController<O> {
     /// What is known of the names of an owner's pods.
     pub fn used_names(&self, owner: &impl Record) -> UsedNames {
         self.with_names(owner, |_, known| known.used.clone())
@@ -59,7 +69,7 @@ impl Cluster {
         let doubted = self.with_names(owner, |_, known| {
             (known.used.in_doubt() > 0).then(|| known.doubts_end.saturating_duration_since(now))
         });
-        let late = self.unresolved.late_for(&owner.meta().uid, now);
+        let late = self.context.unresolved.late_for(&owner.meta().uid, now);
         [doubted, late].into_iter().flatten().min().unwrap_or(LATEST)
     }
 
@@ -91,14 +101,12 @@ impl Cluster {
             return;
         }
         let pod = &change.object().meta;
-        if let Some(owner) = self.sets.controller_of(pod) {
-            self.name_seen(&*owner, change);
-        } else if let Some(owner) = self.replication_controllers.controller_of(pod) {
-            self.name_seen(&*owner, change);
+        if let Some(owner) = self.owners.controller_of(pod) {
+            self.name_seen(&owner, change);
         }
     }
 
-    fn name_seen<O: PodOwner>(&self, owner: &O, change: &Change<Pod>) {
+    fn name_seen(&self, owner: &O, change: &Change<Pod>) {
         let (meta, pod) = (owner.meta(), change.object());
         let lists = self.pods.lists();
         let is_listing = lists.begun != lists.completed;
@@ -109,7 +117,8 @@ impl Cluster {
             true if matches!(change, Change::Deleted(_)) => return,
             _ => {}
         }
-        let between = if is_listing { Between::InDoubt } else { Between::Free };
+        let may_be_late = self.pod_names.begun.elapsed() < LATEST;
+        let between = if is_listing || may_be_late { Between::InDoubt } else { Between::Free };
         self.with_names(owner, |sequence, known| {
             let Some(position) = sequence.position(&pod.meta.key.name) else { return };
             let before = known.used.in_doubt();
@@ -118,13 +127,13 @@ impl Cluster {
                 known.doubts_end = Instant::now() + LATEST;
             }
         });
-        self.forget_if_gone(O::store(self), meta);
+        self.context.forget_if_gone(&self.owners, meta);
     }
 
-    fn with_names<O: Record, R>(&self, owner: &O, look: impl FnOnce(&Sequence, &mut Known) -> R) -> R {
+    fn with_names<R>(&self, owner: &impl Record, look: impl FnOnce(&Sequence, &mut Known) -> R) -> R {
         let meta = owner.meta();
         let sequence = Sequence::of(&meta.key.name, &meta.uid);
-        let mut all = self.pod_names.0.lock();
+        let mut all = self.pod_names.known.lock();
         let known = all.entry(meta.uid.clone()).or_insert_with(|| self.names_of_known_pods(owner, &sequence));
         if Instant::now() >= known.doubts_end {
             known.used.end_doubts();
@@ -135,7 +144,7 @@ impl Cluster {
     /// What is known without a memory, from the pods in the cache.
     fn names_of_known_pods(&self, owner: &impl Record, sequence: &Sequence) -> Known {
         let (now, latest) =
-            (self.clock.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
+            (self.context.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
         let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
         let pods = self.pods.owned_by(&owner.as_owner());
         let youngest = pods.iter().map(|pod| age(pod)).min().unwrap_or(latest).min(latest);

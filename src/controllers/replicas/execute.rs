@@ -1,17 +1,17 @@
-//! The writes for one set: its pods, and its status.
+//! The writes for one owner: its pods.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use futures::{StreamExt, TryFutureExt};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
-use super::super::cluster::Cluster;
-use super::super::error::SyncError;
-use super::super::pod_owner::PodOwner;
-use super::{Executed, Written, path, raw};
+use super::{ReplicaController, ReplicaKind};
+use crate::controllers::controller::Executed;
+use crate::controllers::error::SyncError;
+use crate::controllers::execute::{Written, owner_of, raw};
 use crate::model::{Meta, Pod, Record};
 use crate::plan::Note;
 use crate::plan::replicaset::batch::batches;
@@ -19,22 +19,22 @@ use crate::plan::replicaset::body::pod_body;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{Plan, Write};
 use crate::runtime::api::ApiError;
-use crate::runtime::request::{self, PatchType};
+use crate::runtime::request;
 
 /// How many creations or deletions of one batch are under way at once. The client's rate limit holds
 /// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
 const AT_ONCE: usize = 32;
 
-impl Cluster {
+impl<O: ReplicaKind> ReplicaController<O> {
     /// Carries out the plan for a set, in order, up to the first write that fails.
-    pub async fn execute_set<O: PodOwner>(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
+    pub(super) async fn carry_out(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
         for note in &plan.notes {
-            self.tell(O::SPEAKER, owner, note.clone());
+            self.context.tell(O::ENTRY.component, owner, note.clone());
         }
         for write in &plan.writes {
             let done = match write {
-                Write::Adopt(pod) => self.adopt(owner, &**pod).await,
-                Write::Release(pod) => self.release(owner, &**pod).await,
+                Write::Adopt(pod) => self.context.adopt(owner, &**pod).await,
+                Write::Release(pod) => self.context.release(owner, &**pod).await,
                 Write::Create { count, names } => self.create_pods(owner, *count, names).await,
                 Write::Delete(pods) => self.delete_pods(owner, pods).await,
             };
@@ -44,37 +44,22 @@ impl Cluster {
                     true => Failure::of(write, error.to_string()),
                     false => Failure::of(write, error.reason()),
                 });
-                return Executed { outcome, error: Some(error) };
+                return Executed::new(outcome, Some(error));
             }
         }
-        Executed::default()
-    }
-
-    /// Writes the status of a set: the patch that [`super::super::patch::set_status`] made.
-    ///
-    /// # Errors
-    /// When the write fails.
-    pub async fn write_set_status<O: PodOwner>(&self, owner: &O, body: &Value) -> Result<(), SyncError> {
-        let meta = owner.meta();
-        let what = || format!("writing the status of {} {}", O::RESOURCE.kind, meta.key);
-        let target = path(O::RESOURCE, meta) + "/status";
-        let version = self.in_turn(owner, meta, what, &target, PatchType::Strategic, body).await?;
-        let before = owner.as_set().status.terminating;
-        self.terminating_field.wrote(before, body, version != meta.resource_version);
-        self.wrote_status(meta, O::RESOURCE, version);
-        Ok(())
+        Executed::new(None, None)
     }
 
     /// Whether to go on: the cache still shows the set as it was when it was decided about, and the daemon
     /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
     /// are a matter for the next sync, for which a change has put the key into the queue.
-    fn goes_on<O: PodOwner>(&self, owner: &O) -> bool {
-        self.is_unchanged(O::store(self), owner.meta())
+    fn goes_on(&self, owner: &O) -> bool {
+        self.context.is_unchanged(&self.owners, owner.meta())
     }
 
     /// Whether a creation or deletion that the server let us wait with is needed still: the owner is as it was,
     /// and the cache has not come to its size meanwhile. Of the pods of the same batch it may show all or none.
-    fn still_needs<O: PodOwner>(&self, owner: &O, creates: bool) -> bool {
+    fn still_needs(&self, owner: &O, creates: bool) -> bool {
         let wanted = usize::try_from(owner.as_set().replicas).unwrap_or(0);
         let pods = self.pods.owned_by(&owner.as_owner());
         let active = pods.iter().filter(|pod| pod.is_active()).count();
@@ -84,12 +69,7 @@ impl Cluster {
     /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
     /// (upstream: `slowStartBatch`). Where there is no answer nothing further is sent, not even of the same
     /// batch: each request would take the whole limit on time, and leave a name in doubt.
-    async fn create_pods<O: PodOwner>(
-        &self,
-        owner: &O,
-        count: usize,
-        names: &[String],
-    ) -> Result<(), SyncError> {
+    async fn create_pods(&self, owner: &O, count: usize, names: &[String]) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
         let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
         let stopped = AtomicBool::new(false);
@@ -108,24 +88,25 @@ impl Cluster {
         Ok(())
     }
 
-    async fn create_pod<'n, O: PodOwner>(
+    async fn create_pod<'n>(
         &self,
         owner: &O,
         next_name: &impl Fn() -> Option<&'n String>,
     ) -> Result<(), SyncError> {
         let meta = owner.meta();
         let collection = Pod::RESOURCE.path(Some(&meta.key.namespace));
+        let api_version = O::RESOURCE.api_version();
         let mut taken = None;
         while let Some(name) = next_name() {
             let what = || format!("creating pod {}/{name}", meta.key.namespace);
-            let body = pod_body(owner.as_set(), owner.reference(), name)
+            let body = pod_body(owner.as_set(), owner_of(owner, &api_version), name)
                 .and_then(raw)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            let request = request::post(&collection, &[self.field_manager()], &body)
+            let request = request::post(&collection, &[self.context.field_manager()], &body)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             self.name_asked(owner, name);
             let still_wanted = || self.still_needs(owner, true);
-            let error = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
+            let error = match self.context.api_for(owner).call_while::<Written>(request, still_wanted).await {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);
                     self.pod_created(owner, name, version);
@@ -136,7 +117,7 @@ impl Cluster {
                 Err(error) => error,
             };
             if error.is_already_exists() {
-                match self.read::<Pod>(owner, &format!("{collection}/{name}")).await {
+                match self.context.read::<Pod>(owner, &format!("{collection}/{name}")).await {
                     Ok(there) if owner.controls(&there.meta) => {
                         let version = there.meta.resource_version;
                         if there.is_active() {
@@ -145,13 +126,13 @@ impl Cluster {
                         }
                         // Made by somebody else and ended since; the cache has yet to show both.
                         self.name_had(owner, name);
-                        self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+                        self.context.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
                     Ok(_) | Err(SyncError::Gone { .. }) => {}
                     // It may be ours, by an earlier request: to be found out before another is made.
                     Err(error) => {
-                        self.unresolved.created(&meta.uid, name.clone());
+                        self.context.unresolved.created(&meta.uid, name.clone());
                         return Err(error);
                     }
                 }
@@ -161,31 +142,35 @@ impl Cluster {
             }
             let error = SyncError::creation(what(), error);
             if error.may_have_happened() && !planted!("a creation with a lost reply is forgotten") {
-                self.unresolved.created(&meta.uid, name.clone());
+                self.context.unresolved.created(&meta.uid, name.clone());
             }
             // Nothing is said of a namespace that is on its way out, and one call was enough to learn that: as a
             // success, which it is upstream, it would be followed by a call for every other pod.
             if let SyncError::Refused { .. } = &error {
                 let message = format!("Error creating: {}", error.reason());
-                self.tell(O::SPEAKER, owner, Note::warning("FailedCreate", message));
+                self.context.tell(O::ENTRY.component, owner, Note::warning("FailedCreate", message));
             }
             return Err(error);
         }
         taken.map_or(Ok(()), Err)
     }
 
-    pub(in crate::controllers) fn pod_created<O: PodOwner>(&self, owner: &O, name: &str, version: u64) {
+    pub(super) fn pod_created(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
         self.name_had(owner, name);
-        self.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
-        self.creations.created(meta, Instant::now());
-        self.metrics.workloads.pods_created.inc();
+        self.context.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+        self.context.creations.created(meta, Instant::now());
+        self.context.metrics.workloads.pods_created.inc();
         tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = name, "created a pod");
-        self.tell(O::SPEAKER, owner, Note::normal("SuccessfulCreate", format!("Created pod: {name}")));
+        self.context.tell(
+            O::ENTRY.component,
+            owner,
+            Note::normal("SuccessfulCreate", format!("Created pod: {name}")),
+        );
     }
 
     /// Deletes pods, each only if it is still the one that was seen.
-    async fn delete_pods<O: PodOwner>(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
+    async fn delete_pods(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
         let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
             .map(|pod| async move {
                 if self.goes_on(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
@@ -198,10 +183,10 @@ impl Cluster {
 
     /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
     /// after all, no further pod is lost (S12).
-    fn doomed_first(&self, owner: &impl PodOwner, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    fn doomed_first(&self, owner: &O, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let Meta { uid: owner_uid, .. } = owner.meta();
         let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
-        for (key, uid, seen) in self.unresolved.take_doomed(owner_uid, Instant::now()) {
+        for (key, uid, seen) in self.context.unresolved.take_doomed(owner_uid, Instant::now()) {
             let pod = self.pods.get(&key).filter(|pod| {
                 pod.meta.uid == uid
                     && pod.is_active()
@@ -210,7 +195,7 @@ impl Cluster {
             });
             match pod {
                 Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
-                Some(_) => self.unresolved.doomed(owner_uid, key, uid, seen),
+                Some(_) => self.context.unresolved.doomed(owner_uid, key, uid, seen),
                 None => {}
             }
         }
@@ -222,15 +207,19 @@ impl Cluster {
         chosen
     }
 
-    async fn delete_pod<O: PodOwner>(&self, owner: &O, pod: &Pod) -> Result<(), SyncError> {
+    async fn delete_pod(&self, owner: &O, pod: &Pod) -> Result<(), SyncError> {
         let meta = owner.meta();
         let name = &pod.meta.key.name;
         let still_wanted = || self.still_needs(owner, false);
         let uid = json!({"uid": pod.meta.uid});
-        let Err(error) = self.delete_while(owner, pod, uid, still_wanted).await else {
-            self.metrics.workloads.pods_deleted.inc();
+        let Err(error) = self.context.delete_while(owner, pod, uid, still_wanted).await else {
+            self.context.metrics.workloads.pods_deleted.inc();
             tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
-            self.tell(O::SPEAKER, owner, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
+            self.context.tell(
+                O::ENTRY.component,
+                owner,
+                Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")),
+            );
             return Ok(());
         };
         if matches!(error, ApiError::NotSent(_)) && !still_wanted() {
@@ -238,11 +227,11 @@ impl Cluster {
         }
         let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
         if error.may_have_happened() {
-            self.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
+            self.context.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
         }
         if let SyncError::Refused { .. } = &error {
             let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
-            self.tell(O::SPEAKER, owner, note);
+            self.context.tell(O::ENTRY.component, owner, note);
         }
         Err(error)
     }

@@ -1,0 +1,201 @@
+//! The life of a daemon's controllers, in five phases: the caches fill, the process leads, the workers start, they
+//! work, and all of it ends in a stated order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::future::join_all;
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::tasks::{Running, by_itself, spawn};
+use super::{Controllers, work};
+use crate::config::ControllerConfig;
+use crate::controllers::coexistence::{Conflict, guard};
+use crate::controllers::resync::resync;
+use crate::controllers::{Context, Worker};
+use crate::runtime::catch_up::CatchUp;
+use crate::runtime::lease::{Election, Watchdog};
+use crate::runtime::tasks::{Ended, named};
+
+/// How long the last events may take to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Controllers that run.
+pub(super) struct Life {
+    context: Arc<Context>,
+    controllers: Arc<[Box<dyn Worker>]>,
+    config: ControllerConfig,
+    catch_ups: Vec<Arc<CatchUp>>,
+    seed: u64,
+    /// Until it stands for election.
+    election: Option<(Election, Watchdog)>,
+    shutdown: CancellationToken,
+    running: Running,
+    workers: JoinSet<Ended>,
+    conflict: Option<Conflict>,
+    stop: CancellationToken,
+    stop_events: CancellationToken,
+    stop_election: CancellationToken,
+    /// Whatever ends this, by an error or by being dropped, ends its tasks too.
+    _stop_on_drop: DropGuard,
+}
+
+impl Life {
+    /// Begins to list, to watch, and to write events.
+    pub fn begin(controllers: Controllers, shutdown: CancellationToken) -> Self {
+        let Controllers { context, informers, workers, events, election, fence, config, catch_ups, seed } =
+            controllers;
+        let (stop, stop_events) = (CancellationToken::new(), CancellationToken::new());
+        informers.start(&stop);
+        let events = spawn(events.run(stop_events.clone()));
+        Life {
+            context,
+            controllers: workers,
+            config,
+            catch_ups,
+            seed,
+            election,
+            shutdown,
+            running: Running { informers, resync: None, events, election: None, fence },
+            workers: JoinSet::new(),
+            conflict: None,
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+            stop_events,
+            stop_election: CancellationToken::new(),
+        }
+    }
+
+    /// No decision before every cache is complete: half a list looks like missing pods. Nor does a process stand for
+    /// election before that, since it could not act. `false` means that it is to stop.
+    pub async fn fill_caches(&mut self) -> anyhow::Result<bool> {
+        let Life { running, shutdown, .. } = self;
+        for (resource, ready) in running.informers.ready() {
+            let name = resource.plural;
+            tokio::select! {
+                biased;
+                () = std::future::ready(()), if planted!("half a cache is believed") => {}
+                complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
+                error = running.ended_by_itself() => return Err(error),
+                () = shutdown.cancelled() => return Ok(false),
+            }
+        }
+        let kinds: Vec<_> = running.informers.resources().iter().map(|resource| resource.plural).collect();
+        tracing::info!(?kinds, "the caches are complete");
+        Ok(true)
+    }
+
+    /// Waits until this process may act; `false` means that it is to stop before that.
+    pub async fn lead(&mut self) -> anyhow::Result<bool> {
+        if let Some((election, _)) = self.election.take() {
+            tracing::info!(lease = %election.lease(), identity = election.identity(), "standing for election");
+            self.running.election = Some(spawn(election.run(self.stop_election.clone())));
+        }
+        self.running.elected(&self.controllers, &self.shutdown).await
+    }
+
+    /// Has the caches catch up, and starts the workers.
+    pub async fn start_workers(&mut self) -> anyhow::Result<()> {
+        let Life { context, controllers, config, catch_ups, shutdown, running, workers, stop, seed, .. } =
+            self;
+        // What has ended comes first: no worker is started for a lease that is lost.
+        tokio::select! {
+            biased;
+            error = running.ended_by_itself() => return Err(error),
+            () = async {
+                // What the leader before has done is done, whatever a watch that lags shows.
+                let catching_up = join_all(catch_ups.iter().map(|catch_up| catch_up.run()));
+                if shutdown.run_until_cancelled(catching_up).await.is_some() {
+                    work::start(controllers, config, context.metrics(), workers, shutdown).await;
+                }
+            } => {}
+        }
+        if let Some(period) = config.resync_period {
+            let (controllers, stop, seed) = (controllers.clone(), stop.clone(), *seed);
+            running.resync = Some(spawn(named("the resync", async move {
+                stop.run_until_cancelled(resync(controllers, period, seed)).await;
+            })));
+        }
+        Ok(())
+    }
+
+    /// Works until it is to end, or another controller is found to act on the same objects and that is to end it.
+    pub async fn work(&mut self) -> anyhow::Result<()> {
+        let Life { context, config, shutdown, running, workers, conflict, .. } = self;
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            // In order, so that the event that tells of it is written, and another takes over at once.
+            found = guard(context.clone(), config.on_conflict) => *conflict = Some(found),
+            error = running.ended_by_itself() => return Err(error),
+            Some(ended) = workers.join_next() => return Err(by_itself(ended)),
+        }
+        Ok(())
+    }
+
+    /// Ends everything in order: the syncs, the election, the events, the lease, the watches.
+    pub async fn end(mut self, drain: Duration) -> anyhow::Result<()> {
+        let drained = self.drain(drain).await?;
+        let Life { running, conflict, stop, stop_events, stop_election, .. } = self;
+        let Running { informers, resync, events, election, fence } = running;
+        let election = match election {
+            None => None,
+            Some(election) => {
+                stop_election.cancel();
+                Some(election.await.context("the election panicked")??)
+            }
+        };
+        if let Some(election) = &election {
+            election.announce_end();
+        }
+        stop_events.cancel();
+        let flushed = matches!(tokio::time::timeout(FLUSH_TIMEOUT, events).await, Ok(Ok(true)));
+        let at_large = fence.and_then(|fence| fence.at_large());
+        match election {
+            // A write of unknown outcome may still arrive, and the next leader would not know of it. So the
+            // lease has to run out by itself: that takes as long as after a crash, 17 s at most.
+            Some(election) if at_large.is_some() && election.may_hold() => tracing::warn!(
+                lease = %election.lease(),
+                "the lease is not released but runs out, since a write whose outcome is unknown may still \
+                 be carried out"
+            ),
+            // Only after the last write: another may lead from then on.
+            Some(election) if drained && flushed => {
+                election.release().await;
+            }
+            _ => {}
+        }
+        stop.cancel();
+        informers.finished().await;
+        if let Some(resync) = resync {
+            let _ended = resync.await;
+        }
+        if !drained {
+            bail!("running syncs did not finish within {drain:?}");
+        }
+        if !flushed {
+            tracing::warn!("the last events were not written in time");
+        }
+        conflict.map_or(Ok(()), |conflict| Err(conflict.into()))
+    }
+
+    /// Whether the running syncs finished in time.
+    async fn drain(&mut self, drain: Duration) -> anyhow::Result<bool> {
+        let Life { context, controllers, running, workers, .. } = self;
+        tracing::info!("shutting down: no new sync starts");
+        context.draining().cancel();
+        controllers.iter().for_each(|controller| controller.shut_down());
+        let finish = async { while workers.join_next().await.is_some() {} };
+        let drained = tokio::select! {
+            biased;
+            drained = tokio::time::timeout(drain, finish) => drained,
+            error = running.ended_by_itself() => return Err(error),
+        };
+        if drained.is_err() {
+            workers.shutdown().await;
+        }
+        Ok(drained.is_ok())
+    }
+}

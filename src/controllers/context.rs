@@ -1,0 +1,206 @@
+//! What a controller asks for: the caches, the queues, and the services that it writes through.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::coexistence::Coexistence;
+use super::explanations::Explanations;
+use super::gated_field::GatedField;
+use super::owner_memory::OwnerMemory;
+use super::pace::Pace;
+use super::scope::Scope;
+use super::turns::Turns;
+use super::unresolved::Unresolved;
+use super::vanished::Creations;
+use super::words::Words;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::{Meta, ObjectKey, Record, Resource, Uid};
+use crate::plan::Note;
+use crate::runtime::api::Api;
+use crate::runtime::events::{EventRecorder, EventTarget, EventType};
+use crate::runtime::expectations::{Caches, Expectations, Freshness};
+use crate::runtime::store::Store;
+use crate::runtime::waiters::Waiters;
+use crate::runtime::worker::{Next, WorkQueue};
+
+/// What all controllers share. One per daemon, handed to each controller behind an `Arc`.
+#[derive(Debug)]
+pub struct Context {
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) recorder: EventRecorder,
+    pub(super) draining: CancellationToken,
+    pub(super) settings: Settings,
+    /// The store of each kind of the registry.
+    pub(super) stores: BTreeMap<Resource, Arc<dyn Any + Send + Sync>>,
+    /// Of each controller whose keys are objects of one kind, in the order of the registry.
+    pub(super) controls: Vec<Control>,
+    /// The caches, as far as expectations look at them.
+    pub(super) caches: Caches,
+    /// What the caches must show before an owner is decided about again.
+    pub(super) expectations: Expectations,
+    /// Everything that is remembered of owners, to be forgotten with them.
+    pub(super) memory: OwnerMemory,
+    /// Writes of which nobody knows yet whether they happened.
+    pub(super) unresolved: Arc<Unresolved>,
+    /// What was created a moment ago.
+    pub(super) creations: Arc<Creations>,
+    /// When each status was last written.
+    pub(super) pace: Arc<Pace>,
+    /// When failures were last worded anew.
+    pub(super) words: Arc<Words>,
+    /// Who writes an object that has two writers.
+    pub(super) turns: Arc<Turns>,
+    /// Why the last plans were what they were.
+    pub(super) explanations: Arc<Explanations>,
+    /// Whether the API server keeps the counts of terminating pods.
+    pub(super) terminating_field: GatedField,
+    /// What speaks for another controller on the same objects.
+    pub(super) coexistence: Coexistence,
+}
+
+/// What the controllers were told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is ours to act on.
+    pub scope: Scope,
+    /// The name under which the API server notes what we write.
+    pub field_manager: String,
+    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait.
+    pub failed_pod_backoff: bool,
+}
+
+/// The queue of a controller, and its way to the API server.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// Whose keys these are.
+    pub kind: Resource,
+    /// Keys that want a sync.
+    pub queue: WorkQueue<ObjectKey>,
+    /// Keys that wait for a cache to catch up.
+    pub waiters: Waiters<ObjectKey>,
+    /// The API server, with a rate limit of its own: a large scale-up of one kind delays no write of another
+    /// controller. Upstream has a client for each controller, too.
+    pub api: Api,
+}
+
+impl Context {
+    /// The store of a kind.
+    ///
+    /// # Panics
+    /// When the registry does not list the kind: the daemon does not start then.
+    pub fn store<T: Record>(&self) -> Arc<Store<T>> {
+        let store = self.stores.get(&T::RESOURCE).cloned();
+        let store = store.and_then(|store| store.downcast::<Store<T>>().ok());
+        store.unwrap_or_else(|| panic!("the registry lists no kind {}", T::RESOURCE.kind))
+    }
+
+    /// The keys that want a sync of the controller of this kind.
+    pub fn queue_of<T: Record>(&self) -> &WorkQueue<ObjectKey> {
+        &self.control(T::RESOURCE).queue
+    }
+
+    /// The keys of this kind that wait for a cache to catch up.
+    pub fn waiters_of<T: Record>(&self) -> &Waiters<ObjectKey> {
+        &self.control(T::RESOURCE).waiters
+    }
+
+    pub(super) fn control(&self, kind: Resource) -> &Control {
+        let control = self.controls.iter().find(|control| control.kind == kind);
+        control.unwrap_or_else(|| panic!("the registry lists no controller of {}", kind.plural))
+    }
+
+    /// The API server, for calls in a sync of this owner: one turn for each owner behind the rate limit of the
+    /// controller. Upstream serves requests in the order of arrival; here no owner waits behind the batch of another.
+    pub fn api_for<O: Record>(&self, owner: &O) -> Api {
+        if planted!("one limiter serves all controllers") {
+            return self.controls[0].api.clone();
+        }
+        self.control(O::RESOURCE).api.on_behalf_of(&owner.meta().uid)
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Metrics.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// What the controllers were told.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Why the last plans were what they were.
+    pub fn explanations(&self) -> &Explanations {
+        &self.explanations
+    }
+
+    /// Everything that is remembered of owners.
+    pub fn memory(&self) -> &OwnerMemory {
+        &self.memory
+    }
+
+    /// Cancelled when the daemon is to end: running syncs begin no further pod.
+    pub fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Tells the user something about an object, as this `source.component`. Never waits.
+    pub fn tell<T: Record>(&self, component: &'static str, about: &T, note: Note) {
+        let Note { warning, reason, message } = note;
+        let kind = if warning { EventType::Warning } else { EventType::Normal };
+        let meta = about.meta();
+        let target = EventTarget {
+            resource: T::RESOURCE,
+            key: meta.key.clone(),
+            uid: meta.uid.clone(),
+            resource_version: Some(meta.resource_version),
+        };
+        self.recorder.record(&target, kind, reason, message, component);
+    }
+
+    /// Whether the caches show all our writes to an owner's objects (S23). If not, the key is parked:
+    /// it wakes when the watch has caught up, and the answer is when to look again at the latest.
+    pub fn behind<T: Record>(&self, owner: &T, waiters: &Waiters<ObjectKey>) -> Option<Next> {
+        let meta = owner.meta();
+        let Freshness::Behind(behind) = self.expectations.check(&meta.uid, &self.caches, Instant::now())
+        else {
+            return None;
+        };
+        if planted!("a cache older than our writes is trusted") {
+            return None;
+        }
+        tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");
+        waiters.park(&meta.key, &behind, &self.caches);
+        Some(Next::After(behind.check_again))
+    }
+
+    /// A write to an object of this owner, or to the owner itself, was answered with this version: the owner is not
+    /// decided about before the cache of that kind shows it.
+    pub fn wrote<T: Record>(&self, owner: &T, resource: Resource, version: u64) {
+        self.expectations.wrote(&owner.meta().uid, resource, version);
+    }
+
+    /// Forgets whatever was noted of an owner.
+    pub fn forget(&self, owner: &Uid) {
+        self.memory.forget(owner);
+    }
+
+    /// Forgets what was noted of an owner after the cache had shown it gone: the change that would have
+    /// had it forgotten has passed, and there will be no other.
+    pub fn forget_if_gone<T: Record>(&self, owners: &Store<T>, owner: &Meta) {
+        if owners.get(&owner.key).is_none_or(|there| there.meta().uid != owner.uid) {
+            self.forget(&owner.uid);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One driver for all controllers: it runs the five steps, retries, throttles the status, and publishes the
+//! explanation. No decision is taken here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::controller::{Controller, Settled, Status};
+use super::error::SyncError;
+use super::execute::path;
+use super::explanations::Explanation;
+use super::pace::SPACING;
+use super::registry::ControllerEntry;
+use super::setup::{Setup, Turn};
+use crate::model::{ObjectKey, Record, Resource};
+use crate::plan::Urgency;
+use crate::runtime::request::PatchType;
+use crate::runtime::store::{Change, Store};
+use crate::runtime::waiters::Waiters;
+use crate::runtime::worker::{Next, WorkQueue, run_workers};
+
+/// A controller as the daemon starts, watches and ends it, whatever its kind is.
+pub trait Worker: Send + Sync {
+    /// What the registry says of it.
+    fn entry(&self) -> &'static ControllerEntry;
+
+    /// Syncs so many keys at the same time, until [`Worker::shut_down`] and the running syncs have finished.
+    fn run(&self, workers: usize) -> BoxFuture<'static, ()>;
+
+    /// Begins no more syncs.
+    fn shut_down(&self);
+
+    /// For how long the longest running sync has been running.
+    fn longest_running(&self) -> Duration;
+
+    /// Has every object synced once more.
+    fn resync(&self);
+
+    /// Drops the keys of what no longer exists, of which a standby would collect more and more.
+    fn drop_gone_keys(&self);
+}
+
+/// A controller with its queue.
+pub struct Driver<C: Controller> {
+    controller: Arc<C>,
+    context: Arc<Context>,
+    entry: &'static ControllerEntry,
+    objects: Arc<Store<C::Object>>,
+    queue: WorkQueue<ObjectKey>,
+    waiters: Waiters<ObjectKey>,
+}
+
+impl<C: Controller> Driver<C> {
+    /// Wires a controller to what it watches.
+    pub fn new(controller: Arc<C>, entry: &'static ControllerEntry, setup: &mut Setup) -> Arc<Self> {
+        let context = setup.context().clone();
+        let driver = Arc::new(Driver {
+            objects: context.store::<C::Object>(),
+            queue: context.queue_of::<C::Object>().clone(),
+            waiters: context.waiters_of::<C::Object>().clone(),
+            entry,
+            context,
+            controller: controller.clone(),
+        });
+        let (own, watches_rivals) = (driver.clone(), setup.is_enabled(entry));
+        setup.on_change::<C::Object>(Turn::Owner, move |change| own.changed(change, watches_rivals));
+        controller.watch(setup);
+        driver
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &C {
+        &self.controller
+    }
+
+    /// An object of ours has changed: its own key.
+    fn changed(&self, change: &Change<C::Object>, watches_rivals: bool) {
+        let (object, context) = (change.object(), &self.context);
+        if let Change::Deleted(_) = change {
+            context.forget(&object.meta().uid);
+        }
+        self.queue.add(object.meta().key.clone());
+        // What is not ours is rightly somebody else's.
+        if watches_rivals && self.controller.in_scope(object) {
+            let controller = &self.controller;
+            context.coexistence.saw(change, |old, new| controller.status(old) != controller.status(new));
+        }
+    }
+
+    /// Observe, plan, execute, settle.
+    ///
+    /// # Errors
+    /// When a write or a read fails; the key is then retried with backoff.
+    pub async fn sync(&self, key: &ObjectKey) -> Result<Next, SyncError> {
+        let Some(object) = self.objects.get(key) else {
+            self.controller.has_gone(key);
+            return Ok(Next::Settled);
+        };
+        if !self.controller.in_scope(&object) {
+            return Ok(Next::Settled);
+        }
+        let result = self.decide(&object).await;
+        self.context.forget_if_gone(&self.objects, object.meta());
+        result
+    }
+
+    async fn decide(&self, object: &C::Object) -> Result<Next, SyncError> {
+        let Driver { controller, context, .. } = self;
+        controller.resolve(object).await?;
+        let adopts = controller.wants_to_adopt(object);
+        let may_adopt = adopts && context.may_adopt(object).await?;
+        let mut has_asked = adopts;
+        loop {
+            // The answers took their time: what is decided on is what the cache shows now, the object included.
+            let now = self.objects.get(&object.meta().key);
+            let Some(object) = now.filter(|now| now.meta().uid == object.meta().uid) else {
+                return Ok(Next::Settled);
+            };
+            let object = &*object;
+            if let Some(wait) = context.behind(object, &self.waiters) {
+                let Resource { group, plural, .. } = C::Object::RESOURCE;
+                if let Some(skips) = self.entry.stale_skips {
+                    skips(context.metrics()).with_label_values(&[group, plural]).inc();
+                }
+                return Ok(wait);
+            }
+            let observed = controller.observe(object, may_adopt);
+            let plan = controller.plan(&observed);
+            let repeats = || context.creations.just_created(object.meta(), Instant::now());
+            if has_asked || !controller.creates(&plan) || !repeats() {
+                return self.carry_out(object, &observed, plan).await;
+            }
+            context.is_there(object).await?;
+            has_asked = true;
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        object: &C::Object,
+        observed: &C::Observed<'_>,
+        plan: C::Plan,
+    ) -> Result<Next, SyncError> {
+        let Driver { controller, context, .. } = self;
+        let executed = controller.execute(object, observed, &plan).await;
+        let mut settled = controller.settle(observed, &plan, &executed);
+        let (before, meta) = (controller.status(object), object.meta());
+        context.words.keep(&meta.uid, before.conditions(), settled.status.conditions_mut(), Instant::now());
+
+        let stale = executed.error().is_some_and(SyncError::is_stale);
+        let mut written = Ok(());
+        let mut later = None;
+        if let Some(patch) = self.status_patch(object, &settled).filter(|_| !stale) {
+            let now = Instant::now();
+            later = match controller.urgency(observed, &plan, &executed, &settled) {
+                Urgency::AtOnce => None,
+                Urgency::Spaced => context.pace.wait(&meta.uid, now),
+                Urgency::PutOff => context.pace.put_off(&meta.uid, now),
+            };
+            if later.is_none() {
+                written = self.write_status(object, &patch).await;
+            }
+        }
+        if written.is_ok() && later.is_none() && !stale {
+            controller.reported(observed, &plan, &settled);
+        }
+        // The other error may be tried again as late as in a minute.
+        let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error().is_some();
+        let overtaken = overtaken.then_some(SPACING);
+        let later = later.filter(|_| !planted!("a status that was put off is forgotten"));
+        let more = controller.look_again(object, observed, &plan);
+        let look_again = [settled.look_again, more, later, overtaken].into_iter().flatten().min();
+        settled.look_again = look_again;
+        let explanation = controller.explain(observed, plan, &settled);
+        let error = executed.into_error().or(written.err());
+        if let Some(explanation) = explanation {
+            self.publish(object, explanation, look_again, error.as_ref());
+        }
+        let Some(error) = error else { return Ok(look_again.map_or(Next::Settled, Next::After)) };
+        // What is due is due while steps are refused, too: the backoff of that may be a minute. The price is one
+        // more doomed call.
+        if let Some(wait) = look_again {
+            self.queue.add_after(meta.key.clone(), wait);
+        }
+        Err(error)
+    }
+
+    fn status_patch(&self, object: &C::Object, settled: &Settled<C::Status>) -> Option<Value> {
+        let field = &self.context.terminating_field;
+        field.observed(self.controller.status(object).terminating());
+        self.controller.status_patch(object, settled, field.is_kept())
+    }
+
+    async fn write_status(&self, object: &C::Object, patch: &Value) -> Result<(), SyncError> {
+        let (context, meta, resource) = (&self.context, object.meta(), C::Object::RESOURCE);
+        let what = || format!("writing the status of {} {}", resource.kind, meta.key);
+        let target = path(resource, meta) + "/status";
+        let version = match C::SHARES_OBJECTS {
+            true => context.in_turn(object, meta, what, &target, PatchType::Strategic, patch).await?,
+            false => context.patch(object, what, &target, PatchType::Strategic, patch).await?,
+        };
+        let before = self.controller.status(object).terminating();
+        context.terminating_field.wrote(before, patch, version != meta.resource_version);
+        context.wrote_status(meta, resource, version);
+        Ok(())
+    }
+
+    fn publish(
+        &self,
+        object: &C::Object,
+        mut explanation: Explanation,
+        look_again: Option<Duration>,
+        error: Option<&SyncError>,
+    ) {
+        match error {
+            None => explanation.look_again = look_again,
+            Some(error) => explanation.fail(error),
+        }
+        let meta = object.meta();
+        // Formatted only where somebody listens.
+        tracing::debug!(
+            kind = C::Object::RESOURCE.kind,
+            key = %meta.key,
+            writes = ?explanation.writes,
+            error = explanation.error,
+            look_again = ?explanation.look_again,
+            "{explanation}"
+        );
+        self.context.explanations.keep(&meta.uid, explanation);
+    }
+}
+
+/// A [`Driver`] is shared by its workers and by the handlers of changes.
+impl<C: Controller> Worker for Arc<Driver<C>> {
+    fn entry(&self) -> &'static ControllerEntry {
+        self.entry
+    }
+
+    fn run(&self, workers: usize) -> BoxFuture<'static, ()> {
+        let driver = self.clone();
+        Box::pin(run_workers(self.queue.clone(), workers, move |key: ObjectKey| {
+            let driver = driver.clone();
+            // Behind a pointer, so that the worker is compiled once and not for each controller.
+            let sync: BoxFuture<'static, Result<Next, SyncError>> =
+                Box::pin(async move { driver.sync(&key).await });
+            sync
+        }))
+    }
+
+    fn shut_down(&self) {
+        self.queue.shut_down();
+    }
+
+    fn longest_running(&self) -> Duration {
+        self.queue.longest_running()
+    }
+
+    fn resync(&self) {
+        self.objects.for_each(|object| self.queue.add(object.meta().key.clone()));
+    }
+
+    fn drop_gone_keys(&self) {
+        self.queue.retain(|key| self.objects.get(key).is_some());
+    }
+}

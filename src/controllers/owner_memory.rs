@@ -1,0 +1,93 @@
+//! What is remembered of owners, and its end: one [`OwnerMemory::forget`] for all of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::deployment::lost_creations::LostCreations;
+use super::deployment::rollouts::Rollouts;
+use super::explanations::Explanations;
+use super::pace::Pace;
+use super::replicas::pod_names::PodNames;
+use super::turns::Turns;
+use super::unresolved::Unresolved;
+use super::vanished::Creations;
+use super::words::Words;
+use crate::model::Uid;
+use crate::runtime::expectations::Expectations;
+
+/// Remembers something of owners, by their UIDs.
+pub trait Forget: Send + Sync {
+    /// The owner is gone.
+    fn forget(&self, owner: &Uid);
+}
+
+/// Everything that remembers something of owners.
+#[derive(Default)]
+pub struct OwnerMemory(RwLock<Vec<Arc<dyn Forget>>>);
+
+impl OwnerMemory {
+    /// Has the owners that are gone forgotten there too.
+    pub fn includes(&self, memory: Arc<dyn Forget>) {
+        self.0.write().push(memory);
+    }
+
+    /// Forgets whatever was noted of an owner.
+    pub fn forget(&self, owner: &Uid) {
+        self.0.read().iter().for_each(|memory| memory.forget(owner));
+    }
+}
+
+impl fmt::Debug for OwnerMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnerMemory").field("memories", &self.0.read().len()).finish()
+    }
+}
+
+macro_rules! forgets {
+    ($($memory:ty),*) => {
+        $(impl Forget for $memory {
+            fn forget(&self, owner: &Uid) {
+                <$memory>::forget(self, owner);
+            }
+        })*
+    };
+}
+
+forgets!(
+    Expectations,
+    Explanations,
+    Unresolved,
+    Creations,
+    Pace,
+    Turns,
+    Words,
+    LostCreations,
+    Rollouts,
+    PodNames
+);
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn one_call_forgets_an_owner_everywhere_and_no_other_owner() {
+        let (pace, unresolved) = (Arc::new(Pace::default()), Arc::new(Unresolved::default()));
+        let memory = OwnerMemory::default();
+        memory.includes(pace.clone());
+        memory.includes(unresolved.clone());
+        let now = Instant::now();
+        for owner in ["gone", "there"] {
+            pace.wrote(&Uid::new(owner), now);
+            unresolved.created(&Uid::new(owner), "web-1".into());
+        }
+        memory.forget(&Uid::new("gone"));
+        let known =
+            |owner| (pace.wait(&Uid::new(owner), now).is_some(), unresolved.take(&Uid::new(owner)).0.len());
+        assert_eq!([known("gone"), known("there")], [(false, 0), (true, 1)]);
+    }
+}

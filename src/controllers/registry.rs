@@ -1,0 +1,174 @@
+//! The two lists that the daemon is made of: the kinds that it caches, and its controllers.
+//!
+//! Start, drain, resync, readiness, read barriers, health checks, the labels of metrics, the flags
+//! `--controllers` and `--concurrent-*-syncs`, and the tables of the documentation and the chart come from
+//! here. To add a controller is to add its entry; see `docs/architecture.md`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use prometheus::IntCounterVec;
+
+use super::driver::Worker;
+use super::setup::Setup;
+use super::{deployment, replicaset, replicationcontroller};
+use crate::metrics::Metrics;
+use crate::model::{Deployment, Pod, Record, ReplicaSet, ReplicationController, Resource};
+use crate::runtime::api::Api;
+use crate::runtime::informer::{Informer, InformerOptions};
+use crate::runtime::informers::AnyInformer;
+
+/// The kinds that are cached, in the order in which they are listed.
+pub static KINDS: [KindEntry; 4] = [
+    KindEntry::of::<Deployment>(1),
+    KindEntry::of::<ReplicaSet>(2),
+    KindEntry::of::<ReplicationController>(4),
+    KindEntry::of::<Pod>(3),
+];
+
+/// The controllers, in the order in which they start.
+pub static CONTROLLERS: [&ControllerEntry; 3] =
+    [&deployment::ENTRY, &replicaset::ENTRY, &replicationcontroller::ENTRY];
+
+/// A kind that is cached.
+#[derive(Clone, Copy)]
+pub struct KindEntry {
+    /// Where its objects live.
+    pub resource: Resource,
+    /// Tells its jitter from that of the other kinds.
+    seed: u64,
+    build: fn(Api, InformerOptions) -> Built,
+}
+
+/// An informer, and its store.
+pub(super) type Built = (Box<dyn AnyInformer>, Arc<dyn Any + Send + Sync>);
+
+impl KindEntry {
+    /// The kind whose objects are decoded as `T`. `seed` tells its jitter from that of the other kinds.
+    pub const fn of<T: Record>(seed: u64) -> Self {
+        KindEntry { resource: T::RESOURCE, seed, build: build::<T> }
+    }
+
+    pub(super) fn build(&self, api: Api, mut options: InformerOptions) -> Built {
+        options.seed ^= self.seed;
+        (self.build)(api, options)
+    }
+}
+
+fn build<T: Record>(api: Api, options: InformerOptions) -> Built {
+    let informer = Informer::<T>::new(api, options);
+    let store = informer.store();
+    (Box::new(informer), store)
+}
+
+/// A controller: all that differs between controllers outside of their own files.
+pub struct ControllerEntry {
+    /// Its name, kube-controller-manager's.
+    pub name: &'static str,
+    /// What else it is called in `--controllers`.
+    pub aliases: &'static [&'static str],
+    /// Whose keys its queue holds.
+    pub kind: Resource,
+    /// These objects in prose, as the help of its flag has them.
+    pub objects: &'static str,
+    /// The flag that says how many are synced at the same time, without its dashes.
+    pub flag: &'static str,
+    /// Its default.
+    pub workers: usize,
+    /// The label of its queue in metrics.
+    pub queue: &'static str,
+    /// The `source.component` of its events.
+    pub component: &'static str,
+    /// The kinds whose changes concern it.
+    pub watches: &'static [Resource],
+    /// Where its syncs are counted that were skipped because a cache was behind.
+    pub stale_skips: Option<fn(&Metrics) -> &IntCounterVec>,
+    /// Builds it and wires it to what it watches.
+    pub install: fn(&mut Setup) -> Box<dyn Worker>,
+}
+
+impl ControllerEntry {
+    /// Its name without the last word: `deployment`.
+    pub fn short_name(&self) -> &'static str {
+        self.name.strip_suffix("-controller").unwrap_or(self.name)
+    }
+
+    /// Whether it goes by this name in `--controllers`.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.short_name() == name || self.aliases.contains(&name)
+    }
+
+    /// The environment variable of its flag.
+    pub fn variable(&self) -> String {
+        format!("WINDLASS_{}", self.flag.replace('-', "_").to_uppercase())
+    }
+}
+
+/// Kinds and controllers. The daemon's are [`Registry::standard`].
+#[derive(Clone)]
+pub struct Registry {
+    kinds: Vec<KindEntry>,
+    controllers: Vec<&'static ControllerEntry>,
+}
+
+impl Registry {
+    /// What the daemon runs.
+    pub fn standard() -> Self {
+        Registry { kinds: KINDS.to_vec(), controllers: CONTROLLERS.to_vec() }
+    }
+
+    /// With one more kind.
+    #[must_use]
+    pub fn with_kind(mut self, kind: KindEntry) -> Self {
+        self.kinds.push(kind);
+        self
+    }
+
+    /// With one more controller.
+    #[must_use]
+    pub fn with_controller(mut self, controller: &'static ControllerEntry) -> Self {
+        self.controllers.push(controller);
+        self
+    }
+
+    /// The kinds, in the order in which they are listed.
+    pub fn kinds(&self) -> &[KindEntry] {
+        &self.kinds
+    }
+
+    /// The controllers, in the order in which they start.
+    pub fn controllers(&self) -> &[&'static ControllerEntry] {
+        &self.controllers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_that_a_controller_watches_is_listed_and_none_besides() {
+        let listed: BTreeSet<Resource> = KINDS.iter().map(|kind| kind.resource).collect();
+        let watched: BTreeSet<Resource> =
+            CONTROLLERS.iter().flat_map(|entry| entry.watches).copied().collect();
+        assert_eq!(listed, watched);
+        assert!(CONTROLLERS.iter().all(|entry| entry.watches.contains(&entry.kind)));
+    }
+
+    #[test]
+    fn no_two_entries_share_what_tells_them_apart() {
+        fn distinct<T: Ord>(all: impl Iterator<Item = T> + Clone) -> bool {
+            all.clone().collect::<BTreeSet<_>>().len() == all.count()
+        }
+        assert!(distinct(KINDS.iter().map(|kind| kind.seed)));
+        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.name)));
+        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.flag)));
+        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.queue)));
+        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.kind)));
+        let names =
+            CONTROLLERS.iter().flat_map(|entry| entry.aliases.iter().copied().chain([entry.short_name()]));
+        assert!(distinct(names));
+    }
+}

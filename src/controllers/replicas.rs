@@ -1,0 +1,573 @@
+//! The controller of the kinds that keep a number of pods. One core serves them all; a kind brings its names.
+
+mod execute;
+pub mod pod_names;
+pub mod refused;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::controller::{Controller, Executed, Settled, Status};
+use super::driver::{Driver, Worker};
+use super::error::SyncError;
+use super::patch;
+use super::registry::ControllerEntry;
+use super::setup::{Setup, Turn};
+use super::wake::{gathering, may_be_adopted_anew};
+use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus};
+use crate::plan::Urgency;
+use crate::plan::replicaset::names::Sequence;
+use crate::plan::replicaset::status::Failure;
+use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
+use crate::runtime::store::{Change, Store};
+use pod_names::PodNames;
+use refused::Refused;
+
+/// A kind whose objects each keep a number of pods.
+pub trait ReplicaKind: Record {
+    /// What the registry says of its controller.
+    const ENTRY: &'static ControllerEntry;
+
+    /// The object as the planner knows it.
+    fn as_set(&self) -> &ReplicaSet;
+
+    /// What the kind can report of a status.
+    fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
+        status
+    }
+
+    /// Whether the object is ours to act on.
+    fn in_scope(&self, context: &Context) -> bool {
+        context.settings().scope.selects(self.meta())
+    }
+
+    /// What else concerns the kind than its pods.
+    fn watch(_controller: &Arc<ReplicaController<Self>>, _setup: &mut Setup) {}
+}
+
+/// The controller of one such kind.
+pub struct ReplicaController<O: ReplicaKind> {
+    pub(super) context: Arc<Context>,
+    pub(super) owners: Arc<Store<O>>,
+    pods: Arc<Store<Pod>>,
+    /// The names that pods have had.
+    pod_names: Arc<PodNames>,
+    /// Owners whose pods were refused, of all these kinds together: they share the quotas of a namespace.
+    refused: Arc<Refused>,
+}
+
+/// Builds the controller of a kind and wires it.
+pub fn install<O: ReplicaKind>(setup: &mut Setup) -> Box<dyn Worker> {
+    Box::new(driver::<O>(setup))
+}
+
+pub(super) fn driver<O: ReplicaKind>(setup: &mut Setup) -> Arc<Driver<ReplicaController<O>>> {
+    let context = setup.context().clone();
+    let (refused, _) = setup.shared();
+    let controller = ReplicaController {
+        owners: context.store::<O>(),
+        pods: context.store(),
+        pod_names: Arc::default(),
+        refused,
+        context,
+    };
+    Driver::new(Arc::new(controller), O::ENTRY, setup)
+}
+
+/// The handler of pods that concerns all these kinds alike, and is told once.
+#[derive(Default)]
+struct PodsOfAll;
+
+impl Status for ReplicaSetStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut [Condition] {
+        &mut self.conditions
+    }
+
+    fn terminating(&self) -> Option<i32> {
+        self.terminating
+    }
+}
+
+impl<O: ReplicaKind> Controller for ReplicaController<O> {
+    type Object = O;
+    type Status = ReplicaSetStatus;
+    type Observed<'a> = Observed<'a>;
+    type Plan = Plan;
+    type Outcome = Option<Failure>;
+
+    /// A ReplicaSet's Deployment resizes it.
+    const SHARES_OBJECTS: bool = true;
+
+    fn watch(self: &Arc<Self>, setup: &mut Setup) {
+        self.context.memory().includes(self.pod_names.clone());
+        let told = self.clone();
+        setup.on_change(Turn::Owner, move |change| told.pod_changed(change));
+        if let (_, true) = setup.shared::<PodsOfAll>() {
+            let told = self.clone();
+            setup.on_change(Turn::Shared, move |change| told.pod_of_anybody_changed(change));
+        }
+        O::watch(self, setup);
+    }
+
+    fn in_scope(&self, owner: &O) -> bool {
+        owner.in_scope(&self.context)
+    }
+
+    fn has_gone(&self, key: &ObjectKey) {
+        self.needs_no_room(key);
+    }
+
+    fn resolve<'a>(&'a self, owner: &'a O) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(self.resolve_pods(owner))
+    }
+
+    fn wants_to_adopt(&self, owner: &O) -> bool {
+        let set = owner.as_set();
+        let orphans = self.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
+        !Members::of(set, Vec::new(), orphans).orphans.is_empty()
+    }
+
+    fn observe<'a>(&self, owner: &'a O, may_adopt: bool) -> Observed<'a> {
+        self.observed(owner.as_set(), may_adopt)
+    }
+
+    fn plan(&self, observed: &Observed<'_>) -> Plan {
+        planner::plan(observed)
+    }
+
+    fn creates(&self, plan: &Plan) -> bool {
+        plan.creates()
+    }
+
+    fn execute<'a>(
+        &'a self,
+        owner: &'a O,
+        observed: &'a Observed<'_>,
+        plan: &'a Plan,
+    ) -> BoxFuture<'a, Executed<Option<Failure>>> {
+        for write in &plan.writes {
+            if let Write::Delete(victims) = write {
+                let histogram = &self.context.metrics().workloads.deletion_age_ratio;
+                let ratios = rank::age_ratios(&observed.members.active, victims, observed.now);
+                ratios.for_each(|ratio| histogram.observe(ratio));
+            }
+        }
+        Box::pin(async move {
+            let executed = self.carry_out(owner, plan).await;
+            self.make_room(owner, plan, executed.error());
+            executed
+        })
+    }
+
+    fn settle(
+        &self,
+        observed: &Observed<'_>,
+        _: &Plan,
+        executed: &Executed<Option<Failure>>,
+    ) -> Settled<ReplicaSetStatus> {
+        let status::Settled { status, look_again } =
+            status::report(observed, executed.outcome().as_ref(), executed.error().is_some());
+        Settled { status: O::reportable(status), annotations: Default::default(), look_again }
+    }
+
+    fn status<'a>(&self, owner: &'a O) -> &'a ReplicaSetStatus {
+        &owner.as_set().status
+    }
+
+    fn status_patch(
+        &self,
+        owner: &O,
+        settled: &Settled<ReplicaSetStatus>,
+        keeps_terminating: bool,
+    ) -> Option<Value> {
+        patch::set_status(owner.meta(), &owner.as_set().status, &settled.status, keeps_terminating)
+    }
+
+    fn urgency(
+        &self,
+        observed: &Observed<'_>,
+        plan: &Plan,
+        executed: &Executed<Option<Failure>>,
+        settled: &Settled<ReplicaSetStatus>,
+    ) -> Urgency {
+        status::urgency(observed.set, plan, executed.error().is_some(), &settled.status)
+    }
+
+    fn look_again(&self, owner: &O, observed: &Observed<'_>, plan: &Plan) -> Option<Duration> {
+        let reserved = (observed.reserved > 0).then(|| self.reserved_for(owner));
+        plan.look_again.into_iter().chain(reserved).min()
+    }
+}
+
+impl<O: ReplicaKind> ReplicaController<O> {
+    /// A pod has changed: the key that it belongs or belonged to. One that nobody owns any more, or with other
+    /// labels, concerns everybody who selects it.
+    fn pod_changed(&self, change: &Change<Pod>) {
+        let pod = change.object();
+        self.pod_name_seen(change);
+        if let Change::Updated { old, new } = change
+            && old.meta.controller != new.meta.controller
+            && !planted!("who loses a pod is not woken")
+        {
+            self.wake_owner_of(old);
+        }
+        match &pod.meta.controller {
+            Some(_)
+                if matches!(change, Change::Deleted(_)) && planted!("a pod that is gone wakes nobody") => {}
+            Some(_) => self.wake_owner_of(pod),
+            None if planted!("an orphan wakes nobody") => {}
+            None if pod.is_active() && may_be_adopted_anew(change) => self.wake_who_selects(pod),
+            None => {}
+        }
+    }
+
+    /// A pod counts against a quota until it has ended.
+    fn pod_of_anybody_changed(&self, change: &Change<Pod>) {
+        let pod = change.object();
+        let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
+        let counted = match change {
+            Change::Added(_) => false,
+            Change::Updated { old, .. } => !old.is_terminal(),
+            Change::Deleted(last) => !last.is_terminal(),
+        };
+        if ended && counted {
+            self.wake_refused(&pod.meta.key.namespace);
+        }
+        if let Change::Updated { old, new } = change
+            && new.phase == Phase::Failed
+            && old.phase != Phase::Failed
+        {
+            self.context.metrics().workloads.pods_failed.inc();
+        }
+    }
+
+    /// Wakes the owner of the pod, if it is of this kind.
+    fn wake_owner_of(&self, pod: &Pod) {
+        if let Some(owner) = self.owners.controller_of(&pod.meta) {
+            let pods = self.pods.count_owned_by(&owner.as_owner());
+            self.context.queue_of::<O>().add_after(owner.meta().key.clone(), gathering(pods));
+        }
+    }
+
+    fn wake_who_selects(&self, pod: &Pod) {
+        for owner in self.owners.in_namespace(&pod.meta.key.namespace) {
+            if owner.as_set().selector.matches(&pod.meta.labels) {
+                self.context.queue_of::<O>().add(owner.meta().key.clone());
+            }
+        }
+    }
+
+    /// A pod of the namespace has ended, or a refused owner got its pods: there may be room for more.
+    fn wake_refused(&self, namespace: &str) {
+        if let Some((kind, key)) = self.refused.next(namespace) {
+            self.context.control(kind).queue.add(key);
+        }
+    }
+
+    /// An owner whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
+    /// lets the next one try.
+    fn make_room(&self, owner: &O, plan: &Plan, error: Option<&SyncError>) {
+        let key = &owner.meta().key;
+        match error {
+            Some(error) if plan.creates() && error.is_refusal() => self.refused.add(O::RESOURCE, key),
+            // It will be tried again.
+            Some(_) if plan.creates() => {}
+            _ => self.needs_no_room(key),
+        }
+    }
+
+    fn needs_no_room(&self, key: &ObjectKey) {
+        if self.refused.remove(O::RESOURCE, key) {
+            self.wake_refused(&key.namespace);
+        }
+    }
+
+    /// Finds out what became of writes whose replies were lost, before anything is decided.
+    ///
+    /// # Errors
+    /// When the API server cannot be asked; what is not resolved is kept.
+    pub(super) async fn resolve_pods(&self, set: &O) -> Result<(), SyncError> {
+        let owner = &set.meta().uid;
+        let (mut creates, mut deletes) = self.context.unresolved.take(owner);
+        let collection = Pod::RESOURCE.path(Some(&set.meta().key.namespace));
+        let mut result = Ok(());
+        while let Some(name) = creates.pop() {
+            match self.context.read::<Pod>(set, &format!("{collection}/{name}")).await {
+                Ok(pod) if set.controls(&pod.meta) => {
+                    self.pod_created(set, &name, pod.meta.resource_version);
+                }
+                Ok(_) => {}
+                Err(SyncError::Gone { .. }) => {
+                    self.context.unresolved.not_yet_created(owner, name, Instant::now())
+                }
+                Err(error) => {
+                    creates.push(name);
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        while let Some((key, uid)) = deletes.pop() {
+            match self.context.read::<Pod>(set, &format!("{collection}/{}", key.name)).await {
+                Ok(pod) if pod.meta.uid == uid && !pod.meta.is_deleting() => {
+                    self.context.unresolved.doomed(owner, key, uid, Instant::now());
+                }
+                Ok(_) | Err(SyncError::Gone { .. }) => {
+                    self.context.expectations.deleted(owner, Pod::RESOURCE, &key, &uid, None);
+                }
+                Err(error) => {
+                    deletes.push((key, uid));
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        creates.into_iter().for_each(|name| self.context.unresolved.created(owner, name));
+        deletes.into_iter().for_each(|(key, uid)| self.context.unresolved.deleted(owner, key, uid));
+        result
+    }
+
+    fn observed<'a>(&self, set: &'a ReplicaSet, may_adopt: bool) -> Observed<'a> {
+        let owned = self.pods.owned_by(&set.as_owner());
+        let orphans = self.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
+        let members = Members::of(set, owned, orphans);
+        let is_ours = |pod: &Pod| set.controls(&pod.meta);
+        let under = |name: &str| self.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
+        let late = self.context.unresolved.late(&set.meta.uid, Instant::now());
+        let used = self.used_names(set);
+        let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
+        let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
+        // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
+        let is_kept = |name: &&String| match under(name) {
+            Some(pod) => !(pod.is_active() && is_ours(&pod)),
+            None => was_had(name),
+        };
+        let reserved = late.iter().filter(is_kept).count() + used.in_doubt();
+        let late = late.into_iter().filter(|name| !was_had(name)).collect();
+        let is_foreign = |name: &str| under(name).is_some_and(|pod| !is_ours(&pod));
+        let free_names = planner::free_names(set, &members, &late, &used, is_foreign);
+        let siblings = if planner::is_too_large(set, &members) { self.siblings(set) } else { Vec::new() };
+        Observed {
+            set,
+            members,
+            may_adopt,
+            siblings,
+            free_names,
+            reserved,
+            failed_pod_backoff: self.context.settings.failed_pod_backoff,
+            now: self.context.now(),
+        }
+    }
+
+    /// Active pods of the others with the same owner.
+    fn siblings(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+        let Some(owner) = set.meta.owner() else { return Vec::new() };
+        let owners = self.owners.owned_by(&owner);
+        owners
+            .iter()
+            .map(|sibling| sibling.as_set())
+            .filter(|sibling| sibling.meta.uid != set.meta.uid)
+            .flat_map(|sibling| self.pods.owned_by(&sibling.as_owner()))
+            .filter(|pod| pod.is_active())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+    use crate::controllers::fixture::{answering, rig};
+    use crate::controllers::pace::SPACING;
+    use crate::model::{Interner, Meta};
+    use crate::runtime::store::{Change, Store};
+
+    fn set() -> ReplicaSet {
+        set_at(1, 1)
+    }
+
+    fn set_at(generation: i64, replicas: i32) -> ReplicaSet {
+        let json = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "generation": generation,
+                         "resourceVersion": (6 + generation).to_string()},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}},
+                     "template": {"metadata": {"labels": {"a": "b"}}}},
+        });
+        ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap()
+    }
+
+    /// How many pods are asked for in one sync of a set of three that the cache shows with another size
+    /// when the first request is answered with `code`.
+    async fn created_when_resized_meanwhile(code: u16, unresolved: bool, replicas: i32) -> usize {
+        let (sets, creations) =
+            (Arc::new(Mutex::new(None::<Arc<Store<ReplicaSet>>>)), Arc::new(Mutex::new(0)));
+        let (cache, count) = (sets.clone(), creations.clone());
+        let rig = rig(code, move |request| {
+            if let Some(cache) = &*cache.lock() {
+                cache.put(set_at(2, replicas));
+            }
+            *count.lock() += usize::from(request.method() == http::Method::POST);
+        });
+        rig.context.store::<ReplicaSet>().put(set_at(1, 3));
+        *sets.lock() = Some(rig.context.store::<ReplicaSet>());
+        if unresolved {
+            rig.context.unresolved.created(&set().meta.uid, "web-x".into());
+        }
+        let _ends = rig.replica_sets.sync(&set().meta.key).await;
+        *creations.lock()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_that_is_resized_while_a_lost_write_is_looked_up_is_decided_about_as_it_is_then() {
+        assert_eq!(created_when_resized_meanwhile(404, true, 0).await, 0);
+        assert_ne!(created_when_resized_meanwhile(404, true, 1).await, 0);
+    }
+
+    /// The methods of the requests of a second sync, a moment after three pods were made that the cache does
+    /// not show. `lags` has the cache of pods be behind.
+    async fn asked_in_a_second_sync(lags: bool) -> Vec<http::Method> {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = requests.clone();
+        let rig = rig(201, move |request| log.lock().push(request.method().clone()));
+        if lags {
+            rig.context.caches.add(Pod::RESOURCE, rig.context.store::<Pod>());
+        }
+        rig.context.store::<ReplicaSet>().put(set_at(1, 3));
+        let _first = rig.replica_sets.sync(&set().meta.key).await;
+        requests.lock().clear();
+        let _second = rig.replica_sets.sync(&set().meta.key).await;
+        requests.lock().clone()
+    }
+
+    /// How many creations one sync asks for, of a set of 500 of which so many are answered with a success and the
+    /// others with this code.
+    async fn creations_before_giving_up(successes: usize, code: u16) -> usize {
+        let creations = Arc::new(Mutex::new(0));
+        let count = creations.clone();
+        let rig = answering(move |request| {
+            let mut count = count.lock();
+            *count += usize::from(request.method() == http::Method::POST);
+            if *count > successes { code } else { 201 }
+        });
+        rig.context.store::<ReplicaSet>().put(set_at(1, 500));
+        let _fails = rig.replica_sets.sync(&set().meta.key).await;
+        *creations.lock()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_batch_in_which_a_pod_is_refused_is_sent_to_its_end_and_no_other() {
+        for code in [403, 422, 500] {
+            assert_eq!(creations_before_giving_up(3, code).await, 1 + 2 + 4, "{code}");
+            assert_eq!(creations_before_giving_up(64, code).await, 127, "{code}");
+        }
+    }
+
+    /// So many requests of a batch are under way at the same time.
+    const AT_ONCE: usize = 32;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_more_of_a_batch_is_sent_where_there_is_no_answer() {
+        // Those that are sent at the same time are on their way already, and each success makes room for another.
+        assert!(creations_before_giving_up(64, 502).await <= 64 + AT_ONCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_went_as_fast_as_they_were_made_are_made_again_only_after_a_look_at_the_set() {
+        assert_eq!(asked_in_a_second_sync(false).await.first(), Some(&http::Method::GET));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_the_cache_has_yet_to_show_are_no_reason_to_ask() {
+        assert_eq!(asked_in_a_second_sync(true).await, Vec::<http::Method>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_does_not_meet_a_resize_that_is_under_way() {
+        let requests = Arc::new(Mutex::new(0));
+        let count = requests.clone();
+        let rig = rig(200, move |_| *count.lock() += 1);
+        rig.context.store::<ReplicaSet>().put(set_at(1, 0));
+        let meta = set().meta;
+        let resize = rig.context.turns.take(&meta, Instant::now());
+        let ended = rig.replica_sets.sync(&meta.key).await;
+        assert!(matches!(ended, Err(SyncError::Overtaken { .. })), "{ended:?}");
+        assert_eq!(*requests.lock(), 0);
+        drop(resize);
+        assert!(rig.replica_sets.sync(&meta.key).await.is_ok());
+        assert_eq!(*requests.lock(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_a_resize_overtakes_does_not_wait_as_long_as_a_refusal() {
+        let requests = Arc::new(Mutex::new(0));
+        let count = requests.clone();
+        let rig = rig(200, move |_| *count.lock() += 1);
+        rig.context.store::<ReplicaSet>().put(set_at(1, 0));
+        let meta = set().meta;
+        for _ in 0..12 {
+            tokio::time::sleep(rig.context.queue_of::<ReplicaSet>().retry(meta.key.clone())).await;
+        }
+        rig.context.queue_of::<ReplicaSet>().retain(|_| false);
+        let resize = rig.context.turns.take(&meta, Instant::now());
+        rig.context.queue_of::<ReplicaSet>().add(meta.key.clone());
+        let _workers = tokio::spawn(rig.replica_sets.run(1));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(resize);
+        assert_eq!(*requests.lock(), 0);
+        tokio::time::sleep(SPACING).await;
+        assert_eq!(*requests.lock(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_that_is_resized_while_its_pods_are_made_gets_no_more_by_the_old_size() {
+        assert_eq!(created_when_resized_meanwhile(201, false, 1).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_version_of_a_pod_that_went_at_once_does_not_end_the_wait_for_its_end() {
+        let rig = rig(200, |_| {});
+        let pods = rig.context.store::<Pod>();
+        pods.begin_list(false);
+        let pod = r#"{"metadata":{"name":"web-x","namespace":"shop","uid":"p","resourceVersion":"50","labels":
+            {"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u",
+            "controller":true}]}}"#;
+        pods.put(Pod::decode(pod, &mut Interner::default()).unwrap());
+        pods.end_list(60);
+        rig.context.caches.add(Pod::RESOURCE, pods);
+        rig.context.store::<ReplicaSet>().put(set_at(1, 0));
+        let _ends = rig.replica_sets.sync(&set().meta.key).await;
+        assert!(rig.context.behind(&set_at(1, 0), rig.context.waiters_of::<ReplicaSet>()).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_noted_for_a_set_that_goes_during_its_sync_is_forgotten() {
+        for code in [201, 500] {
+            // The cache shows the set gone while a write for it is under way.
+            let sets: Arc<Mutex<Option<Arc<Store<ReplicaSet>>>>> = Arc::default();
+            let gone = sets.clone();
+            let mut rig = rig(code, move |_| {
+                if let Some(sets) = &*gone.lock() {
+                    let Meta { key, uid, .. } = set().meta;
+                    sets.remove(&key, &uid, 60, None);
+                }
+            });
+            rig.context.store::<ReplicaSet>().put(set());
+            *sets.lock() = Some(rig.context.store::<ReplicaSet>());
+            rig.tell(Change::Deleted(Arc::new(set())));
+            let _ends = rig.replica_sets.sync(&set().meta.key).await;
+            assert!(rig.context.expectations.is_empty() && rig.context.unresolved.is_empty(), "{code}");
+            assert!(rig.replica_sets.controller().pod_names.is_empty(), "{code}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The ReplicationController controller: the ReplicaSet's elder, which the same core serves.
+
+use super::registry::ControllerEntry;
+use super::replicas::{self, ReplicaKind};
+use crate::model::{Pod, Record, ReplicaSet, ReplicaSetStatus, ReplicationController};
+
+/// What the registry says of it.
+pub static ENTRY: ControllerEntry = ControllerEntry {
+    name: "replicationcontroller-controller",
+    aliases: &[],
+    kind: ReplicationController::RESOURCE,
+    objects: "ReplicationControllers",
+    flag: "concurrent_rc_syncs",
+    workers: 5,
+    queue: "replicationmanager",
+    component: "replication-controller",
+    watches: &[ReplicationController::RESOURCE, Pod::RESOURCE],
+    stale_skips: Some(|metrics| &metrics.replicaset_stale_skips),
+    install: replicas::install::<ReplicationController>,
+};
+
+impl ReplicaKind for ReplicationController {
+    const ENTRY: &'static ControllerEntry = &ENTRY;
+
+    fn as_set(&self) -> &ReplicaSet {
+        &self.0
+    }
+
+    fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
+        ReplicationController::reportable(status)
+    }
+}

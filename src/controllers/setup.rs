@@ -1,0 +1,204 @@
+//! Builds every controller of a registry once and wires it to the informers of the kinds that it watches.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::context::{Context, Control, Settings};
+use super::driver::Worker;
+use super::owner_memory::OwnerMemory;
+use super::registry::{ControllerEntry, Registry};
+use crate::clock::Clock;
+use crate::metrics::{Metrics, set_gauge};
+use crate::model::{Record, Resource};
+use crate::runtime::api::Api;
+use crate::runtime::events::EventRecorder;
+use crate::runtime::expectations::{Caches, Expectations};
+use crate::runtime::informer::{Informer, InformerOptions};
+use crate::runtime::informers::{AnyInformer, Informers};
+use crate::runtime::store::Change;
+use crate::runtime::waiters::Waiters;
+use crate::runtime::worker::WorkQueue;
+
+/// What the controllers stand on.
+pub struct Plumbing<'a> {
+    /// The time.
+    pub clock: Clock,
+    /// Where everything is counted.
+    pub metrics: Arc<Metrics>,
+    /// Events.
+    pub recorder: EventRecorder,
+    /// Cancelled when the daemon is to end.
+    pub draining: CancellationToken,
+    /// Makes the API server's client of one controller. No two share a rate limit.
+    pub api: &'a dyn Fn() -> Api,
+    /// The API server's client of all informers.
+    pub watch_api: Api,
+    /// What part of each kind the informers look at, and how.
+    pub informers: InformerOptions,
+    /// The names of the controllers that are switched off.
+    pub switched_off: BTreeSet<&'static str>,
+}
+
+/// The controllers, built and not yet running.
+pub struct Shell {
+    /// What they share.
+    pub context: Arc<Context>,
+    /// The informers, which have not begun.
+    pub informers: Informers,
+    /// The controllers, in the order of the registry; those that are switched off are among them.
+    pub workers: Vec<Box<dyn Worker>>,
+}
+
+/// When a handler is told of a change, among those of the same kind. Handlers of the same turn are told in the
+/// order of the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// Of the object's own controller, or its owner's.
+    Owner,
+    /// Of what several controllers share.
+    Shared,
+    /// Of controllers that look through the owner, as a Deployment's does at the pods of its ReplicaSets.
+    Indirect,
+}
+
+pub(super) type ByResource = BTreeMap<Resource, Box<dyn AnyInformer>>;
+type Attach = Box<dyn FnOnce(&mut ByResource)>;
+
+/// What a controller is built from.
+pub struct Setup {
+    context: Arc<Context>,
+    switched_off: BTreeSet<&'static str>,
+    handlers: Vec<(Turn, Attach)>,
+    shared: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+impl Setup {
+    /// What all controllers share.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Whether a controller is not switched off.
+    pub fn is_enabled(&self, entry: &ControllerEntry) -> bool {
+        !self.switched_off.contains(entry.name)
+    }
+
+    /// Has `handler` told of every change of a kind. It must only note what to do.
+    ///
+    /// # Panics
+    /// When the registry does not list the kind.
+    pub fn on_change<T: Record>(&mut self, turn: Turn, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
+        let attach = move |informers: &mut ByResource| {
+            let informer = informers.get_mut(&T::RESOURCE).map(|informer| informer.as_any());
+            let informer = informer.and_then(|informer| informer.downcast_mut::<Informer<T>>());
+            match informer {
+                Some(informer) => informer.on_change(handler),
+                None => panic!("the registry lists no kind {}", T::RESOURCE.kind),
+            }
+        };
+        self.handlers.push((turn, Box::new(attach)));
+    }
+
+    /// Gives the handlers to the informers.
+    pub(super) fn attach(self, informers: &mut ByResource) {
+        let Setup { mut handlers, .. } = self;
+        // Stable: of the same turn in the order of the registry.
+        handlers.sort_by_key(|(turn, _)| *turn);
+        handlers.into_iter().for_each(|(_, attach)| attach(informers));
+    }
+
+    /// What several controllers share, built by the first that asks. Whether this one is the first.
+    pub fn shared<S: Default + Send + Sync + 'static>(&mut self) -> (Arc<S>, bool) {
+        let mut is_first = false;
+        let entry = self.shared.entry(TypeId::of::<S>()).or_insert_with(|| {
+            is_first = true;
+            Arc::new(S::default())
+        });
+        let shared = entry.clone().downcast::<S>().unwrap_or_else(|_| unreachable!("kept by its type"));
+        (shared, is_first)
+    }
+}
+
+/// What is there before the controllers are.
+pub(super) struct Assembly {
+    pub context: Arc<Context>,
+    pub setup: Setup,
+    pub informers: ByResource,
+}
+
+/// Builds the controllers of a registry.
+pub fn build(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) -> Shell {
+    let Assembly { context, mut setup, informers: mut by_resource } = assemble(registry, settings, plumbing);
+    let workers = registry.controllers().iter().map(|entry| (entry.install)(&mut setup)).collect();
+    setup.attach(&mut by_resource);
+    let woken = context.clone();
+    let reached = move |resource, position| {
+        woken.controls.iter().for_each(|control| control.waiters.reached(resource, position));
+    };
+    let informers = Informers::new(context.caches.clone(), context.expectations.clone(), reached);
+    let in_order = registry.kinds().iter().filter_map(|kind| by_resource.remove(&kind.resource));
+    in_order.for_each(|informer| informers.add(informer));
+    Shell { context, informers, workers }
+}
+
+pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) -> Assembly {
+    let Plumbing { clock, metrics, recorder, draining, api, watch_api, informers, switched_off } = plumbing;
+    let control = |entry: &&ControllerEntry| {
+        let queue = WorkQueue::new(entry.queue, &metrics);
+        Control { kind: entry.kind, waiters: Waiters::new(queue.clone()), queue, api: api() }
+    };
+    let controls: Vec<Control> = registry.controllers().iter().map(control).collect();
+    let (mut stores, mut by_resource) = (BTreeMap::new(), ByResource::new());
+    for kind in registry.kinds() {
+        let (informer, store) = kind.build(watch_api.clone(), informers.clone());
+        stores.insert(kind.resource, store);
+        by_resource.insert(kind.resource, informer);
+    }
+    let expectations = Expectations::new(metrics.clone());
+    let context = Arc::new(Context {
+        clock,
+        metrics,
+        recorder,
+        draining,
+        settings,
+        stores,
+        controls,
+        caches: Caches::default(),
+        expectations,
+        memory: OwnerMemory::default(),
+        unresolved: Arc::default(),
+        creations: Arc::default(),
+        pace: Arc::default(),
+        words: Arc::default(),
+        turns: Arc::default(),
+        explanations: Arc::default(),
+        terminating_field: Default::default(),
+        coexistence: Default::default(),
+    });
+    remember(&context);
+    let setup =
+        Setup { context: context.clone(), switched_off, handlers: Vec::new(), shared: BTreeMap::new() };
+    Assembly { context, setup, informers: by_resource }
+}
+
+/// Has what all controllers share forget the owners that are gone, and be measured.
+fn remember(context: &Arc<Context>) {
+    let Context { memory, .. } = &**context;
+    memory.includes(Arc::new(context.expectations.clone()));
+    memory.includes(context.unresolved.clone());
+    memory.includes(context.creations.clone());
+    memory.includes(context.pace.clone());
+    memory.includes(context.turns.clone());
+    memory.includes(context.words.clone());
+    memory.includes(context.explanations.clone());
+    let explanations = Arc::downgrade(&context.explanations);
+    let gauge = context.metrics.workloads.explanations_bytes.clone();
+    context.metrics.before_render(move || {
+        let Some(explanations) = explanations.upgrade() else { return false };
+        set_gauge(&gauge, explanations.bytes());
+        true
+    });
+}
