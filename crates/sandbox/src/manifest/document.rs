@@ -4,19 +4,22 @@
 //! last one silently wins, and aliases, of which ten nested lines can stand for gigabytes. Differences
 //! from kubectl's reader: `yes` and `on` are strings, as in YAML 1.2.
 
-use std::{borrow::Cow, cell::Cell, fmt};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    fmt::{self, Write as _},
+};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_path_to_error::Track;
 use serde_saphyr::options::MergeKeyPolicy;
 use serde_saphyr::{MessageFormatter, Options, SnippetMode, UserMessageFormatter};
 
 /// What an API server would take at most.
 pub const LARGEST_DOCUMENT: usize = 3 * 1024 * 1024;
 
-/// How deep mappings and lists may be nested, as in JSON.
-const DEEPEST: usize = 128;
+/// How deep mappings and lists may be nested in YAML. Each level takes some 10 KB of the stack where nothing is optimized.
+const DEEPEST: usize = 64;
 
 /// Reads every document of a YAML stream. Empty ones are `None`, so that counting stays right.
 pub fn yaml(text: &str) -> Vec<Result<Option<Value>, String>> {
@@ -63,9 +66,9 @@ fn split(text: &str) -> Vec<(u64, &str)> {
 }
 
 fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
-    let (budget, mut track) = (Budget::new(), Track::new());
+    let budget = Budget::new();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |document| {
-        Node(&budget).deserialize(serde_path_to_error::Deserializer::new(document, &mut track))
+        Node(&budget).deserialize(document)
     });
     read.map_err(|error| {
         let rendering = serde_saphyr::render_options! {
@@ -73,8 +76,8 @@ fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
             snippets: SnippetMode::Off,
             line_offset: lines_before,
         };
-        let (path, what) = (track.path(), error.render_with_options(rendering));
-        if path.iter().next().is_none() { what } else { format!("{path}: {what}") }
+        let (path, what) = (budget.path.take(), error.render_with_options(rendering));
+        if path.is_empty() { what } else { format!("{}: {what}", dotted(&path)) }
     })
 }
 
@@ -134,18 +137,48 @@ pub fn json(text: &str) -> Vec<Result<Option<Value>, String>> {
     documents
 }
 
-/// How much a document may still grow, counted about as its JSON would be.
-struct Budget(Cell<usize>);
+/// How much a document may still grow, counted about as its JSON would be, and where its reader is.
+struct Budget {
+    left: Cell<usize>,
+    /// After an error nothing is taken off it: it ends at the value that was wrong.
+    path: RefCell<Vec<Step>>,
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// A path as users of kubectl know it: `spec.containers[0].image`.
+fn dotted(path: &[Step]) -> String {
+    path.iter().fold(String::new(), |mut text, step| {
+        // Writing to a string does not fail.
+        let _ = match step {
+            Step::Key(key) if text.is_empty() => text.write_str(key),
+            Step::Key(key) => write!(text, ".{key}"),
+            Step::Index(index) => write!(text, "[{index}]"),
+        };
+        text
+    })
+}
 
 impl Budget {
     fn new() -> Self {
-        Budget(Cell::new(LARGEST_DOCUMENT))
+        Budget { left: Cell::new(LARGEST_DOCUMENT), path: RefCell::default() }
+    }
+
+    fn enter(&self, step: Step) {
+        self.path.borrow_mut().push(step);
+    }
+
+    fn leave(&self) {
+        self.path.borrow_mut().pop();
     }
 
     fn spend<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        match self.0.get().checked_sub(bytes) {
+        match self.left.get().checked_sub(bytes) {
             Some(rest) => {
-                self.0.set(rest);
+                self.left.set(rest);
                 Ok(())
             }
             None => Err(E::custom(format_args!(
@@ -220,9 +253,13 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         self.0.spend(2)?;
         let mut list = Vec::new();
-        while let Some(value) = access.next_element_seed(self)? {
+        loop {
+            self.0.enter(Step::Index(list.len()));
+            let Some(value) = access.next_element_seed(self)? else { break };
+            self.0.leave();
             list.push(value);
         }
+        self.0.leave();
         Ok(Value::Array(list))
     }
 
@@ -235,7 +272,9 @@ impl<'de> Visitor<'de> for Node<'_> {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} occurs twice in one mapping")));
             }
+            self.0.enter(Step::Key(key.clone()));
             let value = access.next_value_seed(self)?;
+            self.0.leave();
             if key == "<<" {
                 merge(&mut merged, value).map_err(A::Error::custom)?;
             } else {
@@ -401,7 +440,7 @@ mod tests {
     fn deep_nesting_is_an_error_and_no_crash() {
         assert!(yaml(&"[".repeat(100_000)).remove(0).is_err());
         assert!(json(&"[".repeat(100_000)).remove(0).is_err());
-        for (depth, fine) in [(100, true), (200, false)] {
+        for (depth, fine) in [(60, true), (70, false), (200, false)] {
             let flow = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
             let block: String = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
             assert_eq!((one(&flow).is_ok(), one(&block).is_ok()), (fine, fine), "{depth}");
@@ -421,10 +460,17 @@ mod tests {
 
     #[test]
     fn a_fault_is_told_with_its_field_and_its_line_in_the_file() {
-        let mut documents = yaml("a: 1\n---\nb:\n- c: 1\n  d: !x 2\n");
-        let error = documents.remove(1).unwrap_err();
-        assert!(error.starts_with("b[0].d: the tag !x means nothing here"), "{error}");
-        assert!(error.ends_with(" at line 5, column 6"), "{error}");
+        for (value, expected) in [
+            (
+                ".nan",
+                "b[0].d: .nan is no number that JSON can express; quote it if it is a string at line 5, column 6",
+            ),
+            // The reader looks at a value before it hands over its key.
+            ("!x 2", "b[0]: the tag !x means nothing here; tags are not supported at line 5, column 9"),
+        ] {
+            let mut documents = yaml(&format!("a: 1\n---\nb:\n- c: 1\n  d: {value}\n"));
+            assert_eq!(documents.remove(1).unwrap_err(), expected);
+        }
     }
 
     #[test]
