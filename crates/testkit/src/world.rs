@@ -157,7 +157,7 @@ impl World {
         for write in &plan.writes {
             self.apply_set_write(&deployment, write);
         }
-        let outcome = planner::progress::Outcome { done: plan.writes.len(), ..Default::default() };
+        let outcome = planner::progress::Outcome::after(plan.writes.len());
         let settled = planner::progress::settle(&observed, &plan, &outcome);
         looks.extend(settled.look_again.map(|wait| self.now.saturating_add(wait).unwrap()));
         let mut busy = !plan.writes.is_empty();

@@ -23,20 +23,20 @@ impl World {
         let mut outcome = progress::Outcome::default();
         for write in plan.writes.iter().take(most_writes) {
             if !self.write_set(&plan, write) {
-                outcome.collided = true;
+                outcome.name_taken();
                 break;
             }
-            outcome.done += 1;
+            outcome.succeeded();
         }
         if plan.writes.len() > most_writes && !write_status {
-            return outcome.done > 0; // a crash
+            return outcome.done() > 0; // a crash
         }
         let settled = progress::settle(&observed, &plan, &outcome);
         self.judge_status(&settled.status);
         if !write_status {
-            return outcome.done > 0;
+            return outcome.done() > 0;
         }
-        let mut changed = outcome.done > 0 || settled.status != self.deployment.status;
+        let mut changed = outcome.done() > 0 || settled.status != self.deployment.status;
         if let Some(revision) = &settled.revision
             && self.deployment.annotations.get(revision::REVISION) != Some(revision)
         {
