@@ -85,13 +85,14 @@ impl Options {
 }
 
 /// Simulates pods until `shutdown`. Failures are retried for ever and logged.
-pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
-    shutdown
-        .run_until_cancelled(async {
+pub fn run(client: Client, options: Options, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let simulating = async {
             create_nodes(&client, &options).await;
             Simulator::new(client.clone(), options.clone()).run().await;
-        })
-        .await;
+        };
+        shutdown.run_until_cancelled(simulating).await;
+    })
 }
 
 /// Creates the nodes, unless the cluster has some.

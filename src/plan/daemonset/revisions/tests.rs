@@ -144,7 +144,10 @@ fn a_number_that_the_data_rounds_does_not_make_a_revision_at_each_sync() {
 fn the_largest_number_has_no_successor_and_stalls_nothing() {
     let old = revision("old", i64::MAX, &of("v1"));
     let hash = current().template.hash(None);
-    assert_eq!(written(&current(), &[old.clone()], &[]), [format!("create agent-{hash} as {}", i64::MAX)]);
+    assert_eq!(
+        written(&current(), std::slice::from_ref(&old), &[]),
+        [format!("create agent-{hash} as {}", i64::MAX)]
+    );
     assert_eq!(written(&current(), &[old, revision("new", i64::MAX, &of("v2"))], &[]), [""; 0]);
 }
 
