@@ -4,9 +4,6 @@
 //! Every write is judged by the invariants at the moment it is made, and every step goes into a transcript that a person
 //! can read.
 
-#[path = "writes.rs"]
-mod writes;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -34,13 +31,13 @@ pub struct World {
     pub start_seconds: i64,
     pub stop_seconds: i64,
     pub last: Plan,
-    backoff: FailedPodBackoff,
-    marks: Marks,
+    pub(super) backoff: FailedPodBackoff,
+    pub(super) marks: Marks,
     serial: u64,
     /// When failed pods were deleted, by generation and node.
-    replaced: BTreeMap<(i64, String), Vec<Timestamp>>,
+    pub(super) replaced: BTreeMap<(i64, String), Vec<Timestamp>>,
     /// Names that pods have had.
-    used: BTreeSet<String>,
+    pub(super) used: BTreeSet<String>,
 }
 
 /// A DaemonSet called `agent`, with an update strategy.
@@ -106,7 +103,7 @@ impl World {
         self.serial
     }
 
-    fn stamp(&mut self, object: &mut Value, uid: &str) {
+    pub(super) fn stamp(&mut self, object: &mut Value, uid: &str) {
         let serial = self.serial();
         object["metadata"]["uid"] = format!("{uid}-{serial}").into();
         object["metadata"]["resourceVersion"] = serial.to_string().into();
@@ -302,7 +299,7 @@ impl World {
         self.last = plan.clone();
         looks.extend(plan.look_again.map(|wait| self.now.saturating_add(wait).unwrap()));
         let Some(status) = plan.status.filter(|_| is_done) else { return !plan.writes.is_empty() };
-        writes::judge_status(&status, &daemon_set);
+        super::writes::judge_status(&status, &daemon_set);
         let is_changed = status != daemon_set.status;
         self.daemon_set["status"] = json!({
             "observedGeneration": status.observed_generation, "desiredNumberScheduled": status.desired,
@@ -413,11 +410,11 @@ fn image_tag(spec: &Value) -> String {
     spec["containers"][0]["image"].as_str().unwrap_or("x:?").rsplit(':').next().unwrap().to_owned()
 }
 
-fn tag(pod: &Value) -> String {
+pub(super) fn tag(pod: &Value) -> String {
     image_tag(&pod["spec"])
 }
 
-fn revision_tag(revision: &Value) -> String {
+pub(super) fn revision_tag(revision: &Value) -> String {
     image_tag(&revision["data"]["spec"]["template"]["spec"])
 }
 

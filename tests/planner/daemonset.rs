@@ -1,25 +1,23 @@
 //! Golden transcripts of DaemonSets: whole rollouts over changing nodes, step by step, as a reviewer wants to read them.
 //!
-//! Planner and a toy cluster; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test daemonset` writes the files under
-//! `tests/daemonset/` anew: read the difference before it is committed.
+//! Planner and a toy cluster; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test planner daemonset` writes the files
+//! under `tests/planner/daemonset/` anew: read the difference before it is committed.
 
-#[path = "daemonset/defects.rs"]
 mod defects;
-#[path = "daemonset/properties.rs"]
 mod properties;
-#[path = "daemonset/world.rs"]
 mod world;
+mod writes;
 
 use serde_json::{Value, json};
 use world::{World, daemon_set, surge, unavailable};
 
-/// Plays a rollout and compares its transcript with `tests/daemonset/<name>.txt`.
+/// Plays a rollout and compares its transcript with `tests/planner/daemonset/<name>.txt`.
 #[track_caller]
 fn check(name: &str, title: &str, nodes: usize, start: Value, play: impl FnOnce(&mut World)) {
     let mut world = World::new(title, start, nodes);
     play(&mut world);
     world.judge_backoff();
-    let path = format!("{}/tests/daemonset/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../tests/planner/daemonset/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &world.transcript).unwrap();
     }

@@ -10,7 +10,7 @@ use windlass::plan::daemonset::names::Names;
 use windlass::plan::daemonset::revisions::{self, Taken};
 use windlass::plan::daemonset::{BURST, Deletion, NewPod, Reason, Verdict, Write, body};
 
-use super::{World, revision_tag, tag};
+use super::world::{World, revision_tag, tag};
 
 impl World {
     /// Carries out one write. Returns whether the next may follow.
