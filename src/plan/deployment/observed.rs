@@ -188,7 +188,8 @@ fn correct_overstated(
 
 /// Whether Recreate waits for a pod: until it has ended, also while it is on its way out.
 fn still_runs(pod: &Pod) -> bool {
-    !has_ended(pod) && !(pod.is_terminating() && planted!("Recreate does not count pods on their way out"))
+    let is_passed_over = pod.is_terminating() && planted!("Recreate does not count pods on their way out");
+    !has_ended(pod) && !is_passed_over
 }
 
 fn has_ended(pod: &Pod) -> bool {
