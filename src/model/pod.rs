@@ -1,6 +1,7 @@
 //! A pod, in a few hundred bytes.
 
 mod protobuf;
+mod target;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{Record, Resource};
 use super::wire::{MetaWire, Text, Time};
+use target::AffinityWire;
 
 /// The annotation that ranks pods for deletion (KEP-2255).
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -105,60 +107,6 @@ struct SpecWire<'a> {
     affinity: Option<AffinityWire<'a>>,
     #[serde(borrow, default)]
     init_containers: Option<Vec<InitContainerWire<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AffinityWire<'a> {
-    #[serde(borrow, default)]
-    node_affinity: Option<NodeAffinityWire<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeAffinityWire<'a> {
-    #[serde(borrow, default)]
-    required_during_scheduling_ignored_during_execution: Option<NodeSelectorWire<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeSelectorWire<'a> {
-    #[serde(borrow, default)]
-    node_selector_terms: Option<Vec<TermWire<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct TermWire<'a> {
-    #[serde(borrow, default)]
-    match_fields: Option<Vec<FieldWire<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-struct FieldWire<'a> {
-    #[serde(borrow, default)]
-    key: Text<'a>,
-    #[serde(borrow, default)]
-    operator: Text<'a>,
-    #[serde(borrow, default)]
-    values: Option<Vec<Text<'a>>>,
-}
-
-impl SpecWire<'_> {
-    /// The only node that the pod may be bound to: the first `metadata.name In [x]` of any required term, if it names
-    /// one node exactly (upstream: `GetTargetNodeName`).
-    fn target(&self) -> Option<&str> {
-        let affinity = self.affinity.as_ref()?.node_affinity.as_ref()?;
-        let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
-        let terms = required.node_selector_terms.iter().flatten();
-        let mut fields = terms.flat_map(|term| term.match_fields.iter().flatten());
-        let field = fields.find(|f| f.key.as_str() == "metadata.name" && f.operator.as_str() == "In")?;
-        match field.values.as_deref() {
-            Some([node]) if !node.as_str().is_empty() => Some(node.as_str()),
-            _ => None,
-        }
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -334,7 +282,7 @@ impl PodWire<'_> {
             })
         });
         let bound = Some(spec.node_name.as_str()).filter(|node| !node.is_empty());
-        let place = bound.or_else(|| spec.target()).map(|node| interner.string(node));
+        let place = bound.or_else(|| spec.affinity.as_ref()?.target()).map(|node| interner.string(node));
         let is_bound = bound.is_some();
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {

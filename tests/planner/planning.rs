@@ -336,3 +336,19 @@ fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for
         assert_eq!(replicaset::plan(&observed).writes, [], "{selector}");
     }
 }
+
+#[test]
+fn a_replica_set_that_cannot_be_created_past_the_deadline_is_not_asked_for_without_a_pause() {
+    let mut web = deployment("web").deadline(10).json();
+    web["status"] = json!({"conditions": [
+        {"type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError", "message": "no",
+         "lastUpdateTime": "2025-12-31T00:00:00Z", "lastTransitionTime": "2025-12-31T00:00:00Z"},
+    ]});
+    let web = decode::<Deployment>(&web);
+    let observed = Observed::new(&web, now());
+    let plan = plan(&observed);
+    assert!(matches!(plan.writes[..], [Write::Create(_)]));
+    let mut outcome = Outcome::default();
+    outcome.could_not_create("no".into());
+    assert_eq!(settle(&observed, &plan, &outcome).look_again, None, "the backoff of the key counts");
+}

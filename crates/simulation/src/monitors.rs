@@ -20,7 +20,8 @@
 //!
 //! And one that an election prevents: of two daemons without election, one that was restarted knows nothing of the
 //! names of pods that had gone before, and the other does not use them again (S25). So the two ask for names that are as
-//! many apart, and up to as many pods may be too many (S11).
+//! many apart, and up to as many pods may be too many (S11). The same holds for one daemon without election that was
+//! restarted, and that a member of the API server shows a list from before the restart: there is no read barrier.
 
 mod acted_on;
 mod answers;
@@ -130,10 +131,12 @@ pub struct Monitors {
     made: BTreeMap<String, Window<Made>>,
     /// When names fell free, by what pods' names begin with.
     freed: BTreeMap<String, Window<()>>,
-    /// When each daemon has started, where two of them act.
+    /// When each daemon has started, where none of them waits for an election.
     rivals: BTreeMap<Arc<str>, Duration>,
     /// Whether two daemons act at once, without an election.
     without_election: bool,
+    /// Whether a daemon waits for an election, and for its caches to show what there was then.
+    has_election: bool,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
     /// The controllers of pods and sets, by UID.
@@ -163,6 +166,7 @@ impl Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
             without_election: !scenario.election && scenario.daemons > 1,
+            has_election: scenario.election,
             answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
             ..Monitors::default()
@@ -171,7 +175,7 @@ impl Monitors {
 
     /// A daemon starts, and remembers nothing.
     pub fn starts(&mut self, at: Duration, agent: &str) {
-        if self.without_election {
+        if !self.has_election {
             self.rivals.insert(agent.into(), at);
         }
     }

@@ -1,10 +1,10 @@
 //! A pod from protobuf (upstream: `k8s.io/api/core/v1/generated.proto`). Only what the record holds is read; all else,
 //! most of the bytes, is stepped over.
 
+use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
 use super::{
-    AffinityWire, ContainerStatusWire, FieldWire, InitContainerWire, Moment, NodeAffinityWire,
-    NodeSelectorWire, PodConditionWire, PodWire, SaidWire, SpecWire, StateWire, StatusWire, TermWire,
-    TerminatedWire,
+    ContainerStatusWire, InitContainerWire, Moment, PodConditionWire, PodWire, SaidWire, SpecWire, StateWire,
+    StatusWire, TerminatedWire,
 };
 use crate::model::protobuf::{Fields, Malformed};
 use crate::model::wire::{MetaWire, Time};

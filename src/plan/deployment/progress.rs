@@ -161,11 +161,13 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
                 judge(&done, &mut status, *now);
             }
             status::set_replica_failure(&done.sets, outcome, &mut status, *now);
-            // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end.
+            // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end. Nor must
+            // one that has passed: while a ReplicaSet cannot be created, that is what the condition says.
             let is_judged = plan.course == Course::Rollout;
+            let is_due = |at: &Timestamp| is_judged && at > now;
             let look_again = match &plan.blocked {
                 Some(blocked) => Some(blocked.wait),
-                None => deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now)),
+                None => deadline(deployment, &status).filter(is_due).map(|at| until(at, *now)),
             };
             Settled { status, revision: done.revision(), look_again }
         }
