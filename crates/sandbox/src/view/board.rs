@@ -262,7 +262,7 @@ mod tests {
         let object =
             json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 1}, "status": status});
         cluster.observe(News { kind: Followed::DaemonSet, object, gone: false });
-        let text = text(&Board { width: 140 }.workloads(&cluster, 20));
+        let text = text(&Board { width: 180 }.workloads(&cluster, 20));
         assert_eq!(text.len(), 2, "{text:#?}");
         assert!(text[1].starts_with("shop/agent "), "{}", text[1]);
         assert!(text[1].contains("████████░░░░ 2/3") && text[1].contains("████████████ 3/3"), "{}", text[1]);
