@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -37,7 +38,18 @@ use serving::{Servers, Serving};
 ///
 /// # Errors
 /// When the API server cannot be found, a port cannot be had, a part ends by itself, or the lease is lost.
-pub async fn run(
+//
+// Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits it.
+pub fn run(
+    config: Config,
+    verbosity: Verbosity,
+    seed: u64,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(daemon(config, verbosity, seed, shutdown))
+}
+
+async fn daemon(
     config: Config,
     verbosity: Verbosity,
     seed: u64,
@@ -155,7 +167,13 @@ impl Controllers {
     ///
     /// # Errors
     /// When a part ends by itself, the lease is lost, or the running syncs do not finish in time.
-    pub async fn run(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
+    //
+    // Boxed for the same reason as the function above.
+    pub fn run(self, shutdown: CancellationToken, drain: Duration) -> BoxFuture<'static, anyhow::Result<()>> {
+        Box::pin(self.run_and_drain(shutdown, drain))
+    }
+
+    async fn run_and_drain(self, shutdown: CancellationToken, drain: Duration) -> anyhow::Result<()> {
         let mut life = Life::begin(self, shutdown);
         if !life.fill_caches().await? {
             return Ok(());

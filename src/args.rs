@@ -337,7 +337,7 @@ mod tests {
             ("leader-elect: 7", "leader-elect"),
             ("logging-format: xml", "--logging-format"),
             ("kube-api-qps: 1\nkube-api-qps: 2", "duplicate"),
-            ("- 1", "invalid type"),
+            ("- 1", "mapping"),
             ("config: x", "config"),
         ] {
             let error = with_file(yaml, &[]).unwrap_err();

@@ -5,6 +5,8 @@
 //! values that a user can choose without bound: no namespaces, no names, no messages.
 
 mod catalogue;
+#[cfg(target_os = "linux")]
+mod process;
 mod workloads;
 
 use std::fmt;
@@ -30,83 +32,233 @@ const REST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0,
 const SIZE_BUCKETS: &[f64] =
     &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0];
 
-/// Everything that the daemon counts and measures.
-///
-/// The fields are public so that a part takes the child that it needs once and keeps it: a cached child
-/// costs two nanoseconds per use, a look-up by labels twelve.
-pub struct Metrics {
-    registry: Registry,
-    described: Vec<Described>,
-    before_render: Mutex<Vec<Refresh>>,
+/// Makes the struct and its constructor of one table: each row is a field, its name, its help, its labels and, for a
+/// histogram, its buckets.
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $field:ident: $type:ty =
+        $make:ident($name:literal, $help:literal, $labels:expr $(, $buckets:ident)?);)*) => {
+        /// Everything that the daemon counts and measures.
+        ///
+        /// The fields are public so that a part takes the child that it needs once and keeps it: a cached child
+        /// costs two nanoseconds per use, a look-up by labels twelve.
+        pub struct Metrics {
+            registry: Registry,
+            described: Vec<Described>,
+            before_render: Mutex<Vec<Refresh>>,
+            /// Rollouts, pods, and what others do to them.
+            pub workloads: WorkloadMetrics,
+            $($(#[$doc])* pub $field: $type,)*
+        }
 
+        impl Metrics {
+            /// All metrics at zero, in a registry of their own, with the process metrics where there are any.
+            pub fn new() -> Arc<Metrics> {
+                let registry = Registry::new();
+                measure_the_process(&registry);
+                let catalogue = Catalogue::new(&registry);
+                $(let $field = catalogue.$make($name, $help, &$labels $(, $buckets)?);)*
+                let workloads = WorkloadMetrics::new(&catalogue);
+                catalogue.build_info();
+                let described = catalogue.described();
+                Arc::new(Metrics { described, before_render: Mutex::default(), registry, workloads, $($field),* })
+            }
+        }
+    };
+}
+
+metrics! {
     /// Keys that wait in a queue for a worker, `{name}`.
-    pub workqueue_depth: IntGaugeVec,
+    workqueue_depth: IntGaugeVec = gauges(
+        "workqueue_depth",
+        "Keys waiting for a worker.",
+        ["name"]
+    );
     /// Keys added to a queue, `{name}`; an addition of a key that already waits does not count.
-    pub workqueue_adds: IntCounterVec,
+    workqueue_adds: IntCounterVec = counters(
+        "workqueue_adds_total",
+        "Keys added to the queue.",
+        ["name"]
+    );
     /// Seconds from a key's addition to its start, `{name}`.
-    pub workqueue_queue_duration: HistogramVec,
+    workqueue_queue_duration: HistogramVec = histograms(
+        "workqueue_queue_duration_seconds",
+        "Time from the addition of a key to the start of its sync.",
+        ["name"], QUEUE_BUCKETS
+    );
     /// Seconds that one sync took, `{name}`.
-    pub workqueue_work_duration: HistogramVec,
+    workqueue_work_duration: HistogramVec = histograms(
+        "workqueue_work_duration_seconds",
+        "Duration of a sync.",
+        ["name"], QUEUE_BUCKETS
+    );
     /// Seconds that the running syncs have taken until now, in total, `{name}`.
-    pub workqueue_unfinished_work: GaugeVec,
+    workqueue_unfinished_work: GaugeVec = float_gauges(
+        "workqueue_unfinished_work_seconds",
+        "Total time that the running syncs have taken so far.",
+        ["name"]
+    );
     /// Seconds that the longest running sync has taken until now, `{name}`.
-    pub workqueue_longest_running: GaugeVec,
+    workqueue_longest_running: GaugeVec = float_gauges(
+        "workqueue_longest_running_processor_seconds",
+        "Time that the longest running sync has taken so far.",
+        ["name"]
+    );
     /// Keys put back because their sync failed, `{name}`.
-    pub workqueue_retries: IntCounterVec,
+    workqueue_retries: IntCounterVec = counters(
+        "workqueue_retries_total",
+        "Keys added again after a failed sync.",
+        ["name"]
+    );
     /// Keys whose last sync failed, `{name}`.
-    pub workqueue_in_backoff: IntGaugeVec,
+    workqueue_in_backoff: IntGaugeVec = gauges(
+        "windlass_workqueue_keys_in_backoff",
+        "Keys whose last sync failed.",
+        ["name"]
+    );
     /// Failed syncs, `{name, reason}`; the reason is the error's label, or `panic`.
-    pub sync_errors: IntCounterVec,
+    sync_errors: IntCounterVec = counters(
+        "windlass_sync_errors_total",
+        "Failed syncs by queue and reason.",
+        ["name", "reason"]
+    );
 
     /// Answers of the API server, `{code, method, host}`; `<error>` where there was none.
-    pub rest_requests: IntCounterVec,
+    rest_requests: IntCounterVec = counters(
+        "rest_client_requests_total",
+        "Requests to the API server by status code, method and host.",
+        ["code", "method", "host"]
+    );
     /// Those of them that were answers to repetitions, `{code, verb, host}`.
-    pub rest_retries: IntCounterVec,
+    rest_retries: IntCounterVec = counters(
+        "rest_client_request_retries_total",
+        "Requests that were sent again because the API server asked to wait, by status code, verb and host.",
+        ["code", "verb", "host"]
+    );
     /// Seconds that requests took, `{verb, host}`, without the wait in the rate limiter.
-    pub rest_duration: HistogramVec,
+    rest_duration: HistogramVec = histograms(
+        "rest_client_request_duration_seconds",
+        "Duration of requests to the API server.",
+        ["verb", "host"], REST_BUCKETS
+    );
     /// Seconds that requests waited in the rate limiter, `{verb, host}`.
-    pub rest_limiter_duration: HistogramVec,
+    rest_limiter_duration: HistogramVec = histograms(
+        "rest_client_rate_limiter_duration_seconds",
+        "Time that requests waited in the client-side rate limiter.",
+        ["verb", "host"], REST_BUCKETS
+    );
     /// Bytes of requests' bodies, `{verb, host}`.
-    pub rest_request_size: HistogramVec,
+    rest_request_size: HistogramVec = histograms(
+        "rest_client_request_size_bytes",
+        "Size of request bodies sent to the API server.",
+        ["verb", "host"], SIZE_BUCKETS
+    );
     /// Bytes of answers' bodies, `{verb, host}`; a watch has none, since it has no end.
-    pub rest_response_size: HistogramVec,
+    rest_response_size: HistogramVec = histograms(
+        "rest_client_response_size_bytes",
+        "Size of response bodies of the API server, without watches.",
+        ["verb", "host"], SIZE_BUCKETS
+    );
 
     /// The resourceVersion that a cache has reached, `{name, group, version, resource}`: its 15 least
     /// significant digits, which a double holds exactly.
-    pub informer_resource_version: IntGaugeVec,
+    informer_resource_version: IntGaugeVec = gauges(
+        "informer_store_resource_version",
+        "The 15 least significant digits of the resourceVersion that the cache has reached.",
+        ["name", "group", "version", "resource"]
+    );
     /// Objects in a cache, `{group, resource}`.
-    pub informer_objects: IntGaugeVec,
+    informer_objects: IntGaugeVec = gauges(
+        "windlass_informer_objects",
+        "Objects in the cache.",
+        ["group", "resource"]
+    );
     /// Bytes of heap that the objects in a cache take, about, `{group, resource}`.
-    pub informer_bytes: IntGaugeVec,
+    informer_bytes: IntGaugeVec = gauges(
+        "windlass_informer_bytes",
+        "Approximate heap of the objects in the cache, in bytes.",
+        ["group", "resource"]
+    );
     /// Complete lists, `{group, resource}`; the first one included.
-    pub informer_lists: IntCounterVec,
+    informer_lists: IntCounterVec = counters(
+        "windlass_informer_lists_total",
+        "Completed lists, the first one included.",
+        ["group", "resource"]
+    );
     /// Breaks of a list or watch, `{group, resource, reason}`.
-    pub informer_breaks: IntCounterVec,
+    informer_breaks: IntCounterVec = counters(
+        "windlass_informer_breaks_total",
+        "Lists and watches that ended early, by reason.",
+        ["group", "resource", "reason"]
+    );
     /// Objects that could not be decoded and were passed over, `{group, resource}`.
-    pub informer_undecodable: IntCounterVec,
+    informer_undecodable: IntCounterVec = counters(
+        "windlass_informer_undecodable_objects_total",
+        "Objects that could not be decoded; the cache keeps their last readable state.",
+        ["group", "resource"]
+    );
 
     /// Syncs skipped because a cache had not caught up with our own writes, `{group, resource}`; the
     /// ReplicaSet controller's.
-    pub replicaset_stale_skips: IntCounterVec,
+    replicaset_stale_skips: IntCounterVec = counters(
+        "replicaset_controller_stale_sync_skips_total",
+        "Syncs of ReplicaSets and ReplicationControllers skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
     /// The same for the Deployment controller, which upstream does not protect.
-    pub deployment_stale_skips: IntCounterVec,
+    deployment_stale_skips: IntCounterVec = counters(
+        "deployment_controller_stale_sync_skips_total",
+        "Syncs of Deployments skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
-    pub expectations_expired: IntCounterVec,
+    expectations_expired: IntCounterVec = counters(
+        "windlass_expectations_expired_total",
+        "Cache waits that exceeded 5 minutes and forced a relist.",
+        ["group", "resource"]
+    );
 
     /// 1 while this process leads, 0 while it stands by, `{name}`: that of the Lease.
-    pub leader_election_master_status: IntGaugeVec,
+    leader_election_master_status: IntGaugeVec = gauges(
+        "leader_election_master_status",
+        "1 while this process leads, 0 while it stands by.",
+        ["name"]
+    );
     /// Renewals that had to read the Lease first, `{name}`.
-    pub leader_election_slowpath: IntCounterVec,
+    leader_election_slowpath: IntCounterVec = counters(
+        "leader_election_slowpath_total",
+        "Renewals that had to read the Lease first.",
+        ["name"]
+    );
 
     /// Events written, `{type, verb}`.
-    pub events_written: IntCounterVec,
+    events_written: IntCounterVec = counters(
+        "windlass_events_written_total",
+        "Events written.",
+        ["type", "verb"]
+    );
     /// Events that were not written, `{reason}`.
-    pub events_dropped: IntCounterVec,
+    events_dropped: IntCounterVec = counters(
+        "windlass_events_dropped_total",
+        "Events that were not written, by reason.",
+        ["reason"]
+    );
 
     /// 1 for each controller that runs, `{name, manager}`.
-    pub running_controllers: IntGaugeVec,
-    /// Rollouts, pods, and what others do to them.
-    pub workloads: WorkloadMetrics,
+    running_controllers: IntGaugeVec = gauges(
+        "running_managed_controllers",
+        "1 for each running controller.",
+        ["name", "manager"]
+    );
+}
+
+/// Adds the metrics of the process, where the platform has any.
+fn measure_the_process(registry: &Registry) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = process::Process::new().and_then(|process| registry.register(Box::new(process))) {
+        tracing::warn!(%error, "no process metrics");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _none = registry;
 }
 
 /// Brings gauges up to date; `false` means that its subject is gone.
@@ -119,167 +271,6 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// All metrics at zero, in a registry of their own, with the process metrics where there are any.
-    pub fn new() -> Arc<Metrics> {
-        let registry = Registry::new();
-        #[cfg(target_os = "linux")]
-        if let Err(error) =
-            registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
-        {
-            tracing::warn!(%error, "no process metrics");
-        }
-        let catalogue = Catalogue::new(&registry);
-        let counter = |name, help, labels: &[&str]| catalogue.counters(name, help, labels);
-        let gauge = |name, help, labels: &[&str]| catalogue.gauges(name, help, labels);
-        let seconds = |name, help| catalogue.float_gauges(name, help, &["name"]);
-        let histogram =
-            |name, help, labels: &[&str], buckets: &[f64]| catalogue.histograms(name, help, labels, buckets);
-        let name = &["name"];
-        let resource = &["group", "resource"];
-        Arc::new(Metrics {
-            workqueue_depth: gauge("workqueue_depth", "Keys waiting for a worker.", name),
-            workqueue_adds: counter("workqueue_adds_total", "Keys added to the queue.", name),
-            workqueue_queue_duration: histogram(
-                "workqueue_queue_duration_seconds",
-                "Time from the addition of a key to the start of its sync.",
-                name,
-                QUEUE_BUCKETS,
-            ),
-            workqueue_work_duration: histogram(
-                "workqueue_work_duration_seconds",
-                "Duration of a sync.",
-                name,
-                QUEUE_BUCKETS,
-            ),
-            workqueue_unfinished_work: seconds(
-                "workqueue_unfinished_work_seconds",
-                "Total time that the running syncs have taken so far.",
-            ),
-            workqueue_longest_running: seconds(
-                "workqueue_longest_running_processor_seconds",
-                "Time that the longest running sync has taken so far.",
-            ),
-            workqueue_retries: counter(
-                "workqueue_retries_total",
-                "Keys added again after a failed sync.",
-                name,
-            ),
-            workqueue_in_backoff: gauge(
-                "windlass_workqueue_keys_in_backoff",
-                "Keys whose last sync failed.",
-                name,
-            ),
-            sync_errors: counter(
-                "windlass_sync_errors_total",
-                "Failed syncs by queue and reason.",
-                &["name", "reason"],
-            ),
-            rest_requests: counter(
-                "rest_client_requests_total",
-                "Requests to the API server by status code, method and host.",
-                &["code", "method", "host"],
-            ),
-            rest_retries: counter(
-                "rest_client_request_retries_total",
-                "Requests that were sent again because the API server asked to wait, by status code, verb and host.",
-                &["code", "verb", "host"],
-            ),
-            rest_duration: histogram(
-                "rest_client_request_duration_seconds",
-                "Duration of requests to the API server.",
-                &["verb", "host"],
-                REST_BUCKETS,
-            ),
-            rest_limiter_duration: histogram(
-                "rest_client_rate_limiter_duration_seconds",
-                "Time that requests waited in the client-side rate limiter.",
-                &["verb", "host"],
-                REST_BUCKETS,
-            ),
-            rest_request_size: histogram(
-                "rest_client_request_size_bytes",
-                "Size of request bodies sent to the API server.",
-                &["verb", "host"],
-                SIZE_BUCKETS,
-            ),
-            rest_response_size: histogram(
-                "rest_client_response_size_bytes",
-                "Size of response bodies of the API server, without watches.",
-                &["verb", "host"],
-                SIZE_BUCKETS,
-            ),
-            informer_resource_version: gauge(
-                "informer_store_resource_version",
-                "The 15 least significant digits of the resourceVersion that the cache has reached.",
-                &["name", "group", "version", "resource"],
-            ),
-            informer_objects: gauge("windlass_informer_objects", "Objects in the cache.", resource),
-            informer_bytes: gauge(
-                "windlass_informer_bytes",
-                "Approximate heap of the objects in the cache, in bytes.",
-                resource,
-            ),
-            informer_lists: counter(
-                "windlass_informer_lists_total",
-                "Completed lists, the first one included.",
-                resource,
-            ),
-            informer_breaks: counter(
-                "windlass_informer_breaks_total",
-                "Lists and watches that ended early, by reason.",
-                &["group", "resource", "reason"],
-            ),
-            informer_undecodable: counter(
-                "windlass_informer_undecodable_objects_total",
-                "Objects that could not be decoded; the cache keeps their last readable state.",
-                resource,
-            ),
-            replicaset_stale_skips: counter(
-                "replicaset_controller_stale_sync_skips_total",
-                "Syncs of ReplicaSets and ReplicationControllers skipped because a cache was older than Windlass' own writes.",
-                resource,
-            ),
-            deployment_stale_skips: counter(
-                "deployment_controller_stale_sync_skips_total",
-                "Syncs of Deployments skipped because a cache was older than Windlass' own writes.",
-                resource,
-            ),
-            expectations_expired: counter(
-                "windlass_expectations_expired_total",
-                "Cache waits that exceeded 5 minutes and forced a relist.",
-                resource,
-            ),
-            leader_election_master_status: gauge(
-                "leader_election_master_status",
-                "1 while this process leads, 0 while it stands by.",
-                name,
-            ),
-            leader_election_slowpath: counter(
-                "leader_election_slowpath_total",
-                "Renewals that had to read the Lease first.",
-                name,
-            ),
-            events_written: counter("windlass_events_written_total", "Events written.", &["type", "verb"]),
-            events_dropped: counter(
-                "windlass_events_dropped_total",
-                "Events that were not written, by reason.",
-                &["reason"],
-            ),
-            running_controllers: gauge(
-                "running_managed_controllers",
-                "1 for each running controller.",
-                &["name", "manager"],
-            ),
-            workloads: WorkloadMetrics::new(&catalogue),
-            described: {
-                catalogue.build_info();
-                catalogue.described()
-            },
-            before_render: Mutex::default(),
-            registry,
-        })
-    }
-
     /// The registry, for a part that brings a collector of its own.
     pub fn registry(&self) -> &Registry {
         &self.registry

@@ -1,6 +1,10 @@
 //! Bugs that are planted on purpose, to see whether the simulation finds them. The feature `planted-bugs`
 //! is never a default and in no release build; without it every `planted!` is the constant `false`.
 
+use std::sync::Arc;
+
+use crate::model::{Meta, ReplicaSet};
+
 /// Whether this bug is planted in this history.
 macro_rules! planted {
     ($bug:literal) => {
@@ -134,6 +138,15 @@ pub fn is(bug: &str) -> bool {
         let _never = bug;
         false
     }
+}
+
+/// "the owner's UID is ignored": the ReplicaSets of whatever Deployment of this name, as if they were this one's.
+pub(crate) fn owned_by_name(owner: &Meta, mut all: Vec<Arc<ReplicaSet>>) -> Vec<Arc<ReplicaSet>> {
+    let name = &owner.key.name;
+    all.retain(|set| set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));
+    let owners = all.iter_mut().filter_map(|set| Arc::make_mut(set).meta.controller.as_mut());
+    owners.for_each(|of_set| Arc::make_mut(of_set).uid = owner.uid.clone());
+    all
 }
 
 #[cfg(test)]

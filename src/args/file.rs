@@ -14,11 +14,17 @@ use std::path::Path;
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_path_to_error::Track;
+use serde_saphyr::options::MergeKeyPolicy;
+use serde_saphyr::{Options, UserMessageFormatter};
 
 use crate::controllers::registry::CONTROLLERS;
 
 /// The largest file that is read, in bytes.
 pub const LARGEST: u64 = 1 << 20;
+
+/// How deep lists may be nested: a flag's value is a list at most.
+const DEEPEST: usize = 8;
 
 /// The settings of a file; what is `None` is not in it. A key that is not here is refused.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -186,8 +192,26 @@ pub fn parse(text: &str) -> Result<File, String> {
         ));
     }
     // An empty file is a file without settings.
-    let file: Option<File> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
-    Ok(file.unwrap_or_default())
+    let mut track = Track::new();
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |yaml| {
+        Option::<File>::deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
+    });
+    read.map(Option::unwrap_or_default).map_err(|error| {
+        let (key, what) = (track.path(), error.render_with_formatter(&UserMessageFormatter));
+        if key.iter().next().is_none() { what } else { format!("{key}: {what}") }
+    })
+}
+
+/// YAML 1.2, where `yes` is a string and a string that looks like a number is in quotes.
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: DEEPEST, flow_nesting_limit: DEEPEST },
+        merge_keys: MergeKeyPolicy::Error,
+        strict_booleans: true,
+        no_schema: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
 }
 
 impl File {
@@ -292,6 +316,24 @@ mod tests {
         ] {
             assert!(parse(yaml).is_ok(), "{yaml}: {:?}", parse(yaml));
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_key_and_its_line() {
+        for (yaml, words) in [
+            ("v: 1\nnamespace: 5\n", "namespace: "),
+            ("v: 1\nleader-elect: yes\n", "leader-elect: "),
+            ("v: 1\nv: 2\n", "duplicate"),
+            ("v: 1\nnamespace: !x y\n", "tag"),
+            ("v: 1\n<<: {v: 2}\n", "merge key"),
+            ("v: 1\n- x\n", ""),
+            ("v: 1\ncontrollers: [{a: b}]\n", "controllers[0]: "),
+        ] {
+            let error = parse(yaml).unwrap_err();
+            assert!(error.contains(words) && error.contains("line 2"), "{yaml}: {error}");
+        }
+        assert!(parse("v: 1\n---\nv: 2\n").is_err());
+        assert!(parse(&format!("controllers: {}", "[".repeat(100_000))).is_err());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::error::SyncError;
+use super::registry::CONTROLLERS;
 use crate::model::{Meta, Record, Resource, Uid};
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::request;
@@ -205,12 +206,17 @@ fn rival<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
         .map(|entry| entry.manager.as_str())
 }
 
+/// What a kube-controller-manager's `--controllers` need to leave ours alone.
+fn without_ours() -> String {
+    CONTROLLERS.map(|controller| format!("-{}", controller.name)).join(",")
+}
+
 /// Another controller acts on the same objects.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{manager:?} writes the status of {kind} {key} too: switch its controllers off, for \
-     kube-controller-manager by adding -deployment-controller,-replicaset-controller,\
-     -replicationcontroller-controller to its list of --controllers, or run Windlass with --on-conflict=warn"
+     kube-controller-manager by adding {without} to its list of --controllers, or run Windlass with --on-conflict=warn",
+    without = without_ours()
 )]
 pub struct Conflict {
     /// Its field manager.

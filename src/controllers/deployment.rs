@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::context::Context;
@@ -22,11 +21,9 @@ use super::setup::{Setup, Turn};
 use super::wake::may_be_adopted_anew;
 use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Strategy};
 use crate::plan::Urgency;
-use crate::plan::deployment::observed::{healthy, lacks_pods};
 use crate::plan::deployment::{
     self as planner, Course, Observed, Plan, Write, progress, revision, status, why,
 };
-use crate::plan::replicaset::status::status_of_pods;
 use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
 use rollouts::{NewSet, Rollouts, show_stuck};
@@ -282,75 +279,11 @@ impl DeploymentController {
     fn observed<'a>(&self, deployment: &'a Deployment, may_adopt: bool) -> Observed<'a> {
         let mut owned = self.sets.owned_by(&deployment.as_owner());
         if planted!("the owner's UID is ignored") {
-            owned = self.sets.in_namespace(&deployment.meta.key.namespace);
-            let name = &deployment.meta.key.name;
-            owned.retain(|set| set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));
-            let owners = owned.iter_mut().filter_map(|set| Arc::make_mut(set).meta.controller.as_mut());
-            owners.for_each(|owner| Arc::make_mut(owner).uid = deployment.meta.uid.clone());
+            let all = self.sets.in_namespace(&deployment.meta.key.namespace);
+            owned = crate::planted::owned_by_name(&deployment.meta, all);
         }
         let orphans = self.sets.orphans(&deployment.meta.key.namespace);
-        let recreate = deployment.strategy == Strategy::Recreate;
-        let now = self.context.now();
-        let is_overstated = !recreate && self.are_overstated(&mut owned, now);
-        let (mut running_pods, mut awaited_pods) = (BTreeMap::new(), BTreeMap::new());
-        let mut healthy_pods = BTreeMap::new();
-        for set in &owned {
-            if !recreate && !lacks_pods(set) {
-                continue;
-            }
-            let mut pods = self.pods.owned_by(&set.as_owner());
-            if recreate {
-                let ended = |pod: &Pod| {
-                    pod.is_terminal() && !planted!("failed pods hold Recreate up")
-                        || pod.is_terminating() && planted!("Recreate does not count pods on their way out")
-                };
-                let running = pods.iter().filter(|pod| !ended(pod)).count();
-                running_pods.insert(set.meta.uid.clone(), running);
-            }
-            let ready = pods.iter().filter(|pod| pod.is_active() && pod.ready_since.is_some());
-            let available = ready.clone().filter(|pod| pod.is_available(set.min_ready_seconds, now));
-            if !recreate && !planted!("a status that is behind is believed") {
-                let healthy = healthy(count(ready), count(available));
-                healthy_pods.insert(set.meta.uid.clone(), healthy);
-            }
-            pods.retain(|pod| set.replicas == 0 || !pod.is_available(set.min_ready_seconds, now));
-            if !pods.is_empty() {
-                awaited_pods.insert(set.meta.uid.clone(), pods);
-            }
-        }
-        Observed {
-            deployment,
-            owned,
-            orphans,
-            may_adopt,
-            running_pods,
-            awaited_pods,
-            healthy_pods,
-            is_overstated,
-            now,
-        }
+        let pods_of = |set: &ReplicaSet| self.pods.owned_by(&set.as_owner());
+        Observed::gather(deployment, owned, orphans, may_adopt, pods_of, self.context.now())
     }
-
-    /// While pods move from one set to another, a set has no more of them than the cache of pods shows, whatever
-    /// its status says: a pod that went or became unready a moment ago has yet to be counted there, and an old
-    /// pod that is let go now would be one too many (S2). Whether a status said too much.
-    fn are_overstated(&self, sets: &mut [Arc<ReplicaSet>], now: Timestamp) -> bool {
-        let at_rest = sets.iter().filter(|set| set.replicas > 0).count() < 2;
-        if at_rest || planted!("a status is believed over the pods") {
-            return false;
-        }
-        let mut overstated = false;
-        for set in sets.iter_mut().filter(|set| set.status.available > 0) {
-            let pods = self.pods.owned_by(&set.as_owner());
-            if let Some(status) = status_of_pods(set, &pods, now) {
-                *set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(set) });
-                overstated = true;
-            }
-        }
-        overstated
-    }
-}
-
-fn count<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> i64 {
-    i64::try_from(pods.count()).unwrap_or(i64::MAX)
 }

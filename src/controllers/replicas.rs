@@ -21,7 +21,6 @@ use super::setup::{Setup, Turn};
 use super::wake::{gathering, may_be_adopted_anew};
 use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus};
 use crate::plan::Urgency;
-use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
 use crate::runtime::store::{Change, Store};
@@ -340,21 +339,10 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let owned = self.pods.owned_by(&set.as_owner());
         let orphans = self.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
         let members = Members::of(set, owned, orphans);
-        let is_ours = |pod: &Pod| set.controls(&pod.meta);
-        let under = |name: &str| self.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
+        let pod_named = |name: &str| self.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
         let late = self.context.unresolved.late(&set.meta.uid, Instant::now());
-        let used = self.used_names(set);
-        let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
-        let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
-        // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
-        let is_kept = |name: &&String| match under(name) {
-            Some(pod) => !(pod.is_active() && is_ours(&pod)),
-            None => was_had(name),
-        };
-        let reserved = late.iter().filter(is_kept).count() + used.in_doubt();
-        let late = late.into_iter().filter(|name| !was_had(name)).collect();
-        let is_foreign = |name: &str| under(name).is_some_and(|pod| !is_ours(&pod));
-        let free_names = planner::free_names(set, &members, &late, &used, is_foreign);
+        let (free_names, reserved) =
+            planner::choose_names(set, &members, late, &self.used_names(set), pod_named);
         let siblings = if planner::is_too_large(set, &members) { self.siblings(set) } else { Vec::new() };
         Observed {
             set,

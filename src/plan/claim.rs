@@ -23,7 +23,7 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
     let ours = owner.controls(object);
     let owner = owner.meta();
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
-    let selected = selected && !(planted!("a label more lets an object go") && object.labels.len() > 2);
+    let selected = selected && !loses_by_a_label(object);
     match &object.controller {
         Some(_) if ours => match (selected, owner.is_deleting()) {
             (true, _) => Claim::Keep,
@@ -33,13 +33,23 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
         },
         Some(_) => Claim::Ignore,
         None => {
-            let adoptable = (selected || planted!("any orphan is adopted"))
+            let wanted = selected || planted!("any orphan is adopted");
+            let adoptable = wanted
                 && !owner.is_deleting()
-                && (!object.is_deleting() || planted!("what is being deleted is adopted"))
+                && is_to_stay(object)
                 && owner.key.namespace == object.key.namespace;
             if adoptable { Claim::Adopt } else { Claim::Ignore }
         }
     }
+}
+
+/// A mistake that is planted: see [`crate::planted`].
+fn loses_by_a_label(object: &Meta) -> bool {
+    planted!("a label more lets an object go") && object.labels.len() > 2
+}
+
+fn is_to_stay(object: &Meta) -> bool {
+    !object.is_deleting() || planted!("what is being deleted is adopted")
 }
 
 #[cfg(test)]

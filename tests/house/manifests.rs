@@ -344,9 +344,9 @@ fn a_controller_that_does_not_run_has_no_rights_to_write() {
 #[test]
 fn one_version_is_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
-    let chart: Value = serde_yaml::from_str(&read("charts/windlass/Chart.yaml")).unwrap();
+    let chart: Value = manifests::object(&read("charts/windlass/Chart.yaml"));
     assert_eq!([&chart["version"], &chart["appVersion"]], [version, version]);
-    let kustomization: Value = serde_yaml::from_str(&read("deploy/kustomization.yaml")).unwrap();
+    let kustomization: Value = manifests::object(&read("deploy/kustomization.yaml"));
     assert_eq!(kustomization["images"][0]["newTag"], version);
     let image = format!("{}:{version}", kustomization["images"][0]["name"].as_str().unwrap());
     for (title, template) in deployed().templates() {
@@ -357,11 +357,11 @@ fn one_version_is_everywhere() {
 #[test]
 fn the_example_clusters_switch_off_what_windlass_runs() {
     let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller";
-    let kind: Value = serde_yaml::from_str(&read("deploy/clusters/kind.yaml")).unwrap();
-    let patch: Value = serde_yaml::from_str(kind["kubeadmConfigPatches"][0].as_str().unwrap()).unwrap();
+    let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
+    let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
     let controllers = patch["controllerManager"]["extraArgs"]["controllers"].as_str().unwrap();
     assert_eq!(controllers, format!("*,bootstrapsigner,tokencleaner,{off}"));
-    let k3d: Value = serde_yaml::from_str(&read("deploy/clusters/k3d.yaml")).unwrap();
+    let k3d: Value = manifests::object(&read("deploy/clusters/k3d.yaml"));
     let argument = k3d["options"]["k3s"]["extraArgs"][0]["arg"].as_str().unwrap();
     assert_eq!(argument, format!("--kube-controller-manager-arg=controllers+={off}"));
 }

@@ -11,6 +11,7 @@ use clap::CommandFactory;
 use serde_json::Value;
 use windlass::args::Args;
 use windlass::metrics::Metrics;
+use windlass_testkit::manifests;
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -29,7 +30,7 @@ fn expect(path: &str, is: &str) {
     assert!(read(path) == is, "{path} is out of date; UPDATE_EXPECT=1 writes it anew:\n{is}");
 }
 
-/// The type and labels of each metric of ours; those of the process come from another crate.
+/// The type and labels of each metric of ours; those of the process are a collector of their own.
 fn metrics() -> BTreeMap<&'static str, (&'static str, Vec<String>)> {
     let metrics = Metrics::new();
     metrics.described().iter().map(|it| (it.name, (it.kind.name(), it.labels.clone()))).collect()
@@ -101,7 +102,7 @@ fn check_expressions(what: &str, expressions: &[String]) {
 
 #[test]
 fn every_metric_in_an_alert_exists() {
-    let rules: Value = serde_yaml::from_str(&read("charts/windlass/files/prometheus-rules.yaml")).unwrap();
+    let rules: Value = manifests::object(&read("charts/windlass/files/prometheus-rules.yaml"));
     let rules =
         rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
     let expressions: Vec<String> = rules

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde::Deserialize;
+use windlass_testkit::manifests;
 
 #[derive(Deserialize)]
 struct Workflow {
@@ -40,12 +42,16 @@ fn workflows() -> BTreeMap<String, String> {
 }
 
 fn jobs() -> Vec<(String, Job)> {
-    let parsed = workflows().into_iter().map(|(file, text)| (file, serde_yaml::from_str::<Workflow>(&text)));
-    parsed
-        .flat_map(|(file, workflow)| {
-            workflow.unwrap().jobs.into_iter().map(move |(name, job)| (format!("{file}: {name}"), job))
+    workflows()
+        .into_iter()
+        .flat_map(|(file, text)| {
+            parsed(&text).jobs.into_iter().map(move |(name, job)| (format!("{file}: {name}"), job))
         })
         .collect()
+}
+
+fn parsed(workflow: &str) -> Workflow {
+    serde_json::from_value(manifests::object(workflow)).unwrap()
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
@@ -103,7 +109,7 @@ fn an_image_is_named_by_its_digest() {
 #[test]
 fn a_workflow_has_no_rights_and_each_job_says_its_own() {
     for (file, text) in workflows() {
-        let workflow: Workflow = serde_yaml::from_str(&text).unwrap();
+        let workflow = parsed(&text);
         assert_eq!(workflow.permissions, Some(BTreeMap::new()), "{file}");
         assert!(
             !text.contains("pull_request_target"),
@@ -236,11 +242,68 @@ fn the_compiler_of_a_release_is_at_least_the_one_that_is_asked_for() {
     fn version(text: &str) -> Vec<u32> {
         text.split('.').map(|part| part.parse().unwrap()).collect()
     }
+    let released = compiler_of_a_release();
+    let asked = env!("CARGO_PKG_RUST_VERSION");
+    assert!(version(&released) >= version(asked), "{released} is older than {asked}");
+}
+
+fn compiler_of_a_release() -> String {
     let dockerfile = read("Dockerfile");
     let (_, image) = dockerfile.split_once(" rust:").unwrap();
-    let released = version(image.split_once('-').unwrap().0);
-    let asked = version(env!("CARGO_PKG_RUST_VERSION"));
-    assert!(released >= asked, "{released:?} is older than {asked:?}");
+    image.split_once('-').unwrap().0.to_owned()
+}
+
+#[test]
+fn what_is_tested_is_compiled_as_what_is_released() {
+    let toolchain = read("rust-toolchain.toml");
+    let channel = format!("channel = \"{}\"", compiler_of_a_release());
+    assert!(toolchain.lines().any(|line| line == channel), "no {channel} in rust-toolchain.toml");
+    for (file, text) in workflows() {
+        let another = text.lines().find(|line| line.contains("rustup") || line.contains("cargo +"));
+        assert_eq!(another, None, "{file}");
+    }
+}
+
+/// Cargo compiles a dependency with the features that anybody asks for: one line in the wrong section, and every build of
+/// the daemon has the terminal's view or virtual time in it.
+#[test]
+fn the_daemon_compiles_nothing_that_only_the_sandbox_and_the_simulation_need() {
+    let arguments = "tree --locked --package windlass --edges normal --prefix none --format".split(' ');
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(arguments.chain(["{p}|{f}"]))
+        .output()
+        .unwrap();
+    let tree = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let crates: BTreeMap<&str, &str> = tree
+        .lines()
+        .filter_map(|line| {
+            let (package, features) = line.split_once('|')?;
+            Some((package.split(' ').next()?, features))
+        })
+        .collect();
+    assert!(crates.contains_key("kube-client"), "{tree}");
+    let unwanted = [
+        "crossterm",
+        "json-patch",
+        "kube-runtime",
+        "mimalloc",
+        "ratatui",
+        "regex-lite",
+        "serde_ignored",
+        "serde_yaml",
+    ];
+    for name in unwanted.into_iter().chain(["windlass-apiserver", "windlass-nodes", "windlass-sandbox"]) {
+        assert!(!crates.contains_key(name), "the daemon compiles {name}");
+    }
+    for feature in ["test-util", "process"] {
+        assert!(
+            !crates["tokio"].split(',').any(|it| it.trim() == feature),
+            "tokio has {feature}: {}",
+            crates["tokio"]
+        );
+    }
 }
 
 /// `kubectl version | head -1` under `pipefail` fails with 141 whenever kubectl has more to say than `head` waits

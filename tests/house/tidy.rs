@@ -211,6 +211,15 @@ fn every_bug_on_the_list_is_planted_once_and_no_other_is() {
 }
 
 #[test]
+fn a_rule_has_at_most_one_planted_mistake() {
+    check("no function of plan/ has more than one planted mistake; see planted.rs", &["plan/"], |s| {
+        let mut functions = s.shipped().split("fn ").skip(1);
+        let crowded = functions.find(|function| function.matches("planted!(").count() > 1)?;
+        Some(format!("{} has several", crowded.split(['(', '<']).next().unwrap_or_default()))
+    });
+}
+
+#[test]
 fn no_file_is_too_long_to_see_at_a_glance() {
     let all = sources();
     // A module that its parent declares for tests only is a test, whatever its file is called.
@@ -284,6 +293,7 @@ fn only_their_own_files_name_a_kind() {
         "controllers/fixture.rs",
         // What is explained at /debug/deployments.
         "app/serving.rs",
+        "planted.rs",
     ];
     check("a kind is named in its model, plan and controller files and in the registry", &[], |s| {
         if s.path.starts_with("crates/") || own.iter().any(|own| s.path.starts_with(own)) {

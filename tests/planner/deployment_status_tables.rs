@@ -259,8 +259,9 @@ fn the_counts_of_several_sets() {
         (vec![one(), two(), unseen(), uncounted()], 7, 6, None),
     ] {
         let situation = Situation::new(deployment("web").image("v9"), &sets);
-        let roles = situation.observed().sets();
-        let counts = status::counts(&situation.deployment, &roles);
+        let observed = situation.observed();
+        let roles = observed.sets();
+        let counts = status::counts(&situation.deployment, roles);
         assert_eq!((roles.wanted(), counts.replicas, counts.terminating), (wanted, pods, terminating));
     }
 }
@@ -277,7 +278,8 @@ fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
         (vec![second()], Some("web-v3"), vec![]),
     ] {
         let situation = Situation::new(deployment("web").image("v9"), &sets);
-        let roles = situation.observed().sets();
+        let observed = situation.observed();
+        let roles = observed.sets();
         let name = |set: &std::sync::Arc<ReplicaSet>| set.meta.key.name.to_string();
         assert_eq!(roles.new.as_ref().map(name).as_deref(), new);
         assert_eq!(roles.old.iter().map(name).collect::<Vec<_>>(), others);

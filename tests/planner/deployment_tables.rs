@@ -280,7 +280,7 @@ fn check_deleted(limit: i32, old: &[SetBuilder], expected: &[&str]) {
 #[track_caller]
 fn check_deleted_of(limit: i32, sets: &[SetBuilder], expected: &[&str]) {
     let situation = Situation::new(deployment("web").image("v9").history(limit), sets);
-    let deleted: Vec<String> = history::plan(&situation.deployment, &situation.observed().sets())
+    let deleted: Vec<String> = history::plan(&situation.deployment, situation.observed().sets())
         .into_iter()
         .map(|write| match write {
             Write::Delete(set) => set.meta.key.name.to_string(),

@@ -14,7 +14,9 @@ fn refused_after(situation: &Situation, done: usize) -> (Settled, Course, usize)
     let observed = situation.observed();
     let plan = plan(&observed);
     let failed = plan.writes.get(done).and_then(|write| Failed::of(write, "no".into()));
-    let settled = settle(&observed, &plan, &Outcome { done, failed, ..Outcome::default() });
+    let mut outcome = Outcome::after(done);
+    outcome.stopped(failed, false);
+    let settled = settle(&observed, &plan, &outcome);
     (settled, plan.course, plan.writes.len())
 }
 

@@ -63,6 +63,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::serve::ListenerExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -185,8 +186,18 @@ impl Sandbox {
     ///
     /// # Errors
     /// What the socket reports. Failed connections are no error.
-    pub async fn serve(
+    //
+    // Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits it.
+    pub fn serve(
         &self,
+        listener: tokio::net::TcpListener,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, std::io::Result<()>> {
+        Box::pin(self.clone().serve_on(listener, shutdown))
+    }
+
+    async fn serve_on(
+        self,
         listener: tokio::net::TcpListener,
         shutdown: CancellationToken,
     ) -> std::io::Result<()> {

@@ -5,6 +5,7 @@
 //! write fields that the user never set.
 
 mod canonical;
+mod decode;
 
 use std::fmt;
 
@@ -25,6 +26,8 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+
+use self::decode::decode;
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
@@ -203,46 +206,6 @@ impl fmt::Display for Dotted<'_> {
         }
         Ok(())
     }
-}
-
-/// Decodes for the sake of the errors only; returns the paths that no field took.
-fn decode<'de, T: serde::Deserialize<'de>>(object: &'de Value) -> Result<Vec<Vec<Segment>>, String> {
-    let mut ignored = Vec::new();
-    let mut track = serde_path_to_error::Track::new();
-    let deserializer = serde_path_to_error::Deserializer::new(object, &mut track);
-    let result: Result<T, _> = serde_ignored::deserialize(deserializer, |path| ignored.push(segments(&path)));
-    match result {
-        Ok(_) => Ok(ignored),
-        Err(error) => {
-            let path = track.path();
-            let at_top = path.iter().next().is_none();
-            Err(if at_top { error.to_string() } else { format!("{path}: {error}") })
-        }
-    }
-}
-
-fn segments(path: &serde_ignored::Path<'_>) -> Vec<Segment> {
-    use serde_ignored::Path;
-    let mut reversed = Vec::new();
-    let mut path = path;
-    loop {
-        path = match path {
-            Path::Root => break,
-            Path::Seq { parent, index } => {
-                reversed.push(Segment::Index(*index));
-                parent
-            }
-            Path::Map { parent, key } => {
-                reversed.push(Segment::Key(key.clone()));
-                parent
-            }
-            Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
-                parent
-            }
-        };
-    }
-    reversed.reverse();
-    reversed
 }
 
 fn remove(object: &mut Value, path: &[Segment]) {

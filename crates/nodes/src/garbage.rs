@@ -44,20 +44,25 @@ const REMEMBERED: usize = 500;
 type Object = PartialObjectMeta<DynamicObject>;
 
 /// Collects garbage until `shutdown`. Which kinds there are is asked once, at the start.
-pub async fn run(client: Client, shutdown: CancellationToken) {
-    run_for(client, |_| true, shutdown).await;
+pub fn run(client: Client, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    run_for(client, |_| true, shutdown)
 }
 
 /// The same for the resources, in the plural, that `are_collected`: each is a watch, and costs something even where
 /// nothing happens.
-pub async fn run_for(client: Client, are_collected: impl Fn(&str) -> bool, shutdown: CancellationToken) {
-    shutdown
-        .run_until_cancelled(async {
+pub fn run_for(
+    client: Client,
+    are_collected: fn(&str) -> bool,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let collecting = async {
             let mut kinds = discover_patiently(&client).await;
             kinds.retain(|kind| are_collected(&kind.resource.plural));
             Collector::new(client.clone(), kinds).run().await;
-        })
-        .await;
+        };
+        shutdown.run_until_cancelled(collecting).await;
+    })
 }
 
 async fn discover_patiently(client: &Client) -> Vec<Kind> {

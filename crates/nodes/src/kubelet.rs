@@ -42,13 +42,14 @@ use super::{
 const CONCURRENT_STEPS: usize = 32;
 
 /// Simulates pods until `shutdown`. Failures are retried for ever and logged.
-pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
-    shutdown
-        .run_until_cancelled(async {
+pub fn run(client: Client, options: Options, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let simulating = async {
             registration::create_nodes(&client, &options).await;
             Simulator::new(client.clone(), options.clone()).run().await;
-        })
-        .await;
+        };
+        shutdown.run_until_cancelled(simulating).await;
+    })
 }
 
 struct Simulator {

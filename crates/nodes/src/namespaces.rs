@@ -26,8 +26,10 @@ use super::{
 const FINALIZER: &str = "kubernetes";
 
 /// Looks after namespaces until `shutdown`.
-pub async fn run(client: Client, now: Now, shutdown: CancellationToken) {
-    shutdown.run_until_cancelled(Controller::new(client, now).run()).await;
+pub fn run(client: Client, now: Now, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        shutdown.run_until_cancelled(Controller::new(client, now).run()).await;
+    })
 }
 
 struct Controller {

@@ -65,7 +65,7 @@ impl Situation {
     pub fn settled_at(&self, now: Timestamp) -> Settled {
         let observed = self.observed_at(now);
         let plan = plan(&observed);
-        settle(&observed, &plan, &Outcome { done: plan.writes.len(), ..Outcome::default() })
+        settle(&observed, &plan, &Outcome::after(plan.writes.len()))
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
-use futures::FutureExt as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass::app::{Controllers, Parts};
@@ -38,11 +37,11 @@ async fn main() -> ExitCode {
         output: Box::new(std::io::stdout()),
         terminal,
         colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-        interrupted: session::signalled().boxed(),
+        interrupted: session::signalled(),
     };
     let seed = args.seed;
-    match session::run(args, surroundings, |client, shutdown| start_controllers(client, seed, shutdown)).await
-    {
+    let controllers = Box::new(move |client, shutdown| start_controllers(client, seed, shutdown));
+    match session::run(args, surroundings, controllers).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }

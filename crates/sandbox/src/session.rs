@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use kube::Client;
 use tokio::{net::TcpListener, task::JoinHandle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -45,8 +45,12 @@ pub struct Surroundings {
     /// Whether colours are wanted there.
     pub colour: bool,
     /// Becomes ready with the name of the signal that asks the session to end.
-    pub interrupted: futures::future::BoxFuture<'static, &'static str>,
+    pub interrupted: BoxFuture<'static, &'static str>,
 }
+
+/// Starts the controllers, with a client of their own, until the token is cancelled.
+pub type StartControllers =
+    Box<dyn FnOnce(Client, CancellationToken) -> JoinHandle<anyhow::Result<()>> + Send>;
 
 /// Runs the sandbox until it is interrupted, or, with `--exit-when-complete`, until the rollouts are done.
 ///
@@ -56,10 +60,22 @@ pub struct Surroundings {
 /// # Errors
 /// One message for the person at the keyboard: a manifest that is wrong, a port that is taken, a rollout
 /// that did not come to its end.
-pub async fn run<S>(args: Args, surroundings: Surroundings, start_controllers: S) -> anyhow::Result<()>
-where
-    S: FnOnce(Client, CancellationToken) -> JoinHandle<anyhow::Result<()>>,
-{
+//
+// Boxed, and not generic, so that the compiler makes it once, with this library: an `async fn` is made anew in each
+// crate that awaits it.
+pub fn run(
+    args: Args,
+    surroundings: Surroundings,
+    start_controllers: StartControllers,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(session(args, surroundings, start_controllers))
+}
+
+async fn session(
+    args: Args,
+    surroundings: Surroundings,
+    start_controllers: StartControllers,
+) -> anyhow::Result<()> {
     let Surroundings { now, mut input, output, terminal, colour, interrupted } = surroundings;
     node_flags::check(args.nodes, &args.node_labels, &args.node_taints)?;
     let objects = manifest::read(&args.filenames, input.as_mut())?;
@@ -278,9 +294,13 @@ async fn wait(
     }
 }
 
-/// Becomes ready with the name of the first signal that asks this process to end.
+/// Becomes ready with the name of the first signal that asks this process to end: Ctrl-C where there are no signals.
+pub fn signalled() -> BoxFuture<'static, &'static str> {
+    Box::pin(signal_to_end())
+}
+
 #[cfg(unix)]
-pub async fn signalled() -> &'static str {
+async fn signal_to_end() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
     let kinds = [
         ("SIGINT", SignalKind::interrupt()),
@@ -304,9 +324,8 @@ pub async fn signalled() -> &'static str {
     futures::future::select_all(waits).await.0
 }
 
-/// Becomes ready when this process is asked to end.
 #[cfg(not(unix))]
-pub async fn signalled() -> &'static str {
+async fn signal_to_end() -> &'static str {
     match tokio::signal::ctrl_c().await {
         Ok(()) => "Ctrl-C",
         Err(_) => std::future::pending().await,
@@ -398,7 +417,7 @@ spec:
                 Ok(())
             })
         };
-        let end = run(args, surroundings, controllers).await.map_err(|error| format!("{error:#}"));
+        let end = run(args, surroundings, Box::new(controllers)).await.map_err(|error| format!("{error:#}"));
         let written = String::from_utf8(paper.0.lock().clone()).unwrap();
         (end, written)
     }
@@ -501,7 +520,8 @@ spec:
             colour: false,
             interrupted: std::future::pending().boxed(),
         };
-        let end = run(args, surroundings, |_, _| tokio::spawn(async { Err(anyhow!("no luck")) })).await;
+        let controllers = |_, _| tokio::spawn(async { Err(anyhow!("no luck")) });
+        let end = run(args, surroundings, Box::new(controllers)).await;
         assert_eq!(format!("{:#}", end.unwrap_err()), "the controllers failed: no luck");
     }
 }

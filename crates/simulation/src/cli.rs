@@ -124,7 +124,8 @@ pub struct Host<'a> {
 ///
 /// # Errors
 /// When nothing can be printed, a file cannot be read or written, or there is no runtime to be had.
-pub fn execute(args: &Args, host: &Host<'_>, out: &mut (impl Write + Send)) -> std::io::Result<bool> {
+pub fn execute(args: &Args, host: &Host<'_>, mut out: &mut (dyn Write + Send)) -> std::io::Result<bool> {
+    let out = &mut out;
     let report = Report {
         version: host.version.clone(),
         directory: args.out.clone(),

@@ -3,14 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::Value;
+use windlass_sandbox::manifest::document;
 
 /// The objects in a text of YAML documents.
 pub fn objects(text: &str) -> Vec<Value> {
-    let documents =
-        serde_yaml::Deserializer::from_str(text).map(|object| Value::deserialize(object).unwrap());
-    documents.filter(|object| !object.is_null()).collect()
+    document::yaml(text).into_iter().filter_map(Result::unwrap).collect()
+}
+
+/// The one object of a YAML text, whatever it is.
+pub fn object(text: &str) -> Value {
+    let mut objects = objects(text);
+    assert_eq!(objects.len(), 1, "{objects:?}");
+    objects.remove(0)
 }
 
 /// Those of a file of this repository.

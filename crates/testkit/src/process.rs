@@ -111,7 +111,7 @@ fn run_session(args: Args, output: fs::File, stop: oneshot::Receiver<&'static st
         colour: false,
         interrupted: async { stop.await.unwrap_or("the end of the test") }.boxed(),
     };
-    let run = session::run(args, surroundings, |_, _| unreachable!("--no-controllers"));
+    let run = session::run(args, surroundings, Box::new(|_, _| unreachable!("--no-controllers")));
     Runtime::new()?.block_on(run)
 }
 
@@ -159,7 +159,7 @@ impl Server {
     /// finds the server's directory in `$DIR`. What is to end with the test must end when that is gone.
     pub fn kubeconfig_with_plugin(&self, script: &str) -> PathBuf {
         let config = fs::read_to_string(self.file("kubeconfig")).unwrap();
-        let mut config: Value = serde_yaml::from_str(&config).unwrap();
+        let mut config: Value = crate::manifests::object(&config);
         config["users"][0]["user"] = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": "/bin/sh",

@@ -28,7 +28,7 @@ impl DeploymentController {
         for write in &plan.writes {
             match self.write_set(deployment, write, &mut outcome).await {
                 Ok(()) => {
-                    outcome.done += 1;
+                    outcome.succeeded();
                     if let set_plan::Write::Create(new) = write {
                         self.lost_creations.reported(&deployment.meta.uid, &new.name);
                     }
@@ -45,10 +45,8 @@ impl DeploymentController {
                             self.lost_creations.asked(&deployment.meta.uid, new.clone());
                         }
                     }
-                    if error.is_reported(claims) {
-                        outcome.failed = Failed::of(write, error.to_string());
-                    }
-                    outcome.is_unanswered = !error.is_refusal();
+                    let refused = error.is_reported(claims).then(|| Failed::of(write, error.to_string()));
+                    outcome.stopped(refused.flatten(), !error.is_refusal());
                     if planted!("a failed step is swallowed") {
                         break;
                     }
@@ -57,7 +55,7 @@ impl DeploymentController {
                 }
             }
         }
-        outcome.created_before = self.lost_creations.unreported(&deployment.meta.uid);
+        outcome.was_created_before(self.lost_creations.unreported(&deployment.meta.uid));
         Executed::new(outcome, stopped)
     }
 
@@ -161,7 +159,7 @@ impl DeploymentController {
                 self.context.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
                 return Err(SyncError::Conflict { what: what(), error });
             }
-            outcome.collided = true;
+            outcome.name_taken();
             return Err(SyncError::NameTaken { name: new.name.clone() });
         }
         let error = SyncError::creation(what(), error);
@@ -169,7 +167,7 @@ impl DeploymentController {
             let text = error.reason();
             let message = format!("Failed to create new replica set {:?}: {text}", new.name);
             self.context.tell(ENTRY.component, deployment, Note::warning("ReplicaSetCreateError", message));
-            outcome.create_error = Some(text);
+            outcome.could_not_create(text);
         }
         Err(error)
     }

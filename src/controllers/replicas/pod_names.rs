@@ -100,6 +100,14 @@ impl<O: ReplicaKind> ReplicaController<O> {
         if !changes_hands {
             return;
         }
+        if let Change::Updated { old, .. } = change {
+            // To the owner that it leaves it is as good as gone.
+            self.name_seen_by_owner(&Change::Deleted(old.clone()));
+        }
+        self.name_seen_by_owner(change);
+    }
+
+    fn name_seen_by_owner(&self, change: &Change<Pod>) {
         let pod = &change.object().meta;
         if let Some(owner) = self.owners.controller_of(pod) {
             self.name_seen(&owner, change);

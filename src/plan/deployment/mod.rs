@@ -163,7 +163,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let text = format!("This deployment's selector is invalid: {defect}");
         return refused(Note::warning("InvalidSelector", text));
     }
-    if deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted goes on") {
+    if is_on_its_way_out(deployment) {
         return Plan::default();
     }
     let claims = claims(observed);
@@ -175,32 +175,38 @@ fn decide(observed: &Observed<'_>) -> Plan {
     if !deployment.paused
         && let Some(revision) = rollback::requested(deployment)
     {
-        let writes = vec![rollback::plan(deployment, &sets, revision)];
+        let writes = vec![rollback::plan(deployment, sets, revision)];
         return Plan { writes, course: Course::Handover, ..Plan::default() };
     }
-    if (deployment.paused && !planted!("a paused Deployment rolls out")) || scale::is_due(deployment, &sets) {
-        let mut writes = if deployment.paused && planted!("a paused Deployment does not scale") {
-            Vec::new()
-        } else {
-            scale::plan(deployment, &sets, &observed.running_pods)
-        };
+    if is_held(deployment) || scale::is_due(deployment, sets) {
+        let mut writes = scale::plan(deployment, sets, &observed.running_pods);
+        writes.retain(|_| !(deployment.paused && planted!("a paused Deployment does not scale")));
         if deployment.paused && writes.is_empty() {
-            writes = history::plan(deployment, &sets);
+            writes = history::plan(deployment, sets);
         }
         return Plan { writes, course: Course::Held, ..Plan::default() };
     }
-    if let Some(blocked) = attempts::blocked(deployment, &sets, observed.now) {
+    if let Some(blocked) = attempts::blocked(deployment, sets, observed.now) {
         let notes = vec![Note::warning("ReplicaSetCreateError", blocked.message.clone())];
         return Plan { notes, course: Course::Rollout, blocked: Some(blocked), ..Plan::default() };
     }
     let mut writes = match deployment.strategy {
-        Strategy::RollingUpdate { .. } => rolling::plan(deployment, &sets),
-        Strategy::Recreate => recreate::plan(deployment, &sets, &observed.running_pods),
+        Strategy::RollingUpdate { .. } => rolling::plan(deployment, sets),
+        Strategy::Recreate => recreate::plan(deployment, sets, &observed.running_pods),
     };
-    if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, &sets)) {
-        writes = history::plan(deployment, &sets);
+    if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, sets)) {
+        writes = history::plan(deployment, sets);
     }
     Plan { writes, course: Course::Rollout, ..Plan::default() }
+}
+
+fn is_on_its_way_out(deployment: &Deployment) -> bool {
+    deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted goes on")
+}
+
+/// Whether no rollout goes on.
+fn is_held(deployment: &Deployment) -> bool {
+    deployment.paused && !planted!("a paused Deployment rolls out")
 }
 
 fn refused(why: Note) -> Plan {

@@ -1,13 +1,14 @@
 //! All that one decision about a Deployment rests on, and the roles its sets play.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
 use crate::model::count::clamp;
-use crate::model::{Deployment, Pod, ReplicaSet, Uid};
+use crate::model::{Deployment, Pod, ReplicaSet, Strategy, Uid};
 use crate::plan::claim::{Claim, claim};
+use crate::plan::replicaset::status::status_of_pods;
 
 /// What was seen of a Deployment and its surroundings.
 #[derive(Clone, Debug)]
@@ -32,6 +33,18 @@ pub struct Observed<'a> {
     pub is_overstated: bool,
     /// The time of the decision.
     pub now: Timestamp,
+    /// What [`Observed::sets`] has found.
+    pub roles: Roles,
+}
+
+/// The roles of the sets, once they are asked for. A copy finds them anew: it may be given other sets.
+#[derive(Debug, Default)]
+pub struct Roles(OnceLock<Sets>);
+
+impl Clone for Roles {
+    fn clone(&self) -> Self {
+        Roles::default()
+    }
 }
 
 impl<'a> Observed<'a> {
@@ -47,17 +60,54 @@ impl<'a> Observed<'a> {
             healthy_pods: BTreeMap::new(),
             is_overstated: false,
             now,
+            roles: Roles::default(),
         }
     }
 
-    /// The Deployment's sets by role, without those that it is about to release.
-    pub fn sets(&self) -> Sets {
-        let Observed { deployment, owned, .. } = self;
-        let members = owned
-            .iter()
-            .filter(|set| claim(*deployment, &deployment.selector, &set.meta) == Claim::Keep)
-            .cloned();
-        Sets { healthy_pods: self.healthy_pods.clone(), ..Sets::assign(deployment, members) }
+    /// What a decision rests on, from the ReplicaSets and from the pods of each as `pods_of` shows them. Pods are
+    /// looked at only where something depends on them.
+    pub fn gather(
+        deployment: &'a Deployment,
+        mut owned: Vec<Arc<ReplicaSet>>,
+        orphans: Vec<Arc<ReplicaSet>>,
+        may_adopt: bool,
+        pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
+        now: Timestamp,
+    ) -> Self {
+        let recreate = deployment.strategy == Strategy::Recreate;
+        let is_overstated = !recreate && correct_overstated(&mut owned, &pods_of, now);
+        let mut observed = Observed { orphans, may_adopt, is_overstated, ..Observed::new(deployment, now) };
+        for set in &owned {
+            if !recreate && !lacks_pods(set) {
+                continue;
+            }
+            let mut pods = pods_of(set);
+            let uid = || set.meta.uid.clone();
+            if recreate {
+                let running = pods.iter().filter(|pod| still_runs(pod)).count();
+                observed.running_pods.insert(uid(), running);
+            } else if !planted!("a status that is behind is believed") {
+                observed.healthy_pods.insert(uid(), healthy_among(&pods, set.min_ready_seconds, now));
+            }
+            pods.retain(|pod| set.replicas == 0 || !pod.is_available(set.min_ready_seconds, now));
+            if !pods.is_empty() {
+                observed.awaited_pods.insert(uid(), pods);
+            }
+        }
+        Observed { owned, ..observed }
+    }
+
+    /// The Deployment's sets by role, without those that it is about to release. Found once, so that whoever asks
+    /// is told the same.
+    pub fn sets(&self) -> &Sets {
+        self.roles.0.get_or_init(|| {
+            let Observed { deployment, owned, .. } = self;
+            let members = owned
+                .iter()
+                .filter(|set| claim(*deployment, &deployment.selector, &set.meta) == Claim::Keep)
+                .cloned();
+            Sets { healthy_pods: self.healthy_pods.clone(), ..Sets::assign(deployment, members) }
+        })
     }
 }
 
@@ -112,6 +162,50 @@ impl Sets {
     }
 }
 
+/// Puts right the status of each set that says more than its pods do; returns whether there was one.
+///
+/// While pods move from one set to another, a set has no more of them than the cache of pods shows, whatever its
+/// status says: a pod that went or became unready a moment ago has yet to be counted there, and an old pod that is
+/// let go now would be one too many (S2).
+fn correct_overstated(
+    sets: &mut [Arc<ReplicaSet>],
+    pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
+    now: Timestamp,
+) -> bool {
+    let at_rest = sets.iter().filter(|set| set.replicas > 0).count() < 2;
+    if at_rest || planted!("a status is believed over the pods") {
+        return false;
+    }
+    let mut overstated = false;
+    for set in sets.iter_mut().filter(|set| set.status.available > 0) {
+        if let Some(status) = status_of_pods(set, &pods_of(set), now) {
+            *set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(set) });
+            overstated = true;
+        }
+    }
+    overstated
+}
+
+/// Whether Recreate waits for a pod: until it has ended, also while it is on its way out.
+fn still_runs(pod: &Pod) -> bool {
+    !has_ended(pod) && !(pod.is_terminating() && planted!("Recreate does not count pods on their way out"))
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    pod.is_terminal() && !planted!("failed pods hold Recreate up")
+}
+
+/// How many of these pods are [`healthy`].
+fn healthy_among(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> i64 {
+    let ready = pods.iter().filter(|pod| pod.is_active() && pod.ready_since.is_some());
+    let available = ready.clone().filter(|pod| pod.is_available(min_ready_seconds, now));
+    healthy(count(ready), count(available))
+}
+
+fn count<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> i64 {
+    i64::try_from(pods.count()).unwrap_or(i64::MAX)
+}
+
 /// Whether a set has fewer available pods than it wants, as far as it says itself: only then are its
 /// pods worth looking through for an explanation.
 pub fn lacks_pods(set: &ReplicaSet) -> bool {
@@ -151,4 +245,105 @@ pub(crate) fn sick(set: &ReplicaSet, sets: &Sets) -> i64 {
     let told = healthy(set.status.ready.into(), set.status.available.into());
     let shown = sets.healthy_pods.get(&set.meta.uid).copied().unwrap_or(0);
     (i64::from(set.replicas) - told.max(shown)).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    fn decode<T: Record>(json: &str) -> T {
+        T::decode(json, &mut Interner::default()).unwrap()
+    }
+
+    fn deployment(strategy: &str) -> Deployment {
+        decode(&format!(
+            r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"1"}},
+                "spec":{{"selector":{{"matchLabels":{{"a":"b"}}}},"template":{{}},"strategy":{{"type":"{strategy}"}}}}}}"#
+        ))
+    }
+
+    /// A set of two whose status says that both are available.
+    fn set(name: &str) -> Arc<ReplicaSet> {
+        Arc::new(decode(&format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"1","generation":1,
+                "labels":{{"a":"b"}}}},"spec":{{"replicas":2,"selector":{{}},"template":{{}}}},
+                "status":{{"replicas":2,"readyReplicas":2,"availableReplicas":2,"observedGeneration":1}}}}"#
+        )))
+    }
+
+    fn pod(name: &str, phase: &str, ready: &str, more: &str) -> Arc<Pod> {
+        Arc::new(decode(&format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"1"{more}}},
+                "status":{{"phase":"{phase}","conditions":[{{"type":"Ready","status":"{ready}",
+                    "lastTransitionTime":"2026-01-01T00:00:00Z"}}]}}}}"#
+        )))
+    }
+
+    const NOW: &str = "2026-01-01T01:00:00Z";
+
+    fn gathered<'a>(
+        deployment: &'a Deployment,
+        sets: &[&str],
+        pods: impl Fn(&str) -> Vec<Arc<Pod>>,
+    ) -> Observed<'a> {
+        let owned = sets.iter().map(|name| set(name)).collect();
+        let pods_of = |set: &ReplicaSet| pods(&set.meta.key.name);
+        Observed::gather(deployment, owned, Vec::new(), false, pods_of, NOW.parse().unwrap())
+    }
+
+    fn ready(name: &str) -> Arc<Pod> {
+        pod(name, "Running", "True", "")
+    }
+
+    #[test]
+    fn while_pods_move_a_status_counts_no_more_pods_than_there_are() {
+        let web = deployment("RollingUpdate");
+        let one_lost = |name: &str| match name {
+            "old" => vec![ready("a"), pod("b", "Running", "False", "")],
+            _ => vec![ready("c"), ready("d")],
+        };
+        let observed = gathered(&web, &["old", "new"], one_lost);
+        let counts: Vec<_> =
+            observed.owned.iter().map(|set| (set.status.ready, set.status.available)).collect();
+        assert_eq!((observed.is_overstated, &counts[..]), (true, &[(1, 1), (2, 2)][..]));
+        let at_rest = gathered(&web, &["old"], one_lost);
+        assert_eq!((at_rest.is_overstated, at_rest.owned[0].status.ready), (false, 2), "nothing moves");
+        let whole = gathered(&web, &["new", "newer"], one_lost);
+        assert!(!whole.is_overstated);
+    }
+
+    #[test]
+    fn the_pods_of_a_set_that_lacks_some_are_counted_as_the_cache_of_pods_shows_them() {
+        let web = deployment("RollingUpdate");
+        let pods =
+            |_: &str| vec![ready("a"), pod("b", "Running", "False", ""), pod("c", "Failed", "True", "")];
+        let observed = gathered(&web, &["old", "new"], pods);
+        assert_eq!(observed.healthy_pods, [(Uid::new("old"), 1), (Uid::new("new"), 1)].into());
+        let awaited: Vec<usize> = observed.awaited_pods.values().map(Vec::len).collect();
+        assert_eq!((awaited, observed.running_pods.len()), (vec![2, 2], 0));
+    }
+
+    #[test]
+    fn recreate_waits_for_every_pod_that_has_not_ended() {
+        let web = deployment("Recreate");
+        let leaving = r#","deletionTimestamp":"2026-01-01T00:30:00Z""#;
+        let pods = |_: &str| {
+            vec![ready("a"), pod("b", "Failed", "False", ""), pod("c", "Running", "False", leaving)]
+        };
+        let observed = gathered(&web, &["old"], pods);
+        assert_eq!(observed.running_pods, [(Uid::new("old"), 2)].into());
+        assert!(observed.healthy_pods.is_empty() && !observed.is_overstated);
+    }
+
+    #[test]
+    fn the_roles_are_found_once_and_a_copy_finds_its_own() {
+        let web = deployment("RollingUpdate");
+        let observed = gathered(&web, &[], |_| Vec::new());
+        assert!(std::ptr::eq(observed.sets(), observed.sets()));
+        let mut other = observed.clone();
+        other.owned.push(set("web-1"));
+        assert_eq!((observed.sets().all().count(), other.sets().all().count()), (0, 0), "it is not ours");
+        assert!(!std::ptr::eq(observed.sets(), other.sets()));
+    }
 }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::body::set_name;
 use super::revision::{REVISION, next_revision};
-use super::{Course, Observed, Plan, Sets, Write, status};
+use super::{Course, NewSet, Observed, Plan, Sets, Write, status};
 use crate::model::{Condition, Deployment, DeploymentStatus, condition};
 use crate::plan::replicaset::status::until;
 
@@ -30,21 +30,58 @@ pub const CREATE_ERROR: &str = "ReplicaSetCreateError";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
 
-/// What became of a plan's writes, as far as the status is concerned.
+/// What became of a plan's writes, as far as the status is concerned. Kept by the step that carries the plan out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// How many of the plan's writes succeeded, from the first on.
-    pub done: usize,
+    pub(super) done: usize,
     /// Why the set for the current template could not be created.
-    pub create_error: Option<String>,
+    pub(super) create_error: Option<String>,
     /// The name of the new set is taken by somebody else's.
-    pub collided: bool,
+    pub(super) collided: bool,
     /// Another step that the API server refused.
-    pub failed: Option<Failed>,
+    pub(super) failed: Option<Failed>,
     /// A step ended without an answer that says no: nothing is known of a refusal of before.
-    pub is_unanswered: bool,
+    pub(super) is_unanswered: bool,
     /// The name of a ReplicaSet that was created before, as it turns out now: the answer to the request was lost.
-    pub created_before: Option<String>,
+    pub(super) created_before: Option<String>,
+}
+
+impl Outcome {
+    /// The first so many writes of the plan have succeeded.
+    pub fn after(done: usize) -> Self {
+        Outcome { done, ..Outcome::default() }
+    }
+
+    /// One more write has succeeded.
+    pub fn succeeded(&mut self) {
+        self.done += 1;
+    }
+
+    /// The next write has failed: with an answer that says no, which the status may report as `failed`, or without.
+    pub fn stopped(&mut self, failed: Option<Failed>, is_unanswered: bool) {
+        (self.failed, self.is_unanswered) = (failed, is_unanswered);
+    }
+
+    /// The set for the current template could not be created, in the API server's words.
+    pub fn could_not_create(&mut self, error: String) {
+        self.create_error = Some(error);
+    }
+
+    /// The name of the new set is taken by somebody else's.
+    pub fn name_taken(&mut self) {
+        self.collided = true;
+    }
+
+    /// The set of this name was created before, as it turns out now.
+    pub fn was_created_before(&mut self, name: Option<String>) {
+        self.created_before = name;
+    }
+
+    /// How many writes have succeeded.
+    pub fn done(&self) -> usize {
+        self.done
+    }
 }
 
 /// A refused step: upstream logs it and says nothing to the user.
@@ -104,89 +141,129 @@ pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settle
 
 fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let Observed { deployment, now, .. } = observed;
-    let is_judged = match plan.course {
+    match plan.course {
         Course::Handover => {
             let mut status = deployment.status.clone();
             status::add_refused_step(outcome, &mut status, *now);
-            return Settled::unchanged(status);
+            Settled::unchanged(status)
         }
         Course::Refused => {
             let mut status = deployment.status.clone();
             status.observed_generation = status::observed_generation(deployment);
-            return Settled::unchanged(status);
+            Settled::unchanged(status)
         }
-        Course::CountsOnly | Course::Held => false,
-        Course::Rollout => true,
-    };
-    let done = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
-    let sets = after(observed.sets(), done);
-    let mut status = status::counts(deployment, &sets);
+        Course::CountsOnly => Settled::unchanged(counted(&Done::of(observed, plan, outcome), *now)),
+        Course::Held | Course::Rollout => {
+            let done = Done::of(observed, plan, outcome);
+            let mut status = counted(&done, *now);
+            judge_pause(deployment, &mut status, *now);
+            if plan.course == Course::Rollout {
+                judge(&done, &mut status, *now);
+            }
+            status::set_replica_failure(&done.sets, outcome, &mut status, *now);
+            // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end.
+            let is_judged = plan.course == Course::Rollout;
+            let look_again = match &plan.blocked {
+                Some(blocked) => Some(blocked.wait),
+                None => deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now)),
+            };
+            Settled { status, revision: done.revision(), look_again }
+        }
+    }
+}
+
+/// A plan as far as it was carried out.
+struct Done<'a> {
+    observed: &'a Observed<'a>,
+    plan: &'a Plan,
+    outcome: &'a Outcome,
+    /// The writes that succeeded.
+    writes: &'a [Write],
+    /// The sets after them.
+    sets: Sets,
+}
+
+impl<'a> Done<'a> {
+    fn of(observed: &'a Observed<'a>, plan: &'a Plan, outcome: &'a Outcome) -> Self {
+        let writes = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
+        Done { observed, plan, outcome, writes, sets: after(observed.sets().clone(), writes) }
+    }
+
+    /// The set that was created.
+    fn created(&self) -> Option<&'a NewSet> {
+        self.writes.iter().find_map(|write| match write {
+            Write::Create(new) => Some(new),
+            _ => None,
+        })
+    }
+
+    /// The name of the set for the current template.
+    fn new_set(&self) -> Option<&str> {
+        let there = self.sets.new.as_ref().map(|new| &*new.meta.key.name);
+        self.created().map(|new| new.name.as_str()).or(there)
+    }
+
+    /// The revision to publish.
+    ///
+    /// A set that comes back keeps its old number until it is given the next one. Published in between, the
+    /// Deployment's revision would fall (S7).
+    fn revision(&self) -> Option<String> {
+        let new = self.sets.new.as_ref();
+        let mut revision = new.and_then(|new| new.annotations.get(REVISION)).map(str::to_string);
+        for write in self.writes {
+            let written = match write {
+                Write::Create(created) => created.annotations.get(REVISION),
+                Write::Change(set, change) if new.is_some_and(|new| new.meta.uid == set.meta.uid) => {
+                    change.annotations.get(REVISION)
+                }
+                _ => None,
+            };
+            revision = written.cloned().or(revision);
+        }
+        revision.filter(|revision| revision.parse().is_ok_and(|n: i64| n >= next_revision(&self.sets)))
+    }
+
+    /// How the rollout begins, if it does.
+    fn begins(&self) -> Option<Begin> {
+        let is_new = |name: &str| self.sets.new.as_ref().is_some_and(|new| &*new.meta.key.name == name);
+        if self.created().is_some() || self.outcome.created_before.as_deref().is_some_and(is_new) {
+            return Some(Begin::Created);
+        }
+        // Judged by what was there before this plan: it may have brought the old sets to nothing.
+        let old = &self.observed.sets().old;
+        old.iter().any(|set| set.replicas > 0 || set.status.replicas > 0).then_some(Begin::Found)
+    }
+
+    /// Why the set for the current template is not created; `collisions` as the status counts them.
+    fn obstacle(&self, collisions: Option<i32>) -> Option<String> {
+        let deployment = self.observed.deployment;
+        let failed = self.outcome.create_error.as_ref().map(|error| {
+            let name = set_name(&deployment.meta.key.name, &deployment.template.hash(collisions));
+            format!("Failed to create new replica set {name:?}: {error}")
+        });
+        failed.or(self.plan.blocked.as_ref().map(|blocked| blocked.message.clone()))
+    }
+}
+
+/// How many names of sets were taken.
+fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
+    let before = deployment.status.collision_count;
+    let counts = outcome.collided && !planted!("collisions are not counted");
+    if counts { Some(before.unwrap_or(0).saturating_add(1)) } else { before }
+}
+
+/// The counts, and whether enough pods are available.
+fn counted(done: &Done<'_>, now: Timestamp) -> DeploymentStatus {
+    let Done { observed: Observed { deployment, .. }, plan, outcome, sets, .. } = done;
+    let mut status = status::counts(deployment, sets);
     if !was_acted_on(plan, outcome) && !planted!("a refused step counts as acted on") {
         status.observed_generation = deployment.status.observed_generation.min(deployment.meta.generation);
     }
-    let created = done.iter().find_map(|write| match write {
-        Write::Create(new) => Some(new),
-        _ => None,
-    });
-    if outcome.collided && !planted!("collisions are not counted") {
-        status.collision_count = Some(deployment.status.collision_count.unwrap_or(0).saturating_add(1));
-    }
-
-    let mut revision = sets.new.as_ref().and_then(|new| new.annotations.get(REVISION)).map(str::to_string);
-    for write in done {
-        revision = match write {
-            Write::Create(new) => new.annotations.get(REVISION).cloned().or(revision),
-            Write::Change(set, change)
-                if sets.new.as_ref().is_some_and(|new| new.meta.uid == set.meta.uid) =>
-            {
-                change.annotations.get(REVISION).cloned().or(revision)
-            }
-            _ => revision,
-        };
-    }
-
-    status::set_available(deployment, &mut status, *now);
-    let wanted: i64 = sets.wanted() + created.map_or(0, |new| i64::from(new.replicas));
+    status.collision_count = collisions(deployment, outcome);
+    status::set_available(deployment, &mut status, now);
+    let wanted: i64 = sets.wanted() + done.created().map_or(0, |new| i64::from(new.replicas));
     status.unavailable = crate::model::count::clamp((wanted - i64::from(status.available)).max(0));
-
-    if plan.course != Course::CountsOnly {
-        judge_pause(deployment, &mut status, *now);
-    }
-    if is_judged {
-        let name = created.map(|new| new.name.as_str()).or(sets.new.as_ref().map(|new| &*new.meta.key.name));
-        let error = outcome.create_error.clone().map(|error| {
-            let name = set_name(&deployment.meta.key.name, &deployment.template.hash(status.collision_count));
-            format!("Failed to create new replica set {name:?}: {error}")
-        });
-        let error = error.or(plan.blocked.as_ref().map(|blocked| blocked.message.clone()));
-        // Judged by what was there before this plan: it may have brought the old sets to nothing.
-        let rolls = observed.sets().old.iter().any(|set| set.replicas > 0 || set.status.replicas > 0);
-        let is_new = |name: &str| sets.new.as_ref().is_some_and(|new| &*new.meta.key.name == name);
-        let begins = if created.is_some() || outcome.created_before.as_deref().is_some_and(is_new) {
-            Some(Begin::Created)
-        } else if rolls {
-            Some(Begin::Found)
-        } else {
-            None
-        };
-        judge(deployment, &sets, &mut status, name, begins, error, *now);
-    }
-    if plan.course != Course::CountsOnly {
-        status::set_replica_failure(&sets, outcome, &mut status, *now);
-    }
-    // A set that comes back keeps its old number until it is given the next one. Published in between,
-    // the Deployment's revision would fall (S7).
-    let is_latest = |revision: &String| revision.parse().is_ok_and(|n: i64| n >= next_revision(&sets));
-    if plan.course == Course::CountsOnly {
-        revision = None;
-    }
-    revision = revision.filter(is_latest);
-    // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end.
-    let look_again = match &plan.blocked {
-        Some(blocked) => Some(blocked.wait),
-        None => deadline(deployment, &status).filter(|_| is_judged).map(|at| until(at, *now)),
-    };
-    Settled { status, revision, look_again }
+    status
 }
 
 /// Whether the generation was acted on: every step went through (S20). `kubectl rollout status` and Argo CD
@@ -242,37 +319,54 @@ enum Begin {
 }
 
 /// Judges the progress of a rollout and says so in the condition.
-fn judge(
-    deployment: &Deployment,
-    sets: &Sets,
-    status: &mut DeploymentStatus,
-    new_set: Option<&str>,
-    begins: Option<Begin>,
-    error: Option<String>,
-    now: Timestamp,
-) {
-    if deployment.progress_deadline_seconds.is_none() {
+fn judge(done: &Done<'_>, status: &mut DeploymentStatus, now: Timestamp) {
+    if done.observed.deployment.progress_deadline_seconds.is_none() {
         condition::remove(&mut status.conditions, PROGRESSING);
         return;
     }
-    let subject = match new_set {
-        Some(name) => format!("ReplicaSet {name:?}"),
-        None => format!("Deployment {:?}", deployment.meta.key.name),
-    };
-    let current = condition::find(&status.conditions, PROGRESSING).cloned();
-    let reason = current.as_ref().map_or("", |c| &*c.reason);
-    let say = |status: &str, reason: &str, message: String| {
-        Condition::new(PROGRESSING, status, reason, message, now)
-    };
+    match judgement(done, status, now) {
+        Judgement::Unchanged => {}
+        Judgement::Is(says) => condition::set(&mut status.conditions, says.condition(now)),
+        Judgement::IsAgain(says) => condition::renew(&mut status.conditions, says.condition(now)),
+    }
+}
 
-    if let Some(error) = error {
-        condition::set(&mut status.conditions, say("False", CREATE_ERROR, error));
-        return;
+/// What becomes of the condition.
+enum Judgement {
+    /// It stays.
+    Unchanged,
+    /// It says this, from now on if it did not before.
+    Is(Says),
+    /// It says this of now, whatever it said before: the deadline runs from here.
+    IsAgain(Says),
+}
+
+/// What a condition says.
+struct Says {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Says {
+    fn condition(self, now: Timestamp) -> Condition {
+        Condition::new(PROGRESSING, self.status, self.reason, self.message, now)
+    }
+}
+
+fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judgement {
+    let deployment = done.observed.deployment;
+    let (new_set, begins) = (done.new_set(), done.begins());
+    let current = condition::find(&status.conditions, PROGRESSING);
+    let reason = current.map_or("", |c| &*c.reason);
+    let says = |status, reason, message| Says { status, reason, message };
+    let of_new_set = |verb: &str| format!("{verb} new replica set {:?}", new_set.unwrap_or_default());
+
+    if let Some(obstacle) = done.obstacle(status.collision_count) {
+        return Judgement::Is(says("False", CREATE_ERROR, obstacle));
     }
     if begins == Some(Begin::Created) {
-        let message = format!("Created new replica set {:?}", new_set.unwrap_or_default());
-        condition::renew(&mut status.conditions, say("True", NEW_SET_CREATED, message));
-        return;
+        return Judgement::IsAgain(says("True", NEW_SET_CREATED, of_new_set("Created")));
     }
     let complete = status::is_complete(deployment, status);
     // A rollout back to a set that exists creates none. Upstream then keeps the success of the rollout
@@ -280,25 +374,26 @@ fn judge(
     let rolls = begins == Some(Begin::Found);
     let found = new_set.is_some() && (current.is_none() || (reason == NEW_SET_AVAILABLE && rolls));
     if found && !complete {
-        let message = format!("Found new replica set {:?}", new_set.unwrap_or_default());
-        condition::renew(&mut status.conditions, say("True", NEW_SET_FOUND, message));
-        return;
+        return Judgement::IsAgain(says("True", NEW_SET_FOUND, of_new_set("Found")));
     }
-    if status.replicas == status.updated && reason == NEW_SET_AVAILABLE && sets.new.is_some() {
-        return;
+    if status.replicas == status.updated && reason == NEW_SET_AVAILABLE && done.sets.new.is_some() {
+        return Judgement::Unchanged;
     }
+    let subject = match new_set {
+        Some(name) => format!("ReplicaSet {name:?}"),
+        None => format!("Deployment {:?}", deployment.meta.key.name),
+    };
     // Recreate has no new set while it waits for the old pods. Upstream takes that for the end of the
     // rollout before, runs no deadline, and says nothing when an old pod never goes.
-    let waits = sets.new.is_none() && reason == NEW_SET_AVAILABLE;
+    let waits = done.sets.new.is_none() && reason == NEW_SET_AVAILABLE;
     if complete {
-        let message = format!("{subject} has successfully progressed.");
-        condition::set(&mut status.conditions, say("True", NEW_SET_AVAILABLE, message));
+        Judgement::Is(says("True", NEW_SET_AVAILABLE, format!("{subject} has successfully progressed.")))
     } else if waits || has_progressed(&deployment.status, status) {
-        let message = format!("{subject} is progressing.");
-        condition::renew(&mut status.conditions, say("True", SET_UPDATED, message));
+        Judgement::IsAgain(says("True", SET_UPDATED, format!("{subject} is progressing.")))
     } else if deadline(deployment, status).is_some_and(|at| at <= now) {
-        let message = format!("{subject} has timed out progressing.");
-        condition::set(&mut status.conditions, say("False", TIMED_OUT, message));
+        Judgement::Is(says("False", TIMED_OUT, format!("{subject} has timed out progressing.")))
+    } else {
+        Judgement::Unchanged
     }
 }
 

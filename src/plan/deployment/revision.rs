@@ -73,10 +73,8 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, sets: &Sets) -> Change
         }
     };
     copied(deployment).for_each(|(key, value)| put(key, value.to_string()));
-    size_annotations(deployment)
-        .into_iter()
-        .filter(|(key, _)| *key != MAX_REPLICAS || !planted!("max-replicas is not brought up to date"))
-        .for_each(|(key, value)| put(key, value));
+    let sizes = size_annotations(deployment).into_iter();
+    sizes.filter(|(key, _)| is_refreshed(key)).for_each(|(key, value)| put(key, value));
 
     let next = next_revision(sets);
     let current = revision_of(new);
@@ -86,10 +84,16 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, sets: &Sets) -> Change
             put(REVISION_HISTORY, appended(new.annotations.get(REVISION_HISTORY).unwrap_or(""), current));
         }
     }
+    Change { replicas: None, annotations, min_ready_seconds: min_ready_seconds(deployment, new) }
+}
+
+fn is_refreshed(annotation: &str) -> bool {
+    annotation != MAX_REPLICAS || !planted!("max-replicas is not brought up to date")
+}
+
+fn min_ready_seconds(deployment: &Deployment, new: &ReplicaSet) -> Option<i32> {
     let is_other = new.min_ready_seconds != deployment.min_ready_seconds;
-    let min_ready_seconds = (is_other && !planted!("minReadySeconds does not reach the set"))
-        .then_some(deployment.min_ready_seconds);
-    Change { replicas: None, annotations, min_ready_seconds }
+    (is_other && !planted!("minReadySeconds does not reach the set")).then_some(deployment.min_ready_seconds)
 }
 
 /// `history` with one more revision, without the oldest that no longer fit.

@@ -106,12 +106,12 @@ fn second_latest(sets: &Sets, current: i64) -> Option<i64> {
         revisions.push(current);
     }
     revisions.sort_unstable();
-    revisions
-        .iter()
-        .rev()
-        .nth(1 + usize::from(planted!("a rollback goes a revision too far")))
-        .copied()
-        .filter(|&revision| revision > 0)
+    revisions.iter().rev().nth(back()).copied().filter(|&revision| revision > 0)
+}
+
+/// How many revisions a rollback goes back that names none.
+fn back() -> usize {
+    1 + usize::from(planted!("a rollback goes a revision too far"))
 }
 
 /// Whether this annotation is the request that is carried out.

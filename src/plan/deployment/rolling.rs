@@ -28,6 +28,15 @@ pub struct Budget {
     pub missing: i64,
 }
 
+fn least(replicas: i64, unavailable: i32) -> i64 {
+    replicas - i64::from(unavailable) - i64::from(planted!("one more may be unavailable"))
+}
+
+fn wanted(sets: &Sets) -> i64 {
+    let by_status = planted!("surge is computed from the status");
+    if by_status { sets.all().map(|set| i64::from(set.status.replicas)).sum() } else { sets.wanted() }
+}
+
 impl Budget {
     /// The budget as it stands before any step.
     pub fn of(deployment: &Deployment, sets: &Sets) -> Self {
@@ -36,12 +45,8 @@ impl Budget {
         let missing = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
         Budget {
             most: replicas + i64::from(surge) + i64::from(planted!("surge is one too large")),
-            least: replicas - i64::from(unavailable) - i64::from(planted!("one more may be unavailable")),
-            wanted: if planted!("surge is computed from the status") {
-                sets.all().map(|set| i64::from(set.status.replicas)).sum()
-            } else {
-                sets.wanted()
-            },
+            least: least(replicas, unavailable),
+            wanted: wanted(sets),
             available: sets.available(),
             missing: sets.new.as_ref().map_or(0, missing),
         }

@@ -321,8 +321,8 @@ pub(super) fn explain(observed: &Observed<'_>, plan: &Plan) -> Vec<Why> {
                 released: writes.iter().filter_map(released).collect(),
             }],
         },
-        Course::Held => held(observed, &observed.sets(), plan),
-        Course::Rollout => rollout(observed, &observed.sets(), plan),
+        Course::Held => held(observed, observed.sets(), plan),
+        Course::Rollout => rollout(observed, observed.sets(), plan),
     }
 }
 

@@ -30,7 +30,7 @@ impl Members {
     pub fn of(set: &ReplicaSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
         let mut members = Members { active: Vec::with_capacity(owned.len()), ..Members::default() };
         for pod in owned {
-            if pod.is_terminal() && !planted!("failed pods count") {
+            if has_ended(&pod) {
                 members.ended.push(pod);
                 continue;
             }
@@ -54,4 +54,8 @@ impl Members {
         let Members { active, terminating, ended, strays, orphans, leaving } = self;
         [active, terminating, ended, strays, orphans, leaving].into_iter().flatten()
     }
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    pod.is_terminal() && !planted!("failed pods count")
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Note;
-use crate::model::{Pod, ReplicaSet};
+use crate::model::{Pod, Record, ReplicaSet};
 pub use members::Members;
 use names::Sequence;
 use storm::Storm;
@@ -146,6 +146,43 @@ pub fn free_names(
         .collect()
 }
 
+/// The names for new pods by [`free_names`], and for how many pods places are left to requests of before. `late` are
+/// the names that such a request may still reach, and `pod_named` finds a pod of the namespace in the cache.
+pub fn choose_names(
+    set: &ReplicaSet,
+    members: &Members,
+    late: BTreeSet<String>,
+    used: &UsedNames,
+    pod_named: impl Fn(&str) -> Option<Arc<Pod>>,
+) -> (Vec<String>, usize) {
+    let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
+    let is_ours = |pod: &Pod| set.controls(&pod.meta);
+    let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
+    // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
+    let is_kept = |name: &&String| match pod_named(name) {
+        Some(pod) => !(pod.is_active() && is_ours(&pod)),
+        None => was_had(name),
+    };
+    let reserved = late.iter().filter(is_kept).count() + used.in_doubt();
+    let late = late.into_iter().filter(|name| !was_had(name)).collect();
+    let is_foreign = |name: &str| pod_named(name).is_some_and(|pod| !is_ours(&pod));
+    (free_names(set, members, &late, used, is_foreign), reserved)
+}
+
+fn is_on_its_way_out(set: &ReplicaSet) -> bool {
+    set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")
+}
+
+/// How many pods are made of those that lack, but for the places that are left to requests of before.
+fn missing(lacks: usize, reserved: usize) -> usize {
+    lacks.saturating_sub(reserved).min(BURST) + usize::from(planted!("one pod too many is created"))
+}
+
+/// How many pods are deleted of those that are too many.
+fn surplus(exceeds: usize) -> usize {
+    exceeds.min(BURST) + usize::from(planted!("one pod too many is deleted"))
+}
+
 /// Decides.
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let Observed { set, members, may_adopt, siblings, free_names, reserved, failed_pod_backoff, now } =
@@ -158,20 +195,17 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     // will show soon. `kubectl delete rs --cascade=orphan` looks like this from a cache of sets that lags
     // behind the one of pods: every pod that has just lost its owner would be made once more (S17).
     let outlived = !members.orphans.is_empty() && !may_adopt;
-    if (set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")) || defective || outlived
-    {
+    if is_on_its_way_out(set) || defective || outlived {
         return plan;
     }
 
     let orphans = &members.orphans;
-    if !planted!("strays are kept") {
-        plan.writes.extend(members.strays.iter().cloned().map(Write::Release));
-    }
+    plan.writes
+        .extend(members.strays.iter().filter(|_| !planted!("strays are kept")).cloned().map(Write::Release));
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
     let (have, wanted) = (members.active.len() + orphans.len(), wanted(set));
     if have < wanted {
-        let missing = (wanted - have).saturating_sub(*reserved).min(BURST)
-            + usize::from(planted!("one pod too many is created"));
+        let missing = missing(wanted - have, *reserved);
         match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
             _ if missing == 0 => {}
             None => plan.writes.push(create(missing)),
@@ -185,7 +219,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         }
     } else if have > wanted {
         let all: Vec<&Arc<Pod>> = members.active.iter().chain(orphans).collect();
-        let surplus = (have - wanted).min(BURST) + usize::from(planted!("one pod too many is deleted"));
+        let surplus = surplus(have - wanted);
         let siblings = rank::counts_neighbours(set).then_some(&siblings[..]);
         plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
     }
@@ -196,7 +230,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 mod tests {
     use super::used_names::Between;
     use super::*;
-    use crate::model::{Interner, Record, Uid};
+    use crate::model::{Interner, Uid};
 
     fn set(replicas: i32) -> ReplicaSet {
         let json = format!(
@@ -297,6 +331,24 @@ mod tests {
         let observed = Observed { reserved: 2, ..observed(&set, Members::default()) };
         assert!(matches!(&plan(&observed).writes[..], [Write::Create { count: 1, .. }]));
         assert_eq!(plan(&Observed { reserved: 5, ..observed }).writes, []);
+    }
+
+    #[test]
+    fn a_place_is_left_to_a_late_request_unless_its_pod_is_there_or_its_name_is_asked_for_again() {
+        let (set, sequence) = (set(3), Sequence::of("web", &Uid::new("u")));
+        let [ours, foreign, gone, free] = [0, 1, 2, 3].map(|at| sequence.name(at));
+        let mut used = UsedNames::default();
+        used.asked(2);
+        used.had(2, Between::Free);
+        let late = BTreeSet::from([ours.clone(), foreign.clone(), gone.clone(), free.clone()]);
+        let pod_named = |name: &str| match name {
+            name if name == ours => Some(pod(name, OURS)),
+            name if name == foreign => Some(pod(name, "")),
+            _ => None,
+        };
+        let (names, reserved) = choose_names(&set, &Members::default(), late, &used, pod_named);
+        assert_eq!(reserved, 2, "under a name that is another's, and under one that a pod has had");
+        assert!(names.contains(&free) && !names.contains(&gone) && !names.contains(&foreign), "{names:?}");
     }
 
     #[test]

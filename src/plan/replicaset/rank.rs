@@ -91,13 +91,21 @@ fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> Delet
         assigned: pod.node.is_some(),
         phase: pod.phase,
         ready: pod.ready_since.is_some() != planted!("ready pods go first"),
-        cost: if planted!("the deletion cost is ignored") { 0 } else { pod.deletion_cost },
+        cost: cost(pod),
         pods_on_the_node: Reverse(pod.node.as_deref().and_then(|node| crowd.get(node)).copied().unwrap_or(0)),
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
         restarts: Reverse(pod.restarts),
         age: magnitude(pod.meta.created, now),
-        uid: Some(&pod.meta.uid).filter(|_| !planted!("the sort is unstable")),
+        uid: tie_breaker(pod),
     }
+}
+
+fn cost(pod: &Pod) -> i32 {
+    if planted!("the deletion cost is ignored") { 0 } else { pod.deletion_cost }
+}
+
+fn tie_breaker(pod: &Pod) -> Option<&Uid> {
+    Some(&pod.meta.uid).filter(|_| !planted!("the sort is unstable"))
 }
 
 /// The logarithm of an age in nanoseconds; -1 for what is younger than now, -2 for what has no time: it

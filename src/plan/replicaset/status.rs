@@ -56,25 +56,12 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
             || labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value));
         fully_labeled += usize::from(labeled);
         ready += usize::from(pod.ready_since.is_some());
-        let seconds = if planted!("whoever is ready is available") { 0 } else { set.min_ready_seconds };
-        if pod.is_available(seconds, *now) {
+        if is_available(pod, set, *now) {
             available += 1;
         } else if let Some(at) = pod.available_at(set.min_ready_seconds) {
             next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
         }
     }
-
-    let mut conditions = set.status.conditions.clone();
-    match failure {
-        Some(Failure { reason, message }) => {
-            let mut failed = Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), *now);
-            failed.last_update = None;
-            condition::set(&mut conditions, failed);
-        }
-        None if planted!("a failure stays in the status") => {}
-        None => condition::remove(&mut conditions, REPLICA_FAILURE),
-    }
-
     let selected = |pod: &&Arc<Pod>| claim(*set, &set.selector, &pod.meta) == Claim::Keep;
     let status = ReplicaSetStatus {
         replicas: size(members.active.len()),
@@ -82,15 +69,40 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         ready: size(ready),
         available: size(available + usize::from(planted!("available is one too many"))),
         terminating: Some(size(members.terminating.iter().filter(selected).count())),
-        observed_generation: if planted!("a set does not say what generation it has seen") {
-            set.status.observed_generation
-        } else {
-            observed_generation(&set.meta, set.status.observed_generation)
-        },
-        conditions,
+        observed_generation: generation_to_report(set),
+        conditions: conditions(set, failure, *now),
     };
-    let next = next.filter(|_| !planted!("nobody looks when a pod becomes available"));
-    Settled { status, look_again: next.map(|at| until(at, *now)) }
+    Settled { status, look_again: next.filter(is_looked_for).map(|at| until(at, *now)) }
+}
+
+fn is_available(pod: &Pod, set: &ReplicaSet, now: Timestamp) -> bool {
+    let seconds = if planted!("whoever is ready is available") { 0 } else { set.min_ready_seconds };
+    pod.is_available(seconds, now)
+}
+
+/// The conditions with the failure, or without one.
+fn conditions(set: &ReplicaSet, failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
+    let mut conditions = set.status.conditions.clone();
+    match failure {
+        Some(Failure { reason, message }) => {
+            let mut failed = Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now);
+            failed.last_update = None;
+            condition::set(&mut conditions, failed);
+        }
+        None if planted!("a failure stays in the status") => {}
+        None => condition::remove(&mut conditions, REPLICA_FAILURE),
+    }
+    conditions
+}
+
+fn generation_to_report(set: &ReplicaSet) -> i64 {
+    let before = set.status.observed_generation;
+    let is_silent = planted!("a set does not say what generation it has seen");
+    if is_silent { before } else { observed_generation(&set.meta, before) }
+}
+
+fn is_looked_for(_at: &Timestamp) -> bool {
+    !planted!("nobody looks when a pod becomes available")
 }
 
 /// The same where the sync may have ended by an error. One that is no refusal says nothing of what a refusal before

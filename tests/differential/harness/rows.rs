@@ -237,7 +237,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&TOTAL_ORDER, "tests/planner/replicaset_tables.rs::pods_that_nothing_but_their_uid_tells_apart"),
     (
         &UNANSWERED_GENERATION,
-        "src/controllers/replicaset.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
+        "src/controllers/replicas.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
     ),
     (
         &GENERATION_TOO_HIGH,

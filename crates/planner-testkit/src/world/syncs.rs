@@ -25,12 +25,12 @@ impl World {
         let mut outcome = progress::Outcome::default();
         for write in plan.writes.iter().take(most_writes) {
             if !self.write_set(&plan, write) {
-                outcome.collided = true;
+                outcome.name_taken();
                 break;
             }
-            outcome.done += 1;
+            outcome.succeeded();
         }
-        let mut synced = Synced { wrote: outcome.done > 0, look_again: None };
+        let mut synced = Synced { wrote: outcome.done() > 0, look_again: None };
         if plan.writes.len() > most_writes && !write_status {
             return synced; // a crash
         }

@@ -4,20 +4,28 @@
 //! last one silently wins, and aliases, of which ten nested lines can stand for gigabytes. Differences
 //! from kubectl's reader: `yes` and `on` are strings, as in YAML 1.2.
 
-use std::{cell::Cell, fmt};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    fmt::{self, Write as _},
+};
 
-use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::options::MergeKeyPolicy;
+use serde_saphyr::{MessageFormatter, Options, SnippetMode, UserMessageFormatter};
 
 /// What an API server would take at most.
 pub const LARGEST_DOCUMENT: usize = 3 * 1024 * 1024;
 
+/// How deep mappings and lists may be nested in YAML. Each level takes some 10 KB of the stack where nothing is optimized.
+const DEEPEST: usize = 64;
+
 /// Reads every document of a YAML stream. Empty ones are `None`, so that counting stays right.
 pub fn yaml(text: &str) -> Vec<Result<Option<Value>, String>> {
     let mut documents = Vec::new();
-    for document in serde_yaml::Deserializer::from_str(text) {
-        let budget = Budget::new();
-        let read = Node(&budget).deserialize(document).map_err(|error| error.to_string());
+    for (lines_before, document) in split(text) {
+        let read = yaml_document(document, lines_before);
         // After a syntax error the reader has lost its place: what follows would be noise.
         let lost = read.is_err();
         documents.push(read.map(|value| Some(value).filter(|value| !value.is_null())));
@@ -26,6 +34,91 @@ pub fn yaml(text: &str) -> Vec<Result<Option<Value>, String>> {
         }
     }
     documents
+}
+
+/// The documents of a stream, each with the number of lines before it.
+///
+/// A line that begins with `---` or `...` is a mark wherever it stands, even within a quoted string: YAML forbids it
+/// everywhere else. Before the first mark, and between `...` and `---`, comments and directives are no document.
+fn split(text: &str) -> Vec<(u64, &str)> {
+    let is_mark = |line: &str, mark: &str| {
+        line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    let says_nothing = |line: &str| matches!(line.trim_start().chars().next(), None | Some('#' | '%'));
+    let mut documents = Vec::new();
+    let (mut start, mut first, mut at, mut explicit, mut empty) = (0, 0, 0, false, true);
+    let lines = text.split_inclusive('\n').map(Some).chain([None]);
+    for (number, line) in (0..).zip(lines) {
+        let begins = line.is_none_or(|line| is_mark(line, "---"));
+        let ended = line.is_some_and(|line| is_mark(line, "..."));
+        if begins || ended {
+            if explicit || !empty {
+                documents.push((first, &text[start..at]));
+            }
+            (first, explicit, empty) = (number + u64::from(ended), begins, true);
+            start = at + line.filter(|_| ended).map_or(0, str::len);
+        }
+        let Some(line) = line else { break };
+        empty &= begins || ended || says_nothing(line);
+        at += line.len();
+    }
+    documents
+}
+
+fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
+    let budget = Budget::new();
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |document| {
+        Node(&budget).deserialize(document)
+    });
+    read.map_err(|error| {
+        let rendering = serde_saphyr::render_options! {
+            formatter: &Words,
+            snippets: SnippetMode::Off,
+            line_offset: lines_before,
+        };
+        let (path, what) = (budget.path.take(), error.render_with_options(rendering));
+        if path.is_empty() { what } else { format!("{}: {what}", dotted(&path)) }
+    })
+}
+
+/// What kubectl takes, within bounds. Aliases are counted where they are used, by [`Budget`]; a chain of them that comes
+/// to nothing, such as of empty lists, is counted by the reader.
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEEPEST,
+            flow_nesting_limit: DEEPEST,
+            // One anchor for the labels of a hundred objects is no attack.
+            enforce_alias_anchor_ratio: false,
+        },
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        // `defaultMode: 0644` is 420, as for kubectl.
+        legacy_octal_numbers: true,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
+}
+
+/// The reader's sentences, for a person who writes manifests.
+struct Words;
+
+impl MessageFormatter for Words {
+    fn format_message<'a>(&self, error: &'a serde_saphyr::Error) -> Cow<'a, str> {
+        use serde_saphyr::Error;
+        match error {
+            Error::DuplicateMappingKey { key: Some(key), .. } => {
+                format!("the key {key:?} occurs twice in one mapping").into()
+            }
+            Error::UnsupportedTag { tag, .. } => {
+                format!("the tag {tag} means nothing here; tags are not supported").into()
+            }
+            Error::NonFiniteFloat { value, .. } => {
+                format!("{value} is no number that JSON can express; quote it if it is a string").into()
+            }
+            _ => UserMessageFormatter.format_message(error),
+        }
+    }
 }
 
 /// Reads the JSON values of a text, one after the other.
@@ -44,18 +137,48 @@ pub fn json(text: &str) -> Vec<Result<Option<Value>, String>> {
     documents
 }
 
-/// How much a document may still grow, counted about as its JSON would be.
-struct Budget(Cell<usize>);
+/// How much a document may still grow, counted about as its JSON would be, and where its reader is.
+struct Budget {
+    left: Cell<usize>,
+    /// After an error nothing is taken off it: it ends at the value that was wrong.
+    path: RefCell<Vec<Step>>,
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// A path as users of kubectl know it: `spec.containers[0].image`.
+fn dotted(path: &[Step]) -> String {
+    path.iter().fold(String::new(), |mut text, step| {
+        // Writing to a string does not fail.
+        let _ = match step {
+            Step::Key(key) if text.is_empty() => text.write_str(key),
+            Step::Key(key) => write!(text, ".{key}"),
+            Step::Index(index) => write!(text, "[{index}]"),
+        };
+        text
+    })
+}
 
 impl Budget {
     fn new() -> Self {
-        Budget(Cell::new(LARGEST_DOCUMENT))
+        Budget { left: Cell::new(LARGEST_DOCUMENT), path: RefCell::default() }
+    }
+
+    fn enter(&self, step: Step) {
+        self.path.borrow_mut().push(step);
+    }
+
+    fn leave(&self) {
+        self.path.borrow_mut().pop();
     }
 
     fn spend<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        match self.0.get().checked_sub(bytes) {
+        match self.left.get().checked_sub(bytes) {
             Some(rest) => {
-                self.0.set(rest);
+                self.left.set(rest);
                 Ok(())
             }
             None => Err(E::custom(format_args!(
@@ -100,19 +223,13 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(value.into())
     }
 
-    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
-        Err(E::custom(format_args!("{value} is too large a number")))
-    }
-
-    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
-        Err(E::custom(format_args!("{value} is too large a number")))
-    }
-
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         self.0.spend(8)?;
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| {
-            E::custom(format_args!("{value} is no number that JSON can express; quote it if it is a string"))
-        })
+        // A whole number beyond 64 bits comes as one with a fraction, and its last digits are lost.
+        if !(i64::MIN as f64..=u64::MAX as f64).contains(&value) {
+            return Err(E::custom(format_args!("{value} is too large a number; quote it if it is a string")));
+        }
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
@@ -136,9 +253,13 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         self.0.spend(2)?;
         let mut list = Vec::new();
-        while let Some(value) = access.next_element_seed(self)? {
+        loop {
+            self.0.enter(Step::Index(list.len()));
+            let Some(value) = access.next_element_seed(self)? else { break };
+            self.0.leave();
             list.push(value);
         }
+        self.0.leave();
         Ok(Value::Array(list))
     }
 
@@ -151,7 +272,9 @@ impl<'de> Visitor<'de> for Node<'_> {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} occurs twice in one mapping")));
             }
+            self.0.enter(Step::Key(key.clone()));
             let value = access.next_value_seed(self)?;
+            self.0.leave();
             if key == "<<" {
                 merge(&mut merged, value).map_err(A::Error::custom)?;
             } else {
@@ -162,11 +285,6 @@ impl<'de> Visitor<'de> for Node<'_> {
             map.entry(key).or_insert(value);
         }
         Ok(Value::Object(map))
-    }
-
-    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Value, A::Error> {
-        let (tag, _) = access.variant_seed(Key)?;
-        Err(A::Error::custom(format_args!("the tag !{tag} means nothing here; tags are not supported")))
     }
 }
 
@@ -287,7 +405,22 @@ mod tests {
             text.push_str(&format!("a{level}: &a{level} [{list}]\n"));
         }
         let error = refused(&text);
-        assert!(error.contains("larger than 3 MiB") || error.contains("repetition limit"), "{error}");
+        assert!(error.contains("too large or too complex"), "{error}");
+        // Within the reader's own bounds.
+        let mut text = format!("a: &a {}\nb: [", "x".repeat(100_000));
+        text.push_str(&"*a, ".repeat(40));
+        text.push_str("*a]\n");
+        let error = refused(&text);
+        assert!(error.contains("larger than 3 MiB"), "{error}");
+        // What stands for nothing, as often as one likes.
+        let mut text = "a0: &a0 []\n".to_owned();
+        for level in 1..30 {
+            let previous = format!("*a{}", level - 1);
+            text.push_str(&format!("a{level}: &a{level} [{previous}, {previous}, {previous}]\n"));
+        }
+        let error = refused(&text);
+        assert!(error.contains("too large or too complex"), "{error}");
+        assert!(refused("a: &a [*a]\n").contains("line 1"));
     }
 
     #[test]
@@ -307,6 +440,48 @@ mod tests {
     fn deep_nesting_is_an_error_and_no_crash() {
         assert!(yaml(&"[".repeat(100_000)).remove(0).is_err());
         assert!(json(&"[".repeat(100_000)).remove(0).is_err());
+        for (depth, fine) in [(60, true), (70, false), (200, false)] {
+            let flow = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            let block: String = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+            assert_eq!((one(&flow).is_ok(), one(&block).is_ok()), (fine, fine), "{depth}");
+        }
+    }
+
+    #[test]
+    fn marks_directives_and_comments_make_no_document_by_themselves() {
+        let all = |text: &str| yaml(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
+        let (a, b) = (Some(json!({"a": 1})), Some(json!({"b": "x\n"})));
+        assert_eq!(all("# why\n%YAML 1.2\n--- # this\na: 1\n...\n# and\n---\nb: |\n  x\n"), [a.clone(), b]);
+        assert_eq!(all("a: 1\r\n---\r\na: 1\r\n"), [a.clone(), a.clone()]);
+        assert_eq!(all("--- {a: 1}\n---\n"), [a.clone(), None]);
+        assert_eq!(all("a: 1\n...\na: 1\n...\n"), [a.clone(), a]);
+        assert_eq!(all("a: |\n  --- x\nb: ---x\n"), [Some(json!({"a": "--- x\n", "b": "---x"}))]);
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_field_and_its_line_in_the_file() {
+        for (value, expected) in [
+            (
+                ".nan",
+                "b[0].d: .nan is no number that JSON can express; quote it if it is a string at line 5, column 6",
+            ),
+            // The reader looks at a value before it hands over its key.
+            ("!x 2", "b[0]: the tag !x means nothing here; tags are not supported at line 5, column 9"),
+        ] {
+            let mut documents = yaml(&format!("a: 1\n---\nb:\n- c: 1\n  d: {value}\n"));
+            assert_eq!(documents.remove(1).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn words_are_strings_and_numbers_numbers_as_for_kubectl() {
+        assert_eq!(
+            one("{a: yes, b: on, c: 0644, d: 1.50, e: -7, f: 1e3, g: ~, h: '5', i: 1.2.3, j: 0x1f}").unwrap(),
+            json!({"a": "yes", "b": "on", "c": 420, "d": 1.5, "e": -7, "f": 1000.0, "g": null, "h": "5",
+                   "i": "1.2.3", "j": 31})
+        );
+        assert_eq!(one(&format!("[{}, {}]", u64::MAX, i64::MIN)).unwrap(), json!([u64::MAX, i64::MIN]));
+        assert!(refused("-99999999999999999999999").contains("too large"));
     }
 
     #[test]

@@ -143,12 +143,15 @@ impl Actors {
     /// touched: it has to come to rest by itself.
     pub async fn repair(&self) {
         self.server.set_quota(false);
-        let picture = self.server.picture();
-        for (name, deployment) in picture.get("deployments").into_iter().flatten() {
+        for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             // Nobody looks at that before the pause ends, and it may lead back to what is broken.
             if !text(deployment, &format!("/metadata/annotations/{ROLLBACK_TO}")).is_empty() {
                 self.change(name, json!({"metadata": {"annotations": {ROLLBACK_TO: null}}})).await;
             }
+        }
+        // A daemon may have been faster, and have rolled back to a template that is broken.
+        let picture = self.server.picture();
+        for (name, deployment) in picture.get("deployments").into_iter().flatten() {
             if deployment["spec"]["paused"] == true {
                 self.change(name, json!({"spec": {"paused": false}})).await;
             }

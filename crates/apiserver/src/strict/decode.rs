@@ -1,0 +1,248 @@
+//! A deserializer for one type only, [`Field`], which knows the path of what it reads. Every type of the API is
+//! compiled for it once: `serde_ignored` around `serde_path_to_error` around `serde_json` has the compiler make each
+//! visitor of the 27 kinds three times, which was 40 % of the machine code of the whole project.
+
+use std::iter::Enumerate;
+use std::slice;
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::{Error, Value};
+
+use super::{Dotted, Segment};
+
+/// Decodes for the sake of the errors only; returns the paths that no field took, in the order of the object.
+///
+/// # Errors
+/// A sentence with the path of the field, except where the object as a whole is wrong.
+pub(super) fn decode<'de, T: serde::Deserialize<'de>>(
+    object: &'de Value,
+) -> Result<Vec<Vec<Segment>>, String> {
+    let mut tracker = Tracker::default();
+    let result = T::deserialize(Field { value: object, tracker: &mut tracker }).map(drop);
+    tracker.judge(result)
+}
+
+/// One step from a value into a part of it.
+#[derive(Clone, Copy)]
+enum Step<'de> {
+    Key(&'de str),
+    Index(usize),
+}
+
+/// Where the deserializer is, and what no field has taken so far.
+#[derive(Default)]
+struct Tracker<'de> {
+    /// After an error nothing is taken off it: it ends at the field that was wrong.
+    path: Vec<Step<'de>>,
+    ignored: Vec<Vec<Segment>>,
+}
+
+impl Tracker<'_> {
+    /// The one part of [`decode`] that does not depend on the type.
+    fn judge(self, result: Result<(), Error>) -> Result<Vec<Vec<Segment>>, String> {
+        match result {
+            Ok(()) => Ok(self.ignored),
+            Err(error) if self.path.is_empty() => Err(error.to_string()),
+            Err(error) => Err(format!("{}: {error}", Dotted(&self.segments()))),
+        }
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let owned = |step: &Step<'_>| match *step {
+            Step::Key(key) => Segment::Key(key.to_owned()),
+            Step::Index(index) => Segment::Index(index),
+        };
+        self.path.iter().map(owned).collect()
+    }
+}
+
+/// A value at the tracker's path.
+struct Field<'de, 't> {
+    value: &'de Value,
+    tracker: &'t mut Tracker<'de>,
+}
+
+impl<'de> Field<'de, '_> {
+    #[cold]
+    fn unlike(&self, expected: &dyn Expected) -> Error {
+        let unexpected = match self.value {
+            Value::Null => Unexpected::Unit,
+            Value::Bool(it) => Unexpected::Bool(*it),
+            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(it), ..) => Unexpected::Unsigned(it),
+                (None, Some(it), _) => Unexpected::Signed(it),
+                (None, None, Some(it)) => Unexpected::Float(it),
+                (None, None, None) => Unexpected::Other("number"),
+            },
+            Value::String(text) => Unexpected::Str(text),
+            Value::Array(_) => Unexpected::Seq,
+            Value::Object(_) => Unexpected::Map,
+        };
+        Error::invalid_type(unexpected, expected)
+    }
+
+    fn list<V: Visitor<'de>>(self, items: &'de [Value], visitor: V) -> Result<V::Value, Error> {
+        let depth = self.tracker.path.len();
+        let mut list = List { items: items.iter().enumerate(), depth, tracker: self.tracker };
+        let value = visitor.visit_seq(&mut list)?;
+        list.tracker.path.truncate(depth);
+        match list.items.len() {
+            0 => Ok(value),
+            _ => Err(Error::invalid_length(items.len(), &"fewer elements in array")),
+        }
+    }
+
+    fn object<V: Visitor<'de>>(
+        self,
+        fields: &'de serde_json::Map<String, Value>,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let depth = self.tracker.path.len();
+        let mut object = Object { fields: fields.iter(), value: None, depth, tracker: self.tracker };
+        let value = visitor.visit_map(&mut object)?;
+        object.tracker.path.truncate(depth);
+        match object.fields.len() {
+            0 => Ok(value),
+            _ => Err(Error::invalid_length(fields.len(), &"fewer elements in map")),
+        }
+    }
+}
+
+/// `serde_json` reads what holds no other values, so that its numbers and its sentences stay as they are.
+macro_rules! read_by_json {
+    ($($method:ident)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.value.$method(visitor)
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Field<'de, '_> {
+    type Error = Error;
+
+    read_by_json! {
+        deserialize_bool deserialize_char deserialize_str deserialize_string deserialize_identifier
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_f32 deserialize_f64 deserialize_unit
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(it) => visitor.visit_bool(*it),
+            Value::Number(number) => number.deserialize_any(visitor),
+            Value::String(text) => visitor.visit_borrowed_str(text),
+            Value::Array(items) => self.list(items, visitor),
+            Value::Object(fields) => self.object(fields, visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Array(items) => self.list(items, visitor),
+            _ => Err(self.unlike(&visitor)),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Object(fields) => self.object(fields, visitor),
+            _ => Err(self.unlike(&visitor)),
+        }
+    }
+
+    /// A list in its place is refused by the types of the API, in the same words as anything else.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.tracker.ignored.push(self.tracker.segments());
+        visitor.visit_unit()
+    }
+
+    // No type of the API asks for these: all of them describe themselves.
+    forward_to_deserialize_any! { bytes byte_buf unit_struct tuple tuple_struct enum }
+}
+
+/// The items of a list.
+struct List<'de, 't> {
+    items: Enumerate<slice::Iter<'de, Value>>,
+    /// How long the path to the list itself is.
+    depth: usize,
+    tracker: &'t mut Tracker<'de>,
+}
+
+impl<'de> SeqAccess<'de> for List<'de, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        self.tracker.path.truncate(self.depth);
+        let Some((index, value)) = self.items.next() else { return Ok(None) };
+        self.tracker.path.push(Step::Index(index));
+        seed.deserialize(Field { value, tracker: self.tracker }).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+/// The fields of an object.
+struct Object<'de, 't> {
+    fields: serde_json::map::Iter<'de>,
+    /// That of the key that was asked for last.
+    value: Option<&'de Value>,
+    /// How long the path to the object itself is.
+    depth: usize,
+    tracker: &'t mut Tracker<'de>,
+}
+
+impl<'de> MapAccess<'de> for Object<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        self.tracker.path.truncate(self.depth);
+        let Some((key, value)) = self.fields.next() else { return Ok(None) };
+        self.tracker.path.push(Step::Key(key));
+        self.value = Some(value);
+        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let Some(value) = self.value.take() else { return Err(Error::custom("value is missing")) };
+        let value = seed.deserialize(Field { value, tracker: self.tracker })?;
+        // What the object says of the value, such as that it is another kind's, it says of itself.
+        self.tracker.path.truncate(self.depth);
+        Ok(value)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.fields.len())
+    }
+}
