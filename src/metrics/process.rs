@@ -11,11 +11,14 @@ use prometheus::{Counter, IntGauge};
 /// Linux counts the time of processes in hundredths of a second, whatever its own clock does.
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// Reads a figure of this process; `None` where it cannot be read.
+type Read = fn() -> Option<i64>;
+
 /// This process.
 pub(super) struct Process {
     cpu_seconds: Counter,
     /// Each with what it reads; what cannot be read keeps its last value.
-    gauges: Vec<(IntGauge, fn() -> Option<i64>)>,
+    gauges: Vec<(IntGauge, Read)>,
 }
 
 impl Process {
@@ -24,7 +27,7 @@ impl Process {
     /// # Errors
     /// When a name is none that Prometheus takes.
     pub fn new() -> prometheus::Result<Self> {
-        let all: [(&str, &str, fn() -> Option<i64>); 6] = [
+        let all: [(&str, &str, Read); 6] = [
             ("process_open_fds", "Number of open file descriptors.", open_files),
             ("process_max_fds", "Maximum number of open file descriptors.", most_open_files),
             ("process_virtual_memory_bytes", "Virtual memory size in bytes.", || status("VmSize:", 1024)),

@@ -6,11 +6,14 @@
 
 pub mod condition;
 pub mod container_text;
+pub mod controllerrevision;
 pub mod count;
+pub mod daemonset;
 pub mod deployment;
 pub mod fingerprint;
 pub mod intern;
 pub mod meta;
+pub mod node;
 pub mod owner;
 pub mod pod;
 pub mod protobuf;
@@ -24,9 +27,12 @@ pub mod wire;
 
 pub use condition::Condition;
 pub use container_text::ContainerText;
+pub use controllerrevision::{CONTROLLER_REVISION_HASH, ControllerRevision};
+pub use daemonset::{DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+pub use node::{Effect, Node, Taint};
 pub use owner::Owner;
 pub use pod::{Phase, Pod, Restarts, Waiting};
 pub use record::{Record, Resource};

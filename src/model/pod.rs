@@ -41,8 +41,10 @@ pub struct Pod {
     pub phase: Phase,
     /// Since when the pod is ready; `None` when it is not, [`Timestamp::UNIX_EPOCH`] when nobody said.
     pub ready_since: Option<Timestamp>,
-    /// The node it is bound to.
-    pub node: Option<Arc<str>>,
+    /// One string for two uses, so that a pod costs no more for it; see [`Pod::node`] and [`Pod::target`].
+    place: Option<Arc<str>>,
+    /// Whether `place` is the node that the pod is bound to.
+    is_bound: bool,
     /// How often its containers were restarted.
     pub restarts: Restarts,
     /// `controller.kubernetes.io/pod-deletion-cost`; what does not parse counts as 0.
@@ -100,7 +102,63 @@ struct SpecWire<'a> {
     #[serde(borrow, default)]
     node_name: Text<'a>,
     #[serde(borrow, default)]
+    affinity: Option<AffinityWire<'a>>,
+    #[serde(borrow, default)]
     init_containers: Option<Vec<InitContainerWire<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AffinityWire<'a> {
+    #[serde(borrow, default)]
+    node_affinity: Option<NodeAffinityWire<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeAffinityWire<'a> {
+    #[serde(borrow, default)]
+    required_during_scheduling_ignored_during_execution: Option<NodeSelectorWire<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeSelectorWire<'a> {
+    #[serde(borrow, default)]
+    node_selector_terms: Option<Vec<TermWire<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TermWire<'a> {
+    #[serde(borrow, default)]
+    match_fields: Option<Vec<FieldWire<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+struct FieldWire<'a> {
+    #[serde(borrow, default)]
+    key: Text<'a>,
+    #[serde(borrow, default)]
+    operator: Text<'a>,
+    #[serde(borrow, default)]
+    values: Option<Vec<Text<'a>>>,
+}
+
+impl SpecWire<'_> {
+    /// The only node that the pod may be bound to: the first `metadata.name In [x]` of any required term, if it names
+    /// one node exactly (upstream: `GetTargetNodeName`).
+    fn target(&self) -> Option<&str> {
+        let affinity = self.affinity.as_ref()?.node_affinity.as_ref()?;
+        let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+        let terms = required.node_selector_terms.iter().flatten();
+        let mut fields = terms.flat_map(|term| term.match_fields.iter().flatten());
+        let field = fields.find(|f| f.key.as_str() == "metadata.name" && f.operator.as_str() == "In")?;
+        match field.values.as_deref() {
+            Some([node]) if !node.as_str().is_empty() => Some(node.as_str()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -275,7 +333,9 @@ impl PodWire<'_> {
                 termination_message: short(termination_message).map(ContainerText::new),
             })
         });
-        let node = spec.node_name;
+        let bound = Some(spec.node_name.as_str()).filter(|node| !node.is_empty());
+        let place = bound.or_else(|| spec.target()).map(|node| interner.string(node));
+        let is_bound = bound.is_some();
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
@@ -287,7 +347,8 @@ impl PodWire<'_> {
                 _ => Phase::Pending,
             },
             ready_since,
-            node: (!node.as_str().is_empty()).then(|| interner.string(node.as_str())),
+            place,
+            is_bound,
             restarts,
             deletion_cost,
             waiting,
@@ -424,6 +485,38 @@ fn parse_cost(text: &str) -> i32 {
 }
 
 impl Pod {
+    /// A pod that was created a moment ago: pending, and bound to no node.
+    pub fn pending(meta: Meta) -> Self {
+        Pod {
+            meta,
+            phase: Phase::Pending,
+            ready_since: None,
+            place: None,
+            is_bound: false,
+            restarts: Restarts::default(),
+            deletion_cost: 0,
+            waiting: None,
+            failed_early: false,
+        }
+    }
+
+    /// The node that the pod is bound to.
+    pub fn node(&self) -> Option<&Arc<str>> {
+        self.place.as_ref().filter(|_| self.is_bound)
+    }
+
+    /// The node that the pod is bound to or, while it is not, the only one that it may be bound to: that of a daemon
+    /// pod. A pod that may be bound to several nodes has no target.
+    pub fn target(&self) -> Option<&Arc<str>> {
+        self.place.as_ref()
+    }
+
+    /// Binds the pod to a node.
+    pub fn bind(&mut self, node: impl Into<Arc<str>>) {
+        self.place = Some(node.into());
+        self.is_bound = true;
+    }
+
     /// Whether the pod counts towards its ReplicaSet's size: not ended and not on its way out.
     pub fn is_active(&self) -> bool {
         !self.is_terminal() && !self.meta.is_deleting()
@@ -484,11 +577,53 @@ mod tests {
         );
         assert_eq!((pod.phase, pod.deletion_cost), (Phase::Running, -5));
         assert_eq!(pod.restarts, Restarts { regular: 4, sidecar: 0 });
-        assert_eq!(pod.node.as_deref(), Some("n1"));
+        assert_eq!(pod.node().map(|node| &**node), Some("n1"));
+        assert_eq!(pod.target(), pod.node());
         let ready: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         assert!(!pod.is_available(10, ready));
         assert!(pod.is_available(10, pod.available_at(10).unwrap()));
         assert_eq!(pod.available_at(10).unwrap().as_second() - ready.as_second(), 10);
+    }
+
+    #[track_caller]
+    fn check_target(spec: &str, target: Option<&str>) {
+        let pod = pod(spec, "{}");
+        assert_eq!((pod.target().map(|node| &**node), pod.node()), (target, None), "{spec}");
+    }
+
+    #[test]
+    fn the_target_of_an_unbound_pod_is_the_one_node_that_a_match_field_names() {
+        let with = |terms: &str| {
+            format!(
+                r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":
+                    {{"nodeSelectorTerms":{terms}}}}}}}}}"#
+            )
+        };
+        let field = |values: &str| format!(r#"{{"key":"metadata.name","operator":"In","values":{values}}}"#);
+        check_target(&with(&format!(r#"[{{"matchFields":[{}]}}]"#, field(r#"["n1"]"#))), Some("n1"));
+        let later = format!(
+            r#"[{{"matchExpressions":[{{"key":"a","operator":"Exists"}}]}},{{"matchFields":[{}]}}]"#,
+            field(r#"["n2"]"#)
+        );
+        check_target(&with(&later), Some("n2"));
+        for values in [r#"["n1","n2"]"#, "[]", "null", r#"[""]"#] {
+            check_target(&with(&format!(r#"[{{"matchFields":[{}]}}]"#, field(values))), None);
+        }
+        let other = r#"[{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["n1"]}]}]"#;
+        check_target(&with(other), None);
+        for spec in ["{}", &with("null"), r#"{"affinity":null}"#, r#"{"affinity":{"nodeAffinity":null}}"#] {
+            check_target(spec, None);
+        }
+    }
+
+    #[test]
+    fn a_bound_pod_is_where_it_is_bound_whatever_its_affinity_says_and_pays_nothing_for_a_target() {
+        let spec = r#"{"nodeName":"n3","affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]}}}}"#;
+        assert_eq!(pod(spec, "{}").target().map(|node| &**node), Some("n3"));
+        type WithoutTarget =
+            (Meta, Phase, Option<Timestamp>, Option<Arc<str>>, Restarts, i32, Option<Box<Waiting>>, bool);
+        assert_eq!(size_of::<Pod>(), size_of::<WithoutTarget>());
     }
 
     #[test]

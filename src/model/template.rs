@@ -65,6 +65,11 @@ impl Template {
         }
     }
 
+    /// What the template means.
+    pub fn meaning(&self) -> Fingerprint {
+        self.meaning
+    }
+
     /// The template's JSON.
     pub fn raw(&self) -> &RawValue {
         &self.raw

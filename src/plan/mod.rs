@@ -4,6 +4,7 @@
 //! value that can be printed, compared, refused and simulated.
 
 pub mod claim;
+pub mod daemonset;
 pub mod deployment;
 pub mod replicaset;
 

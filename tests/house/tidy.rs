@@ -283,6 +283,7 @@ fn without_texts(code: &str) -> String {
 fn only_their_own_files_name_a_kind() {
     let own = [
         "model/",
+        "plan/daemonset/",
         "plan/deployment/",
         "plan/replicaset/",
         "controllers/deployment",

@@ -1,5 +1,6 @@
 //! The planners, which are pure: no tokio, no HTTP, no API server. Changing `src/plan` and running these takes seconds.
 
+mod daemonset;
 mod deployment_status_tables;
 mod deployment_tables;
 mod observed_generation;

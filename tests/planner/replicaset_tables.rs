@@ -162,7 +162,7 @@ fn the_pod_that_goes_before_another() {
     ];
     for (nth, (first, second, crowd_of_first, crowd_of_second)) in rows.into_iter().enumerate() {
         let place = |pod: &PodBuilder, node: &str| {
-            if pod.build().node.is_some() { pod.clone().on(node) } else { pod.clone() }
+            if pod.build().node().is_some() { pod.clone().on(node) } else { pod.clone() }
         };
         let (first, second) = (place(first, "n1"), place(second, "n2"));
         let sibling = |node: &str, n| pod(&format!("sibling-{node}-{n}")).of("uid-old").on(node);

@@ -2,8 +2,9 @@
 //! most of the bytes, is stepped over.
 
 use super::{
-    ContainerStatusWire, InitContainerWire, Moment, PodConditionWire, PodWire, SaidWire, SpecWire, StateWire,
-    StatusWire, TerminatedWire,
+    AffinityWire, ContainerStatusWire, FieldWire, InitContainerWire, Moment, NodeAffinityWire,
+    NodeSelectorWire, PodConditionWire, PodWire, SaidWire, SpecWire, StateWire, StatusWire, TermWire,
+    TerminatedWire,
 };
 use crate::model::protobuf::{Fields, Malformed};
 use crate::model::wire::{MetaWire, Time};
@@ -29,6 +30,10 @@ impl<'a> SpecWire<'a> {
         for field in Fields(message) {
             match field? {
                 (10, value) => spec.node_name = value.text()?,
+                // Of a pod that is bound nobody asks where it may be bound to.
+                (18, value) if spec.node_name.as_str().is_empty() => {
+                    spec.affinity = Some(AffinityWire::from_protobuf(value.bytes()?)?);
+                }
                 (20, value) => {
                     let container = InitContainerWire::from_protobuf(value.bytes()?)?;
                     spec.init_containers.get_or_insert_default().push(container);
@@ -37,6 +42,71 @@ impl<'a> SpecWire<'a> {
             }
         }
         Ok(spec)
+    }
+}
+
+impl<'a> AffinityWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut affinity = AffinityWire::default();
+        for field in Fields(message) {
+            if let (1, value) = field? {
+                affinity.node_affinity = Some(NodeAffinityWire::from_protobuf(value.bytes()?)?);
+            }
+        }
+        Ok(affinity)
+    }
+}
+
+impl<'a> NodeAffinityWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut affinity = NodeAffinityWire::default();
+        for field in Fields(message) {
+            if let (1, value) = field? {
+                let required = NodeSelectorWire::from_protobuf(value.bytes()?)?;
+                affinity.required_during_scheduling_ignored_during_execution = Some(required);
+            }
+        }
+        Ok(affinity)
+    }
+}
+
+impl<'a> NodeSelectorWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut selector = NodeSelectorWire::default();
+        for field in Fields(message) {
+            if let (1, value) = field? {
+                let term = TermWire::from_protobuf(value.bytes()?)?;
+                selector.node_selector_terms.get_or_insert_default().push(term);
+            }
+        }
+        Ok(selector)
+    }
+}
+
+impl<'a> TermWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut term = TermWire::default();
+        for field in Fields(message) {
+            if let (2, value) = field? {
+                term.match_fields.get_or_insert_default().push(FieldWire::from_protobuf(value.bytes()?)?);
+            }
+        }
+        Ok(term)
+    }
+}
+
+impl<'a> FieldWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut requirement = FieldWire::default();
+        for field in Fields(message) {
+            match field? {
+                (1, value) => requirement.key = value.text()?,
+                (2, value) => requirement.operator = value.text()?,
+                (3, value) => requirement.values.get_or_insert_default().push(value.text()?),
+                _ => {}
+            }
+        }
+        Ok(requirement)
     }
 }
 
@@ -156,5 +226,42 @@ impl<'a> TerminatedWire<'a> {
             }
         }
         Ok(terminated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Interner, Pod, Record};
+
+    /// A field that holds a string or a message.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let tag = u16::from(number) << 3 | 2;
+        let tag = if tag < 128 { vec![tag as u8] } else { vec![tag as u8 & 127 | 128, (tag >> 7) as u8] };
+        [tag, vec![u8::try_from(bytes.len()).unwrap()], bytes.to_vec()].concat()
+    }
+
+    fn message(fields: &[Vec<u8>]) -> Vec<u8> {
+        fields.concat()
+    }
+
+    fn pod(node: &str, values: &[&str]) -> Pod {
+        let values = message(&values.iter().map(|value| field(3, value.as_bytes())).collect::<Vec<_>>());
+        let requirement = message(&[field(1, b"metadata.name"), field(2, b"In"), values]);
+        let affinity = field(1, &field(1, &field(1, &field(2, &requirement))));
+        let spec = message(&[field(10, node.as_bytes()), field(18, &affinity)]);
+        let metadata = message(&[field(1, b"p"), field(3, b"ops"), field(5, b"u"), field(6, b"7")]);
+        let pod = message(&[field(1, &metadata), field(2, &spec)]);
+        Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn the_target_of_an_unbound_pod_is_the_one_node_that_a_match_field_names() {
+        let target = |pod: &Pod| pod.target().map(|node| node.to_string());
+        let unbound = pod("", &["n1"]);
+        assert_eq!((target(&unbound).as_deref(), unbound.node()), (Some("n1"), None));
+        assert_eq!(target(&pod("", &["n1", "n2"])), None);
+        assert_eq!(target(&pod("", &[])), None);
+        let bound = pod("n3", &["n1"]);
+        assert_eq!((target(&bound).as_deref(), bound.node().is_some()), (Some("n3"), true));
     }
 }

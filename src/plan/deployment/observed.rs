@@ -188,7 +188,8 @@ fn correct_overstated(
 
 /// Whether Recreate waits for a pod: until it has ended, also while it is on its way out.
 fn still_runs(pod: &Pod) -> bool {
-    !has_ended(pod) && !(pod.is_terminating() && planted!("Recreate does not count pods on their way out"))
+    let is_passed_over = pod.is_terminating() && planted!("Recreate does not count pods on their way out");
+    !has_ended(pod) && !is_passed_over
 }
 
 fn has_ended(pod: &Pod) -> bool {
@@ -317,7 +318,7 @@ mod tests {
     fn the_pods_of_a_set_that_lacks_some_are_counted_as_the_cache_of_pods_shows_them() {
         let web = deployment("RollingUpdate");
         let pods =
-            |_: &str| vec![ready("a"), pod("b", "Running", "False", ""), pod("c", "Failed", "True", "")];
+            |_: &str| vec![ready("a"), pod("b", "Running", "False", ""), pod("c", "Failed", "False", "")];
         let observed = gathered(&web, &["old", "new"], pods);
         assert_eq!(observed.healthy_pods, [(Uid::new("old"), 1), (Uid::new("new"), 1)].into());
         let awaited: Vec<usize> = observed.awaited_pods.values().map(Vec::len).collect();

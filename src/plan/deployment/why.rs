@@ -297,7 +297,7 @@ fn reason(pod: &Pod) -> Arc<str> {
         Phase::Failed => "Failed",
         _ if pod.meta.is_deleting() => "Terminating",
         Phase::Unknown => "Unknown",
-        Phase::Pending if pod.node.is_none() => "not scheduled",
+        Phase::Pending if pod.node().is_none() => "not scheduled",
         Phase::Pending => "Pending",
         Phase::Running if pod.ready_since.is_some() => "ready",
         Phase::Running => "running, not ready",

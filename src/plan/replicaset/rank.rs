@@ -58,7 +58,7 @@ pub fn least_worthy(
 ) -> Vec<Arc<Pod>> {
     let mut crowd: BTreeMap<&str, usize> = BTreeMap::new();
     if let Some(siblings) = siblings {
-        for node in members.iter().copied().chain(siblings).filter_map(|pod| pod.node.as_deref()) {
+        for node in members.iter().copied().chain(siblings).filter_map(|pod| pod.node()).map(|node| &**node) {
             *crowd.entry(node).or_default() += 1;
         }
     }
@@ -88,11 +88,11 @@ pub fn age_ratios<'p>(
 
 fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> DeletionKey<'p> {
     DeletionKey {
-        assigned: pod.node.is_some(),
+        assigned: pod.node().is_some(),
         phase: pod.phase,
         ready: pod.ready_since.is_some() != planted!("ready pods go first"),
         cost: cost(pod),
-        pods_on_the_node: Reverse(pod.node.as_deref().and_then(|node| crowd.get(node)).copied().unwrap_or(0)),
+        pods_on_the_node: Reverse(pod.node().and_then(|node| crowd.get(&**node)).copied().unwrap_or(0)),
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
         restarts: Reverse(pod.restarts),
         age: magnitude(pod.meta.created, now),

@@ -163,7 +163,8 @@ pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
     let goes = |pod: &&Arc<Pod>| victims.iter().any(|victim| victim.meta.uid == pod.meta.uid);
     // Only for a set that has an owner: upstream ranks no other by its neighbours.
     let is_owned = set.meta.controller.is_some();
-    let beside = |pod: &Pod| all().chain(siblings).filter(|p| p.node.is_some() && p.node == pod.node).count();
+    let beside =
+        |pod: &Pod| all().chain(siblings).filter(|p| p.node().is_some() && p.node() == pod.node()).count();
     let crowd = |pod: &Pod| if is_owned { beside(pod) } else { 0 };
     let bucket = |since: Timestamp| {
         let age = now.duration_since(since).as_nanos();
@@ -177,7 +178,7 @@ pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
         };
         // The first that differs decides; less goes first.
         let order = [
-            victim.node.is_some().cmp(&stays.node.is_some()),
+            victim.node().is_some().cmp(&stays.node().is_some()),
             phase(victim).cmp(&phase(stays)),
             victim.ready_since.is_some().cmp(&stays.ready_since.is_some()),
             victim.deletion_cost.cmp(&stays.deletion_cost),

@@ -139,7 +139,9 @@ impl World {
             }
             Fate::Ready if !ended && pod.ready_since.is_none() => {
                 pod.phase = Phase::Running;
-                pod.node.get_or_insert_with(|| "n0".into());
+                if pod.node().is_none() {
+                    pod.bind("n0");
+                }
                 pod.ready_since = Some(now);
                 return;
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use windlass::model::{
-    Interner, ObjectKey, Phase, Pod, ReplicaSet, Strategy as Update, StringMap, Template, Uid, condition,
+    Interner, ObjectKey, Pod, ReplicaSet, Strategy as Update, StringMap, Template, Uid, condition,
 };
 use windlass::plan::deployment::rollback::RollBack;
 use windlass::plan::deployment::{self as planner, Course, Plan, Write, body::set_body, progress, revision};
@@ -301,16 +301,10 @@ impl World {
         meta.labels = set.template.labels.clone();
         meta.controller = Some(reference("ReplicaSet", &set.meta.key, &set.meta.uid));
         let node = self.rng.u8(0..4);
-        let pod = Pod {
-            meta,
-            phase: Phase::Pending,
-            ready_since: None,
-            node: (node < 3).then(|| format!("n{node}").into()),
-            restarts: Default::default(),
-            deletion_cost: 0,
-            waiting: None,
-            failed_early: false,
-        };
+        let mut pod = Pod::pending(meta);
+        if node < 3 {
+            pod.bind(format!("n{node}"));
+        }
         self.tags.insert(name.clone(), tag(&set.template).to_owned());
         self.pods.insert(name, pod);
     }

@@ -1,0 +1,208 @@
+//! A node: its name, labels and taints. Decisions rest on nothing else.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::intern::Interner;
+use super::meta::Meta;
+use super::record::{self, Record, Resource};
+use super::wire::{MetaWire, Text};
+
+/// What the controllers know of a node.
+///
+/// `spec.unschedulable` and the conditions act through the taints that the node lifecycle controller sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Metadata.
+    pub meta: Meta,
+    /// `spec.taints`, in the order of the wire.
+    pub taints: Box<[Taint]>,
+    /// The condition `Ready`, for explanations only. Unknown also where the node does not have it.
+    pub ready: Ready,
+}
+
+/// The status of a node's condition `Ready`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ready {
+    /// The kubelet reports and is healthy.
+    True,
+    /// The kubelet reports that it is not healthy.
+    False,
+    /// The kubelet has not reported.
+    #[default]
+    Unknown,
+}
+
+/// One entry of `spec.taints`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// The key.
+    pub key: Arc<str>,
+    /// The value; often empty.
+    pub value: Arc<str>,
+    /// What happens to pods that do not tolerate it.
+    pub effect: Effect,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// New pods are not scheduled to the node.
+    NoSchedule,
+    /// New pods are scheduled elsewhere if possible: of no account for a DaemonSet.
+    PreferNoSchedule,
+    /// Running pods are evicted, too.
+    NoExecute,
+    /// An effect that this version does not know. It keeps no pod away.
+    Other,
+}
+
+impl Effect {
+    fn read(text: &str) -> Self {
+        match text {
+            "NoSchedule" => Effect::NoSchedule,
+            "PreferNoSchedule" => Effect::PreferNoSchedule,
+            "NoExecute" => Effect::NoExecute,
+            _ => Effect::Other,
+        }
+    }
+
+    /// The effect as the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Effect::NoSchedule => "NoSchedule",
+            Effect::PreferNoSchedule => "PreferNoSchedule",
+            Effect::NoExecute => "NoExecute",
+            Effect::Other => "unknown",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct NodeWire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a>,
+    #[serde(borrow, default)]
+    spec: Option<SpecWire<'a>>,
+    #[serde(borrow, default)]
+    status: Option<StatusWire<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+struct SpecWire<'a> {
+    #[serde(borrow, default)]
+    taints: Option<Vec<TaintWire<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct TaintWire<'a> {
+    #[serde(borrow, default)]
+    key: Text<'a>,
+    #[serde(borrow, default)]
+    value: Text<'a>,
+    #[serde(borrow, default)]
+    effect: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct StatusWire<'a> {
+    #[serde(borrow, default)]
+    conditions: Option<Vec<ConditionWire<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct ConditionWire<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+}
+
+impl Record for Node {
+    const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Node", plural: "nodes" };
+
+    fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let NodeWire { metadata, spec, status } = serde_json::from_str(json)?;
+        let taints = spec.unwrap_or_default().taints.unwrap_or_default();
+        let taints = taints.iter().map(|taint| Taint {
+            key: interner.string(taint.key.as_str()),
+            value: interner.string(taint.value.as_str()),
+            effect: Effect::read(taint.effect.as_str()),
+        });
+        let taints = taints.collect();
+        let conditions = status.unwrap_or_default().conditions.unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition.kind.as_str() == "Ready");
+        let ready = match ready.map(|condition| condition.status.as_str()) {
+            Some("True") => Ready::True,
+            Some("False") => Ready::False,
+            _ => Ready::Unknown,
+        };
+        Ok(Node { taints, ready, meta: metadata.into_meta(interner)? })
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn heap_bytes(&self) -> usize {
+        record::own_bytes(self) + size_of_val(&*self.taints)
+    }
+}
+
+impl Node {
+    /// Whether no DaemonSet can decide differently about the two: a heartbeat, or an image that was pulled, changes
+    /// neither labels nor taints.
+    pub fn places_pods_as(&self, other: &Node) -> bool {
+        self.meta.key == other.meta.key
+            && self.meta.uid == other.meta.uid
+            && self.meta.labels == other.meta.labels
+            && self.taints == other.taints
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(labels: &str, spec: &str, ready: &str) -> Node {
+        let json = format!(
+            r#"{{"metadata":{{"name":"n1","uid":"u-n1","resourceVersion":"7","labels":{labels}}},"spec":{spec},
+                "status":{{"conditions":[{{"type":"MemoryPressure","status":"True"}},{{"type":"Ready","status":"{ready}",
+                "lastHeartbeatTime":"2026-01-01T00:00:00Z"}}],"images":[{{"names":["a"],"sizeBytes":1}}]}}}}"#
+        );
+        Node::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_its_name_its_labels_and_its_taints() {
+        let spec = r#"{"unschedulable":true,"taints":[{"key":"a","value":"b","effect":"NoExecute"},
+            {"key":"c","effect":"NoSchedule","timeAdded":"2026-01-01T00:00:00Z"},{"key":"d","effect":"Later"}]}"#;
+        let node = node(r#"{"zone":"z"}"#, spec, "True");
+        assert_eq!(node.meta.key.to_string(), "n1");
+        assert_eq!(node.meta.labels.get("zone"), Some("z"));
+        let taints: Vec<_> = node.taints.iter().map(|t| (&*t.key, &*t.value, t.effect.as_str())).collect();
+        assert_eq!(taints, [("a", "b", "NoExecute"), ("c", "", "NoSchedule"), ("d", "", "unknown")]);
+        assert_eq!(node.ready, Ready::True);
+    }
+
+    #[test]
+    fn what_a_node_does_not_say_is_absent() {
+        let json = r#"{"metadata":{"name":"n1","uid":"u","resourceVersion":"1","labels":null},"spec":{"taints":null}}"#;
+        let node = Node::decode(json, &mut Interner::default()).unwrap();
+        assert!(node.taints.is_empty() && node.meta.labels.is_empty());
+        assert_eq!(node.ready, Ready::Unknown);
+    }
+
+    #[test]
+    fn a_heartbeat_and_a_condition_change_no_decision_and_labels_and_taints_may() {
+        let before = node(r#"{"a":"b"}"#, "{}", "True");
+        let mut later = node(r#"{"a":"b"}"#, r#"{"unschedulable":true}"#, "Unknown");
+        later.meta.resource_version += 1;
+        assert!(before.places_pods_as(&later));
+        assert!(!before.places_pods_as(&node(r#"{"a":"c"}"#, "{}", "True")));
+        assert!(!before.places_pods_as(&node(r#"{"a":"b"}"#, r#"{"taints":[{"key":"a"}]}"#, "True")));
+        later.meta.uid = crate::model::Uid::new("u-another");
+        assert!(!before.places_pods_as(&later), "a node that was added again under its name");
+    }
+}

@@ -1,0 +1,262 @@
+//! Which nodes get a pod, which pods go, how a new template is rolled out, and what to report (upstream:
+//! `daemon_controller.go`, `update.go`).
+//!
+//! One linear pass over the nodes that run a pod or have one. What a node adds to the plan ([`manage::manage`]), to the
+//! counts of the rollout ([`rolling::Tally`]) and to those of the status ([`status::Counts`]) depends on that node alone.
+
+pub mod backoff;
+pub mod body;
+pub mod go_json;
+pub mod manage;
+pub mod members;
+pub mod names;
+pub mod order;
+pub mod placement;
+pub mod revisions;
+pub mod rolling;
+pub mod status;
+pub mod survey;
+pub mod tolerations;
+pub mod why;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use self::backoff::FailedPodBackoff;
+pub use self::members::Members;
+use self::names::{Marks, Names};
+pub use self::placement::{Placement, Verdict, Verdicts};
+use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
+use self::survey::Survey;
+pub use self::why::Why;
+use super::Note;
+use super::claim::Claim;
+use super::replicaset::status::until;
+use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod};
+
+/// The most pods that one sync creates, and the most that it deletes. The rest follows when the cache shows these.
+pub const BURST: usize = 250;
+
+/// All that one decision about a DaemonSet rests on.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The DaemonSet.
+    pub daemon_set: &'a DaemonSet,
+    /// What its template says of each node.
+    pub verdicts: &'a Verdicts,
+    /// Its pods, and those that it might adopt.
+    pub members: Members,
+    /// Revisions whose controller it is.
+    pub revisions: Vec<Arc<ControllerRevision>>,
+    /// Revisions of the namespace without a controller.
+    pub orphan_revisions: Vec<Arc<ControllerRevision>>,
+    /// Whether a fresh read showed the DaemonSet unchanged in identity and not on its way out. Only then may an orphan be
+    /// adopted. Asked only where there is one to adopt ([`wants_to_adopt`]); if it did not, nothing is done.
+    pub may_adopt: bool,
+    /// The nodes on which its pods have failed.
+    pub backoff: &'a FailedPodBackoff,
+    /// Which names of new pods have been used.
+    pub marks: &'a Marks,
+    /// Whether a pod has this name, whosever it is.
+    pub is_taken: IsTaken<'a>,
+    /// The time of the decision.
+    pub now: Timestamp,
+}
+
+/// Asks whether a pod of the namespace has a name.
+#[derive(Clone, Copy)]
+pub struct IsTaken<'a>(pub &'a (dyn Fn(&str) -> bool + Sync));
+
+impl fmt::Debug for IsTaken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IsTaken")
+    }
+}
+
+/// What one reconcile of a DaemonSet should do, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "a plan changes nothing until it is executed"]
+pub struct Plan {
+    /// Writes, in order; the first that fails ends the execution.
+    pub writes: Vec<Write>,
+    /// What to tell the user besides what the writes tell.
+    pub notes: Vec<Note>,
+    /// The status by what was observed, to be written last and only if it differs; `None` where nothing is to be said. See
+    /// [`status::hold_generation`] for a sync without an outcome.
+    pub status: Option<DaemonSetStatus>,
+    /// When something is due although nothing changes: a pod becomes available, or a failed one may be replaced.
+    pub look_again: Option<Duration>,
+    /// Why it is this plan and no other, and what it waits for.
+    pub why: Vec<Why>,
+}
+
+/// One write to the pods or revisions of a DaemonSet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Adopt an orphan.
+    AdoptPod(Arc<Pod>),
+    /// Release a pod whose labels no longer match.
+    ReleasePod(Arc<Pod>),
+    /// Adopt an orphaned revision.
+    AdoptRevision(Arc<ControllerRevision>),
+    /// Release a revision whose labels no longer match.
+    ReleaseRevision(Arc<ControllerRevision>),
+    /// Set the hash label of a pod: its revision is a duplicate of the one that stays.
+    Relabel {
+        /// The pod.
+        pod: Arc<Pod>,
+        /// The value.
+        hash: String,
+    },
+    /// Delete a revision: a duplicate, or one that the history has no room for.
+    DeleteRevision(Arc<ControllerRevision>),
+    /// Set the hash label or the number of a revision.
+    ChangeRevision(Arc<ControllerRevision>, RevisionChange),
+    /// Create the revision of the current template. Where the name is taken: [`revisions::on_taken`].
+    CreateRevision(NewRevision),
+    /// Create pods, in slow-start batches. Where a name is taken: [`names::on_taken`].
+    CreatePods {
+        /// One for each node.
+        pods: Vec<NewPod>,
+        /// The value of their hash label.
+        hash: String,
+    },
+    /// Delete these pods. After each one whose reason is [`Reason::Failed`] the node backs off
+    /// ([`FailedPodBackoff::deleted`]).
+    DeletePods(Vec<Deletion>),
+}
+
+/// A pod to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPod {
+    /// The node that it is for.
+    pub node: Arc<str>,
+    /// Its name.
+    pub name: String,
+}
+
+/// A pod to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deletion {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reason {
+    /// The DaemonSet does not run on its node.
+    NotWanted,
+    /// It is not bound, and there is no node that it is for.
+    NoNode,
+    /// Its node has another pod.
+    Excess,
+    /// It has failed.
+    Failed,
+    /// It has ended.
+    Succeeded,
+    /// It has an older template.
+    Outdated,
+    /// The new pod of its node is available.
+    Replaced,
+}
+
+/// Whether there is an orphan that the DaemonSet would adopt: then the caller reads the DaemonSet afresh before it asks
+/// for a plan.
+pub fn wants_to_adopt(
+    daemon_set: &DaemonSet,
+    members: &Members,
+    revisions: &[Arc<ControllerRevision>],
+) -> bool {
+    let is_adoptable =
+        |revision: &Arc<ControllerRevision>| claim_revision(daemon_set, revision) == Claim::Adopt;
+    let may = !daemon_set.selector.selects_everything();
+    may && (!members.orphans.is_empty() || revisions.iter().any(is_adoptable))
+}
+
+/// Decides.
+///
+/// | situation | writes |
+/// |---|---|
+/// | the selector selects everything, is invalid, or does not match its own template | none; an event says so |
+/// | being deleted, or found gone by the read before an adoption | none, not even a status |
+/// | pods or revisions to adopt or release | those, and nothing else until the cache shows them |
+/// | otherwise | the revision; creations, then deletions: those that each node needs, then the rollout's; the history |
+pub fn plan(observed: &Observed<'_>) -> Plan {
+    let daemon_set = observed.daemon_set;
+    if let Some(note) = refusal(daemon_set) {
+        let why = vec![Why::Refused { defect: note.message.clone() }];
+        return Plan { notes: vec![note], why, ..Plan::default() };
+    }
+    if daemon_set.meta.is_deleting() {
+        return Plan { why: vec![Why::BeingDeleted], ..Plan::default() };
+    }
+    let orphans = wants_to_adopt(daemon_set, &observed.members, &observed.orphan_revisions);
+    if orphans && !observed.may_adopt {
+        return Plan { why: vec![Why::Gone], ..Plan::default() };
+    }
+    let claims = claims(observed);
+    if !claims.is_empty() {
+        let why = vec![Why::ChangingHands { objects: claims.len() }];
+        return Plan { writes: claims, why, ..Plan::default() };
+    }
+
+    let history = History::of(daemon_set, &observed.revisions);
+    let survey = Survey::of(observed, &history);
+    let mut writes = history.writes(&observed.members);
+    if !survey.create.is_empty() {
+        let pods = survey.create.iter().map(|node| new_pod(observed, node)).collect();
+        writes.push(Write::CreatePods { pods, hash: history.hash.clone() });
+    }
+    if !survey.delete.is_empty() {
+        writes.push(Write::DeletePods(survey.delete.clone()));
+    }
+    writes.extend(history.surplus(&observed.members));
+    let why = why::explain(observed, &history, &survey, &writes);
+    Plan {
+        writes,
+        notes: survey.notes(),
+        status: Some(survey.counts.status(daemon_set)),
+        look_again: survey.look_again.map(|at| until(at, observed.now)),
+        why,
+    }
+}
+
+fn refusal(daemon_set: &DaemonSet) -> Option<Note> {
+    let selector = &daemon_set.selector;
+    if selector.selects_everything() {
+        let text = "This daemon set is selecting all pods. A non-empty selector is required.";
+        return Some(Note::warning("SelectingAll", text.into()));
+    }
+    // A pod that the selector does not match would be released as soon as it is created, and created again.
+    let is_foreign = !selector.matches(&daemon_set.template.labels);
+    let foreign = || "it does not match the labels of the template".to_owned();
+    let defect = selector.defect().map(str::to_owned).or_else(|| is_foreign.then(foreign))?;
+    Some(Note::warning("InvalidSelector", format!("This daemon set's selector is invalid: {defect}")))
+}
+
+fn claims(observed: &Observed<'_>) -> Vec<Write> {
+    let Observed { daemon_set, members, revisions, orphan_revisions, .. } = observed;
+    let revisions = revisions.iter().chain(orphan_revisions).filter_map(|revision| {
+        match claim_revision(daemon_set, revision) {
+            Claim::Adopt => Some(Write::AdoptRevision(revision.clone())),
+            Claim::Release => Some(Write::ReleaseRevision(revision.clone())),
+            Claim::Keep | Claim::Ignore => None,
+        }
+    });
+    let strays = members.strays.iter().cloned().map(Write::ReleasePod);
+    revisions.chain(strays).chain(members.orphans.iter().cloned().map(Write::AdoptPod)).collect()
+}
+
+fn new_pod(observed: &Observed<'_>, node: &Arc<str>) -> NewPod {
+    let meta = &observed.daemon_set.meta;
+    let names = Names::of(&meta.key.name, &meta.uid);
+    NewPod { node: node.clone(), name: names.free(node, observed.marks, |name| (observed.is_taken.0)(name)) }
+}

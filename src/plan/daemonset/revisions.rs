@@ -1,0 +1,328 @@
+//! The history of a DaemonSet's templates: which revision is the current one, and what is to be done about the others
+//! (upstream: `constructHistory`, `cleanupHistory`).
+//!
+//! A rollback is kubectl's doing: it patches the DaemonSet with the data of a revision, which for the controller is an edit
+//! of the template. The revision that had the template then becomes the newest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::names::fnv1a_64;
+use super::{BURST, Members, Write};
+use crate::model::controllerrevision::Contents;
+use crate::model::template::SAFE_ALPHABET;
+use crate::model::{CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Interner, Pod, Record};
+use crate::plan::claim::{Claim, claim};
+use crate::plan::deployment::body::set_name;
+use crate::plan::replicaset::body::OwnerReference;
+
+/// The label with the template generation of a pod's DaemonSet, by which pods were known before there were revisions.
+pub const POD_TEMPLATE_GENERATION: &str = "pod-template-generation";
+
+/// The label that revisions of a StatefulSet have.
+const OF_STATEFUL_SET: &str = "controller.kubernetes.io/hash";
+
+/// The longest value of a label.
+const LONGEST_VALUE: usize = 63;
+
+/// The revision that is to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRevision {
+    /// `<daemon set>-<hash>`.
+    pub name: String,
+    /// The value of the hash label.
+    pub hash: String,
+    /// Its number.
+    pub number: i64,
+}
+
+/// What changes about a revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RevisionChange {
+    /// The value of the hash label.
+    pub hash: Option<String>,
+    /// The number.
+    pub number: Option<i64>,
+}
+
+/// Whether the DaemonSet has this revision, may take it, or has to give it away. A revision whose data is of another shape
+/// belongs to another kind of owner, whatever its labels say.
+pub fn claim_revision(daemon_set: &DaemonSet, revision: &ControllerRevision) -> Claim {
+    let labels = &revision.meta.labels;
+    let fits = revision.contents.is_some() && labels.get(OF_STATEFUL_SET).is_none();
+    match claim(daemon_set, &daemon_set.selector, &revision.meta) {
+        Claim::Adopt if !fits => Claim::Ignore,
+        claim => claim,
+    }
+}
+
+/// The revisions by role.
+#[derive(Clone, Debug)]
+pub struct History<'a> {
+    daemon_set: &'a DaemonSet,
+    /// The one that has the template; `None` if it has yet to be created.
+    pub current: Option<&'a Arc<ControllerRevision>>,
+    /// Others that have the template.
+    duplicates: Vec<&'a Arc<ControllerRevision>>,
+    /// All others, the lowest number first.
+    pub old: Vec<&'a Arc<ControllerRevision>>,
+    /// The value of the hash label for new pods.
+    pub hash: String,
+    /// The number that the current revision must have at least.
+    number: i64,
+    new_hashes: BTreeSet<String>,
+    old_hashes: BTreeSet<String>,
+    generation: Option<String>,
+}
+
+impl<'a> History<'a> {
+    /// Finds the roles of the revisions that the DaemonSet controls.
+    pub fn of(daemon_set: &'a DaemonSet, revisions: &'a [Arc<ControllerRevision>]) -> Self {
+        let wanted = Contents::of(&daemon_set.template);
+        let has = |contents: &Contents| {
+            let has = |revision: &&Arc<ControllerRevision>| revision.contents.as_ref() == Some(contents);
+            revisions.iter().filter(has).collect::<Vec<_>>()
+        };
+        let mut matching = has(&wanted);
+        if matching.is_empty() && !revisions.is_empty() {
+            // Numbers above 2^53 are rounded in the data, so that the template means something else than its revision.
+            let stored =
+                data(daemon_set).ok().and_then(|data| Contents::of_data(&data, &mut Interner::default()));
+            matching = stored.as_ref().map(has).unwrap_or_default();
+        }
+        // The highest number; of several the oldest, and then the first by name.
+        matching.sort_by(|a, b| {
+            let key = |r: &'a ControllerRevision| (r.meta.created, &r.meta.key);
+            b.number.cmp(&a.number).then_with(|| key(a).cmp(&key(b)))
+        });
+        let mut matching = matching.into_iter();
+        let current = matching.next();
+        let duplicates: Vec<_> = matching.collect();
+        let is_old = |revision: &&Arc<ControllerRevision>| {
+            current.into_iter().chain(duplicates.iter().copied()).all(|other| !Arc::ptr_eq(other, revision))
+        };
+        let mut old: Vec<_> = revisions.iter().filter(is_old).collect();
+        old.sort_by_key(|revision| (revision.number, revision.meta.created, &revision.meta.key));
+        let highest = old.last().map_or(0, |revision| revision.number).max(0);
+        let hash = match current {
+            Some(current) => hash_of(current),
+            None => daemon_set.template.hash(daemon_set.status.collision_count),
+        };
+        let new_hashes = duplicates.iter().map(|revision| hash_of(revision)).chain([hash.clone()]).collect();
+        let old_hashes = old.iter().map(|revision| hash_of(revision)).collect();
+        let generation = daemon_set.template_generation.map(|generation| generation.to_string());
+        History {
+            daemon_set,
+            current,
+            duplicates,
+            old,
+            hash,
+            // The largest number has no successor.
+            number: highest.saturating_add(1),
+            new_hashes,
+            old_hashes,
+            generation,
+        }
+    }
+
+    /// Whether a pod has the current template: its hash says so or, where the hash names no revision that we own, its
+    /// template generation. Upstream believes the generation in any case, also that of a pod of an earlier DaemonSet.
+    pub fn is_new(&self, pod: &Pod) -> bool {
+        let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
+        match hash {
+            Some(hash) if self.new_hashes.contains(hash) => true,
+            Some(hash) if self.old_hashes.contains(hash) => false,
+            _ => {
+                let generation = pod.meta.labels.get(POD_TEMPLATE_GENERATION);
+                generation.is_some() && generation == self.generation.as_deref()
+            }
+        }
+    }
+
+    /// What is written before any pod is created or deleted because of its template.
+    pub fn writes(&self, members: &Members) -> Vec<Write> {
+        let mut writes: Vec<Write> = Vec::new();
+        let (relabelled, is_done) = self.relabelled(members);
+        writes.extend(relabelled);
+        if is_done {
+            let is_known = |revision: &ControllerRevision| self.old_hashes.contains(&hash_of(revision));
+            let duplicates = self.duplicates.iter().filter(|r| !r.meta.is_deleting() && !is_known(r));
+            writes.extend(duplicates.map(|revision| Write::DeleteRevision(Arc::clone(revision))));
+        }
+        let all = self.old.iter().copied().chain(self.current);
+        writes.extend(all.filter_map(|revision| {
+            let is_current = self.current.is_some_and(|current| Arc::ptr_eq(current, revision));
+            let change = RevisionChange {
+                hash: revision.hash().is_none().then(|| hash_of(revision)),
+                number: (is_current && revision.number < self.number).then_some(self.number),
+            };
+            (change != RevisionChange::default()).then(|| Write::ChangeRevision(Arc::clone(revision), change))
+        }));
+        if self.current.is_none() {
+            let name = set_name(&self.daemon_set.meta.key.name, &self.hash);
+            let new = NewRevision { name, hash: self.hash.clone(), number: self.number };
+            writes.push(Write::CreateRevision(new));
+        }
+        writes
+    }
+
+    /// The pods of duplicates, which get the hash of the revision that stays, and whether these are all. Upstream relabels
+    /// every pod, those of older templates too, which are never updated then (kubernetes#111280).
+    fn relabelled(&self, members: &Members) -> (Vec<Write>, bool) {
+        let is_duplicate = |pod: &&Arc<Pod>| {
+            let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();
+            hash != self.hash && self.new_hashes.contains(hash) && !self.old_hashes.contains(hash)
+        };
+        if self.duplicates.is_empty() {
+            return (Vec::new(), true);
+        }
+        let mut pods = members.all().filter(is_duplicate);
+        let relabel = |pod: &Arc<Pod>| Write::Relabel { pod: pod.clone(), hash: self.hash.clone() };
+        let writes = pods.by_ref().take(BURST).map(relabel).collect();
+        (writes, pods.next().is_none())
+    }
+
+    /// The old revisions that the history has no room for, the lowest number first. One whose hash is on a pod stays, so
+    /// that more than the limit may be left.
+    pub fn surplus(&self, members: &Members) -> Vec<Write> {
+        let limit = usize::try_from(self.daemon_set.revision_history_limit).unwrap_or(0);
+        let old = || self.old.iter().filter(|revision| !revision.meta.is_deleting());
+        let surplus = old().count().saturating_sub(limit);
+        if surplus == 0 {
+            return Vec::new();
+        }
+        let used: BTreeSet<&str> =
+            members.all().filter_map(|pod| pod.meta.labels.get(CONTROLLER_REVISION_HASH)).collect();
+        let unused = old().filter(|revision| {
+            let hash = hash_of(revision);
+            !used.contains(&*hash) && !self.new_hashes.contains(&hash)
+        });
+        unused.take(surplus.min(BURST)).map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()
+    }
+}
+
+/// The hash of a revision: its label or, where it has none, its name, or ten letters of a name that is too long for a
+/// label.
+fn hash_of(revision: &ControllerRevision) -> String {
+    let name = &*revision.meta.key.name;
+    match revision.hash() {
+        Some(hash) => hash.to_owned(),
+        None if name.len() <= LONGEST_VALUE => name.to_owned(),
+        None => {
+            let number = fnv1a_64([name.as_bytes()]);
+            let digits = (0..10).map(|digit| number / 27u64.pow(digit) % 27);
+            digits
+                .filter_map(|digit| SAFE_ALPHABET.get(digit as usize))
+                .map(|&letter| char::from(letter))
+                .collect()
+        }
+    }
+}
+
+/// What to do about a revision whose name is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has this template and this hash: go on with it.
+    Use,
+    /// It is ours, or has gone meanwhile: plan again when the cache shows it.
+    PlanAgain,
+    /// It has other contents: count the collision ([`next_collision`]) and plan again.
+    Collision,
+}
+
+/// Decides about a creation whose name is taken by `existing`; `None` where it has gone since.
+pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&ControllerRevision>) -> Taken {
+    let Some(existing) = existing else { return Taken::PlanAgain };
+    let owned = [Arc::new(existing.clone())];
+    let is_match = History::of(daemon_set, &owned).current.is_some();
+    match is_match {
+        true if existing.hash() == Some(&new.hash) => Taken::Use,
+        true if daemon_set.controls(&existing.meta) => Taken::PlanAgain,
+        true | false => Taken::Collision,
+    }
+}
+
+/// The `collisionCount` to write after a collision, by a fresh read of the DaemonSet. `None` where the cache was behind:
+/// then it is enough to plan again.
+pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> {
+    let (ours, theirs) = (daemon_set.status.collision_count, fresh.status.collision_count);
+    let is_same = ours == theirs && daemon_set.meta.uid == fresh.meta.uid;
+    is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(1))
+}
+
+/// `data` of the revision of the current template: a strategic merge patch, byte for byte as upstream and kubectl write
+/// it, since both compare bytes.
+///
+/// # Errors
+/// When the template is not the object that it was decoded as; cannot happen to a decoded one.
+pub fn data(daemon_set: &DaemonSet) -> Result<String, serde_json::Error> {
+    let template: BTreeMap<String, Value> = serde_json::from_str(daemon_set.template.raw().get())?;
+    let mut fields: BTreeMap<&str, String> = BTreeMap::new();
+    for (key, value) in &template {
+        fields.insert(key, super::go_json::canonical(value));
+    }
+    fields.insert("$patch", "\"replace\"".to_owned());
+    let fields: Vec<String> =
+        fields.iter().map(|(key, value)| format!("{}:{value}", super::go_json::string(key))).collect();
+    Ok(format!("{{\"spec\":{{\"template\":{{{}}}}}}}", fields.join(",")))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RevisionBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: RevisionMeta<'a>,
+    data: &'a RawValue,
+    revision: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RevisionMeta<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    labels: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+    owner_references: [OwnerReference<'a>; 1],
+}
+
+/// The JSON of a new revision. `annotations` are all that the DaemonSet has at this moment, by a fresh read: the change
+/// cause is among them.
+///
+/// # Errors
+/// As for [`data`].
+pub fn revision_body(
+    daemon_set: &DaemonSet,
+    new: &NewRevision,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let labels = daemon_set.template.labels.iter().chain([(CONTROLLER_REVISION_HASH, new.hash.as_str())]);
+    let key = &daemon_set.meta.key;
+    serde_json::to_vec(&RevisionBody {
+        api_version: "apps/v1",
+        kind: "ControllerRevision",
+        metadata: RevisionMeta {
+            name: &new.name,
+            namespace: &key.namespace,
+            labels: labels.collect(),
+            annotations,
+            owner_references: [OwnerReference::controller(
+                "apps/v1",
+                "DaemonSet",
+                &key.name,
+                &daemon_set.meta.uid,
+            )],
+        },
+        data: &RawValue::from_string(data(daemon_set)?)?,
+        revision: new.number,
+    })
+}
+
+#[cfg(test)]
+mod tests;

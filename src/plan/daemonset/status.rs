@@ -1,0 +1,111 @@
+//! What a DaemonSet reports (upstream: `updateDaemonSetStatus`).
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::manage::Context;
+use super::members::Place;
+use super::placement::Verdict;
+use crate::model::count::clamp;
+use crate::model::{DaemonSet, DaemonSetStatus, Pod};
+
+/// The numbers of a status. Each node adds its part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    desired: i64,
+    current: i64,
+    misscheduled: i64,
+    updated: i64,
+    ready: i64,
+    available: i64,
+    /// When the next ready pod will have been ready for `minReadySeconds`.
+    pub next_available: Option<Timestamp>,
+}
+
+/// The pod that stands for a node: the new one if it is available; else the first that is not being deleted; else the
+/// first. Upstream takes the first in any case. It reports an old pod that is being deleted as ready (kubernetes#51278),
+/// and a node as out of date that has its new pod (kubernetes#122527).
+fn representative<'a>(context: Context<'_>, pods: &'a [Arc<Pod>]) -> Option<&'a Arc<Pod>> {
+    let live = || pods.iter().filter(|pod| !pod.meta.is_deleting());
+    let is_replaced = |pod: &&Arc<Pod>| context.history.is_new(pod) && context.is_available(pod);
+    live().find(is_replaced).or_else(|| live().next()).or_else(|| pods.first())
+}
+
+impl Counts {
+    /// Counts a node. Nodes that have gone count for nothing.
+    pub fn add(&mut self, context: Context<'_>, place: Place<'_>) {
+        let Context { daemon_set, history, now, .. } = context;
+        let Some(verdict) = place.verdict else { return };
+        let soon = place.pods.iter().filter(|pod| !pod.meta.is_deleting());
+        let soon =
+            soon.filter_map(|pod| pod.available_at(daemon_set.min_ready_seconds)).filter(|at| *at > now);
+        self.next_available = self.next_available.into_iter().chain(soon).min();
+        let Some(pod) = representative(context, place.pods) else {
+            self.desired += i64::from(verdict == Verdict::Run);
+            return;
+        };
+        if verdict != Verdict::Run {
+            self.misscheduled += 1;
+            return;
+        }
+        self.desired += 1;
+        self.current += 1;
+        self.updated += i64::from(history.is_new(pod));
+        if !pod.meta.is_deleting() && pod.ready_since.is_some() {
+            self.ready += 1;
+            self.available += i64::from(context.is_available(pod));
+        }
+    }
+
+    /// Whether every node that should run a pod has one that is new and available, and no other node has any.
+    pub fn is_complete(&self) -> bool {
+        [self.current, self.updated, self.available].iter().all(|count| *count == self.desired)
+            && self.misscheduled == 0
+    }
+
+    /// The status of a sync that acts on the generation that it has seen.
+    pub fn status(&self, daemon_set: &DaemonSet) -> DaemonSetStatus {
+        DaemonSetStatus {
+            observed_generation: daemon_set.meta.generation,
+            desired: clamp(self.desired),
+            current: clamp(self.current),
+            misscheduled: clamp(self.misscheduled),
+            updated: clamp(self.updated),
+            ready: clamp(self.ready),
+            available: clamp(self.available),
+            unavailable: clamp(self.desired - self.available),
+            collision_count: daemon_set.status.collision_count,
+        }
+    }
+}
+
+/// Leaves `observedGeneration` as it was, where the sync ended by an error that says nothing of its outcome: a reply that
+/// was lost, a conflict, a name that was taken. The step is tried again, and only then has the generation been acted on.
+/// A step that was refused moves it, as upstream does.
+pub fn hold_generation(daemon_set: &DaemonSet, after: &mut DaemonSetStatus) {
+    after.observed_generation = daemon_set.status.observed_generation.min(daemon_set.meta.generation);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    #[test]
+    fn a_sync_without_an_outcome_does_not_claim_its_generation() {
+        let json = r#"{"metadata":{"name":"agent","namespace":"ops","uid":"u","resourceVersion":"1","generation":7},
+            "spec":{},"status":{"observedGeneration":5,"collisionCount":3,"numberUnavailable":9}}"#;
+        let mut daemon_set = DaemonSet::decode(json, &mut Interner::default()).unwrap();
+        let counts = Counts { desired: 4, current: 3, available: 1, ready: 2, ..Counts::default() };
+        let mut status = counts.status(&daemon_set);
+        assert_eq!((status.observed_generation, status.unavailable, status.collision_count), (7, 3, Some(3)));
+        hold_generation(&daemon_set, &mut status);
+        assert_eq!(status.observed_generation, 5);
+        // One that is too high was written by somebody else.
+        daemon_set.status.observed_generation = 99;
+        hold_generation(&daemon_set, &mut status);
+        assert_eq!(status.observed_generation, 7);
+        assert!(!counts.is_complete() && Counts::default().is_complete());
+    }
+}

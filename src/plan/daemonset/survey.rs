@@ -1,0 +1,104 @@
+//! One pass over the nodes: what each of them needs, and then what the rollout may do with the room that is left.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::manage::{Class, Context, manage};
+use super::placement::Verdict;
+use super::revisions::History;
+use super::rolling::{self, Budget, Outdated, Tally};
+use super::status::Counts;
+use super::{BURST, Deletion, Observed, Reason};
+use crate::plan::Note;
+
+/// What a pass over the nodes has found.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Nodes that get a pod.
+    pub create: Vec<Arc<str>>,
+    /// Pods that go.
+    pub delete: Vec<Deletion>,
+    /// The counts of the rollout.
+    pub tally: Tally,
+    /// The bounds of the rollout; `None` under OnDelete.
+    pub budget: Option<Budget>,
+    /// Available old pods that have to wait for their turn.
+    pub staying: usize,
+    /// Live pods of an older template, wherever they are.
+    pub outdated: usize,
+    /// The counts of the status.
+    pub counts: Counts,
+    /// Nodes whose failed pods are not replaced yet, and until when.
+    pub backs_off: Vec<(Arc<str>, Timestamp)>,
+    /// When something is due.
+    pub look_again: Option<Timestamp>,
+}
+
+impl Survey {
+    /// Looks at every node that runs a pod or has one.
+    pub fn of(observed: &Observed<'_>, history: &History<'_>) -> Self {
+        let Observed { daemon_set, verdicts, members, backoff, now, .. } = observed;
+        let context = Context { daemon_set, history, backoff, now: *now };
+        let mut survey = Survey::default();
+        let mut outdated = Vec::new();
+        let nowhere =
+            members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
+        survey.going(nowhere.map(|pod| Deletion { pod: pod.clone(), reason: Reason::NoNode }));
+        for place in members.places(verdicts) {
+            let managed = manage(context, place);
+            survey.counts.add(context, place);
+            survey.tally.add(place.verdict, managed.class);
+            survey.backs_off.extend(managed.backs_off_until.map(|until| (place.node.clone(), until)));
+            match managed.class {
+                Class::Old { pod, is_available } => {
+                    let runs = place.verdict == Some(Verdict::Run);
+                    outdated.push(Outdated { node: place.node, runs, pod, is_available });
+                }
+                Class::Both { .. } => survey.outdated += 1,
+                Class::Gone | Class::Missing | Class::Excess | Class::New { .. } => {}
+            }
+            let has_room = survey.create.len() < BURST;
+            if managed.create && has_room {
+                survey.create.push(place.node.clone());
+            }
+            // A pod that has ended stays until it is replaced: its name goes for good, and so does what it says.
+            let stays = |deletion: &Deletion| managed.create && !has_room && deletion.pod.is_terminal();
+            survey.going(managed.delete.into_iter().filter(|deletion| !stays(deletion)));
+        }
+        survey.outdated += outdated.len();
+        survey.budget = Budget::of(daemon_set, &survey.tally);
+        if let Some(budget) = survey.budget {
+            let step = rolling::step(&history.hash, &survey.tally, budget, outdated);
+            let room = BURST.saturating_sub(survey.create.len());
+            survey.create.extend(step.create.into_iter().take(room).cloned());
+            survey.going(step.delete);
+            survey.staying = step.staying;
+        }
+        let deadlines = survey.backs_off.iter().map(|(_, until)| *until);
+        survey.look_again = deadlines.chain(survey.counts.next_available).min();
+        survey
+    }
+
+    fn going(&mut self, pods: impl IntoIterator<Item = Deletion>) {
+        let room = BURST.saturating_sub(self.delete.len());
+        self.delete.extend(pods.into_iter().take(room));
+    }
+
+    /// What to tell of pods that have ended, in upstream's words.
+    pub fn notes(&self) -> Vec<Note> {
+        let note = |Deletion { pod, reason }: &Deletion| {
+            let (namespace, name) = (&pod.meta.key.namespace, &pod.meta.key.name);
+            let node = pod.target().map_or("", |node| &**node);
+            let found = |how: &str, what: &str| {
+                format!("Found {how} daemon pod {namespace}/{name} on node {node}, will try to {what} it")
+            };
+            match reason {
+                Reason::Failed => Some(Note::warning("FailedDaemonPod", found("failed", "kill"))),
+                Reason::Succeeded => Some(Note::normal("SucceededDaemonPod", found("succeeded", "delete"))),
+                _ => None,
+            }
+        };
+        self.delete.iter().filter_map(note).collect()
+    }
+}

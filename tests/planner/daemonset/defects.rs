@@ -1,0 +1,256 @@
+//! What upstream gets wrong and a plan can show, by the number in the reference page's table.
+
+use serde_json::json;
+use windlass::plan::daemonset::{Reason, Write};
+
+use super::world::{World, daemon_set, surge, unavailable};
+
+fn settled(strategy: serde_json::Value, nodes: usize) -> World {
+    let mut world = World::new("", daemon_set(strategy), nodes);
+    world.settle();
+    world
+}
+
+fn status(world: &World) -> windlass::model::DaemonSetStatus {
+    world.plan().status.unwrap()
+}
+
+fn reasons(world: &World) -> Vec<Reason> {
+    let writes = world.plan().writes;
+    let reasons = writes.iter().filter_map(|write| match write {
+        Write::DeletePods(deletions) => Some(deletions.iter().map(|deletion| deletion.reason)),
+        _ => None,
+    });
+    reasons.flatten().collect()
+}
+
+fn creates(world: &World) -> usize {
+    let writes = world.plan().writes;
+    let creates =
+        writes.iter().map(|write| if let Write::CreatePods { pods, .. } = write { pods.len() } else { 0 });
+    creates.sum()
+}
+
+fn explained(world: &World) -> String {
+    world.plan().why.iter().map(|why| format!("{why}\n")).collect()
+}
+
+#[test]
+fn no_1_a_node_that_has_gone_is_wanted_no_longer() {
+    let mut world = settled(unavailable(1), 3);
+    world.remove_node("n2");
+    let status = status(&world);
+    assert_eq!((status.desired, status.current, status.misscheduled), (2, 2, 0));
+    assert!(explained(&world).contains("n2, which no longer exist"), "{}", explained(&world));
+}
+
+#[test]
+fn no_2_an_unbound_pod_goes_with_its_node_and_with_the_verdict_on_it() {
+    for remove in [true, false] {
+        let mut world = settled(unavailable(1), 2);
+        let pod = world.pod_on("n1");
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        pod["status"] = json!({"phase": "Pending"});
+        if remove {
+            world.remove_node("n1");
+            assert_eq!(reasons(&world), [Reason::NoNode]);
+        } else {
+            world.taint("n1", &["a:NoExecute"]);
+            assert_eq!(reasons(&world), [Reason::NotWanted]);
+        }
+    }
+}
+
+#[test]
+fn no_3_a_taint_shows_in_the_status() {
+    let mut world = settled(unavailable(1), 2);
+    world.taint("n1", &["a:NoSchedule"]);
+    let status = status(&world);
+    assert_eq!((status.desired, status.misscheduled, status.available), (1, 1, 1));
+    assert!(reasons(&world).is_empty());
+    assert!(explained(&world).contains("Pods may stay on node n1"), "{}", explained(&world));
+}
+
+#[test]
+fn no_5_with_surge_a_failed_pod_that_backs_off_is_not_replaced_at_every_sync() {
+    let mut world = World::new("", daemon_set(surge(1)), 1);
+    world.failing.insert("v1".into());
+    world.pass(3600);
+    world.judge_backoff();
+    let created = world.transcript.matches("create on n1").count();
+    assert!((10..20).contains(&created), "{created} pods in an hour\n{}", world.transcript);
+    assert!(world.pods.len() <= 2);
+}
+
+#[test]
+fn no_6_a_pod_of_an_earlier_daemon_set_is_not_new_because_of_its_generation() {
+    let mut world = settled(unavailable(1), 1);
+    for object in world.pods.values_mut().chain(world.revisions.values_mut()) {
+        object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    }
+    world.daemon_set = daemon_set(unavailable(1));
+    world.daemon_set["metadata"]["uid"] = "uid-another".into();
+    world.daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:v2".into();
+    world.settle();
+    assert_eq!(world.on("n1"), "v2");
+}
+
+#[test]
+fn no_9_old_pods_that_are_not_available_go_at_once_as_upstream_has_it() {
+    let mut world = settled(unavailable(1), 4);
+    ["n1", "n2", "n3"].iter().for_each(|node| world.set_ready(node, false));
+    world.set_image("v2");
+    assert_eq!(reasons(&world).len(), 3);
+}
+
+#[test]
+fn no_10_a_deleting_pod_on_a_dead_node_uses_up_the_budget_and_the_explanation_names_it() {
+    let mut world = settled(unavailable(1), 3);
+    world.dead.insert("n1".into());
+    world.set_ready("n1", false);
+    world.set_image("v2");
+    world.settle();
+    assert_eq!(["n2", "n3"].map(|node| world.on(node)), ["v1", "v1"]);
+    assert!(explained(&world).contains("Node n1: the pod is being deleted"), "{}", explained(&world));
+    assert!(explained(&world).contains("maxUnavailable is 1 and 1 node has no"), "{}", explained(&world));
+}
+
+#[test]
+fn no_11_a_node_that_has_gone_does_not_stop_a_surge_elsewhere() {
+    let mut world = settled(surge(1), 3);
+    world.remove_node("n2");
+    world.set_image("v2");
+    world.settle();
+    assert_eq!(["n1", "n3"].map(|node| world.on(node)), ["v2", "v2"]);
+}
+
+#[test]
+fn no_12_a_pod_of_ours_without_a_node_is_deleted() {
+    let mut world = settled(unavailable(1), 1);
+    let mut stray = world.pod_on("n1").clone();
+    stray["metadata"]["name"] = "stray".into();
+    stray["metadata"]["uid"] = "uid-stray".into();
+    stray["spec"] = json!({"containers": [{"name": "agent", "image": "agent:v1"}]});
+    stray["status"] = json!({"phase": "Pending"});
+    world.pods.insert("stray".into(), stray);
+    assert_eq!(reasons(&world), [Reason::NoNode]);
+    assert_eq!(status(&world).current, 1);
+}
+
+#[test]
+fn no_13_an_edit_of_the_node_selector_takes_pods_away_at_once_as_upstream_has_it() {
+    let mut world = settled(unavailable(1), 3);
+    world.label("n1", "disk", "ssd");
+    world.edit("nodeSelector", |spec| spec["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"}));
+    assert_eq!(reasons(&world), [Reason::NotWanted, Reason::NotWanted]);
+}
+
+#[test]
+fn no_14_and_18_a_pod_that_no_node_takes_is_explained_in_the_schedulers_words() {
+    let mut world = settled(surge(1), 2);
+    world.broken.insert("v2".into());
+    world.set_image("v2");
+    world.settle();
+    let conditions = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."}]);
+    for pod in world.pods.values_mut().filter(|pod| pod["status"]["phase"] == "Pending") {
+        pod["status"]["conditions"] = conditions.clone();
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+    }
+    let explained = explained(&world);
+    assert!(explained.contains("the pod is not scheduled: Unschedulable: 0/2 nodes"), "{explained}");
+    assert!(explained.contains("free ports") && explained.contains("maxSurge is 1"), "{explained}");
+}
+
+#[test]
+fn no_16_a_failed_pod_goes_after_its_replacement_was_created_and_its_name_with_it() {
+    let mut world = settled(unavailable(1), 1);
+    let failed = world.name_on("n1");
+    world.pod_on("n1")["status"] = json!({"phase": "Failed", "reason": "Evicted"});
+    let plan = world.plan();
+    let [Write::CreatePods { pods, .. }, Write::DeletePods(deletions)] = &plan.writes[..] else {
+        panic!("{plan:?}")
+    };
+    assert_ne!(pods[0].name, failed);
+    assert_eq!((&*deletions[0].pod.meta.key.name, deletions[0].reason), (failed.as_str(), Reason::Failed));
+    world.settle();
+    assert!(!world.pods.contains_key(&failed));
+}
+
+#[test]
+fn no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date() {
+    let mut world = settled(surge(1), 1);
+    let now = world.now.to_string();
+    world.pod_on("n1")["metadata"]["deletionTimestamp"] = now.into();
+    let before = status(&world);
+    assert_eq!((before.current, before.ready, before.available), (1, 0, 0));
+
+    let mut world = settled(surge(1), 1);
+    world.stop_seconds = 30;
+    world.set_image("v2");
+    world.pass(5);
+    assert_eq!(world.on("n1").matches("v").count(), 2, "{}", world.on("n1"));
+    let handover = status(&world);
+    assert_eq!((handover.updated, handover.available), (1, 1), "{}", world.on("n1"));
+}
+
+#[test]
+fn no_19_a_daemon_set_at_rest_writes_nothing() {
+    for strategy in [unavailable(1), surge(1), json!({"type": "OnDelete"})] {
+        let world = settled(strategy, 3);
+        let plan = world.plan();
+        assert_eq!((plan.writes.len(), plan.notes.len(), plan.look_again), (0, 0, None));
+        assert!(explained(&world).contains("All 3 nodes"), "{}", explained(&world));
+    }
+}
+
+#[test]
+fn no_20_a_daemon_set_with_the_longest_name_runs() {
+    let mut start = daemon_set(unavailable(1));
+    let name = format!("{}.{}", "a".repeat(126), "b".repeat(126));
+    start["metadata"]["name"] = name.into();
+    let mut world = World::new("", start, 2);
+    world.settle();
+    assert_eq!(["n1", "n2"].map(|node| world.on(node)), ["v1", "v1"]);
+    assert!(
+        world.pods.keys().all(|name| name.len() <= 63)
+            && world.revisions.keys().all(|name| name.len() <= 253)
+    );
+}
+
+#[test]
+fn ds_10_a_sync_creates_and_deletes_no_more_than_a_burst() {
+    let mut world = World::new("", daemon_set(unavailable("100%")), 260);
+    assert_eq!(creates(&world), 250);
+    world.rounds(2);
+    assert_eq!(world.pods.len(), 260);
+    for pod in world.pods.values_mut() {
+        pod["status"] = json!({"phase": "Failed"});
+    }
+    assert_eq!((creates(&world), reasons(&world).len()), (250, 250));
+    for pod in world.pods.values_mut() {
+        pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    }
+    world.set_image("v2");
+    assert_eq!(reasons(&world).len(), 250);
+}
+
+#[test]
+fn ds_19_a_daemon_set_that_is_deleted_or_selects_nothing_of_its_own_writes_nothing() {
+    let plan = |change: fn(&mut serde_json::Value)| {
+        let mut world = settled(unavailable(1), 1);
+        world.remove_node("n1");
+        world.add_node("n2");
+        change(&mut world.daemon_set);
+        world.plan()
+    };
+    let deleting = plan(|ds| ds["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    assert_eq!((deleting.writes.len(), deleting.status, deleting.notes.len()), (0, None, 0));
+    let empty = plan(|ds| ds["spec"]["selector"] = json!({}));
+    assert_eq!((empty.writes.len(), empty.status, empty.notes[0].reason), (0, None, "SelectingAll"));
+    let foreign = plan(|ds| ds["spec"]["selector"] = json!({"matchLabels": {"app": "other"}}));
+    assert_eq!((foreign.writes.len(), foreign.status, foreign.notes[0].reason), (0, None, "InvalidSelector"));
+    let invalid =
+        plan(|ds| ds["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}));
+    assert_eq!((invalid.writes.len(), invalid.status), (0, None));
+}

@@ -1,0 +1,248 @@
+//! What a write does to the toy cluster. Each is judged by the invariants at the moment it is made.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use windlass::model::{
+    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Record, UpdateStrategy,
+};
+use windlass::plan::daemonset::names::Names;
+use windlass::plan::daemonset::revisions::{self, Taken};
+use windlass::plan::daemonset::{BURST, Deletion, NewPod, Reason, Verdict, Write, body};
+
+use super::world::{World, revision_tag, tag};
+
+impl World {
+    /// Carries out one write. Returns whether the next may follow.
+    pub(super) fn apply(&mut self, daemon_set: &DaemonSet, write: &Write) -> bool {
+        match write {
+            Write::CreateRevision(new) => {
+                if let Some(existing) = self.revisions.get(&new.name) {
+                    let existing = Self::decode::<ControllerRevision>(existing);
+                    match revisions::on_taken(daemon_set, new, Some(&existing)) {
+                        Taken::Use => return true,
+                        Taken::PlanAgain => return false,
+                        Taken::Collision => {
+                            let count = revisions::next_collision(daemon_set, daemon_set).unwrap();
+                            self.daemon_set["status"]["collisionCount"] = count.into();
+                            self.say("controller", &format!("collision {count}"));
+                            return false;
+                        }
+                    }
+                }
+                let annotations = BTreeMap::new();
+                let body = revisions::revision_body(daemon_set, new, &annotations).unwrap();
+                let mut revision: Value = serde_json::from_slice(&body).unwrap();
+                self.stamp(&mut revision, "uid-revision");
+                self.say(
+                    "controller",
+                    &format!("create revision {} ({})", new.number, revision_tag(&revision)),
+                );
+                self.revisions.insert(new.name.clone(), revision);
+            }
+            Write::ChangeRevision(revision, change) => {
+                let stored = self.revisions.get_mut(&*revision.meta.key.name).unwrap();
+                let tag = revision_tag(stored);
+                if let Some(hash) = &change.hash {
+                    stored["metadata"]["labels"][CONTROLLER_REVISION_HASH] = hash.as_str().into();
+                }
+                if let Some(number) = change.number {
+                    assert!(number > stored["revision"].as_i64().unwrap(), "DS12: a number falls");
+                    stored["revision"] = number.into();
+                    self.say("controller", &format!("{tag} becomes revision {number}"));
+                }
+            }
+            Write::DeleteRevision(revision) => {
+                let name = &*revision.meta.key.name;
+                let hash = revision.hash();
+                let used =
+                    |pod: &&Value| pod["metadata"]["labels"][CONTROLLER_REVISION_HASH].as_str() == hash;
+                assert_eq!(self.pods.values().filter(used).count(), 0, "DS13: {name} has pods");
+                let revision = self.revisions.remove(name).unwrap();
+                let (number, tag) = (&revision["revision"], revision_tag(&revision));
+                self.say("controller", &format!("delete revision {number} ({tag})"));
+            }
+            Write::Relabel { pod, hash } => {
+                let stored = self.pods.get_mut(&*pod.meta.key.name).unwrap();
+                stored["metadata"]["labels"][CONTROLLER_REVISION_HASH] = hash.as_str().into();
+                let target = pod.target().unwrap();
+                self.say("controller", &format!("relabel the pod on {target}"));
+            }
+            Write::CreatePods { pods, hash } => {
+                assert!(pods.len() <= BURST, "DS10: {} creations", pods.len());
+                let nodes: Vec<&str> = pods.iter().map(|new| &*new.node).collect();
+                self.say("controller", &format!("create on {}", nodes.join(", ")));
+                pods.iter().for_each(|new| self.create_pod(daemon_set, new, hash));
+            }
+            Write::DeletePods(deletions) => {
+                assert!(deletions.len() <= BURST, "DS10: {} deletions", deletions.len());
+                deletions.iter().for_each(|deletion| self.delete_pod(daemon_set, deletion));
+            }
+            Write::AdoptPod(pod) => {
+                let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": daemon_set.meta.uid,
+                    "controller": true}]);
+                self.pods.get_mut(&*pod.meta.key.name).unwrap()["metadata"]["ownerReferences"] = owner;
+                self.say("controller", "adopt a pod");
+            }
+            Write::ReleasePod(pod) => {
+                let metadata = &mut self.pods.get_mut(&*pod.meta.key.name).unwrap()["metadata"];
+                metadata.as_object_mut().unwrap().remove("ownerReferences");
+                self.say("controller", "release a pod");
+            }
+            Write::AdoptRevision(revision) => {
+                let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": daemon_set.meta.uid,
+                    "controller": true}]);
+                let stored = self.revisions.get_mut(&*revision.meta.key.name).unwrap();
+                stored["metadata"]["ownerReferences"] = owner;
+                let tag = revision_tag(stored);
+                self.say("controller", &format!("adopt the revision {tag}"));
+            }
+            Write::ReleaseRevision(_) => unreachable!("nobody edits the labels of revisions here"),
+        }
+        true
+    }
+
+    fn ours(&self, daemon_set: &DaemonSet, node: &str) -> Vec<Pod> {
+        let pods = self.pods.values().map(Self::decode::<Pod>);
+        pods.filter(|pod| daemon_set.controls(&pod.meta) && pod.target().is_some_and(|t| **t == *node))
+            .collect()
+    }
+
+    fn is_available(&self, daemon_set: &DaemonSet, pod: &Pod) -> bool {
+        !pod.meta.is_deleting() && pod.is_available(daemon_set.min_ready_seconds, self.now)
+    }
+
+    fn is_old(&self, pod: &Pod, hash: &str) -> bool {
+        pod.meta.labels.get(CONTROLLER_REVISION_HASH) != Some(hash)
+    }
+
+    fn create_pod(&mut self, daemon_set: &DaemonSet, new: &NewPod, hash: &str) {
+        let node = &*new.node;
+        let there = self.ours(daemon_set, node);
+        assert_eq!(self.verdicts().get(node), Some(Verdict::Run), "DS7: {node} runs no pod");
+        let live: Vec<&Pod> = there.iter().filter(|pod| pod.is_active()).collect();
+        if daemon_set.allows_surge() {
+            assert!(
+                live.len() < 2 && live.iter().all(|pod| self.is_old(pod, hash)),
+                "DS2: {node} has {live:?}"
+            );
+        } else {
+            let other = there.iter().find(|pod| !pod.is_terminal());
+            assert!(other.is_none(), "DS1: {node} has {other:?}\n{}", self.transcript);
+        }
+        let is_surge = live.iter().any(|pod| self.is_available(daemon_set, pod));
+        assert!(self.used.insert(new.name.clone()), "the name {} comes back", new.name);
+
+        let body = body::pod_body(daemon_set, new, hash).unwrap();
+        let mut pod: Value = serde_json::from_slice(&body).unwrap();
+        self.stamp(&mut pod, "uid-pod");
+        pod["status"] = json!({"phase": "Pending"});
+        assert!(self.pods.insert(new.name.clone(), pod).is_none());
+        let names = Names::of(&daemon_set.meta.key.name, &daemon_set.meta.uid);
+        self.marks.created(&names, &new.node, &new.name);
+        if is_surge {
+            let (max, _) = daemon_set.budget(self.desired());
+            let surging = self.nodes.keys().filter(|node| self.is_surging(daemon_set, node, hash)).count();
+            assert!(surging as i64 <= i64::from(max), "DS4: {surging} of {max} surge\n{}", self.transcript);
+        }
+    }
+
+    fn is_surging(&self, daemon_set: &DaemonSet, node: &str, hash: &str) -> bool {
+        let live: Vec<Pod> = self.ours(daemon_set, node).into_iter().filter(Pod::is_active).collect();
+        let (old, new): (Vec<&Pod>, Vec<&Pod>) = live.iter().partition(|pod| self.is_old(pod, hash));
+        old.iter().any(|pod| self.is_available(daemon_set, pod))
+            && new.iter().any(|pod| !self.is_available(daemon_set, pod))
+    }
+
+    fn desired(&self) -> i32 {
+        self.verdicts().iter().filter(|(_, verdict)| *verdict == Verdict::Run).count() as i32
+    }
+
+    fn has_available(&self, daemon_set: &DaemonSet, node: &str) -> bool {
+        self.ours(daemon_set, node).iter().any(|pod| self.is_available(daemon_set, pod))
+    }
+
+    fn delete_pod(&mut self, daemon_set: &DaemonSet, Deletion { pod, reason }: &Deletion) {
+        let name = &*pod.meta.key.name;
+        let node = pod.target().map_or("", |node| &**node).to_owned();
+        let verdicts = self.verdicts();
+        let runs = verdicts.get(&node) == Some(Verdict::Run);
+        let is_available = self.is_available(daemon_set, pod);
+        let rolls = matches!(reason, Reason::Outdated | Reason::Replaced);
+        assert!(!pod.meta.is_deleting(), "{name} is deleted twice");
+        if rolls {
+            assert_ne!(daemon_set.strategy, UpdateStrategy::OnDelete, "DS6");
+        }
+        if rolls && is_available && !daemon_set.allows_surge() && runs {
+            let lacking = verdicts
+                .iter()
+                .filter(|(node, verdict)| *verdict == Verdict::Run && !self.has_available(daemon_set, node));
+            let (lacking, (_, max)) = (lacking.count() as i64, daemon_set.budget(self.desired()));
+            assert!(lacking < i64::from(max), "DS3: {lacking} of {max} lack one\n{}", self.transcript);
+        }
+        if rolls && is_available && daemon_set.allows_surge() {
+            let beside = self.ours(daemon_set, &node).into_iter();
+            let mut others = beside.filter(|other| other.meta.uid != pod.meta.uid);
+            let available =
+                self.nodes.keys().filter(|node| self.has_available(daemon_set, node)).count() as i32;
+            let is_replaced = others.any(|other| self.is_available(daemon_set, &other));
+            let may = is_replaced || (!runs && available > self.desired());
+            assert!(may, "DS5: {node} loses its pod\n{}", self.transcript);
+        }
+        if *reason == Reason::Failed {
+            let generation = daemon_set.meta.generation;
+            self.backoff.deleted(generation, &node.as_str().into(), self.now);
+            self.replaced.entry((generation, node.clone())).or_default().push(self.now);
+        }
+        let stored = &self.pods[name];
+        let tag = tag(stored);
+        let is_over = pod.is_terminal() || pod.node().is_none();
+        if is_over {
+            self.pods.remove(name);
+        } else {
+            self.pods.get_mut(name).unwrap()["metadata"]["deletionTimestamp"] = self.now.to_string().into();
+        }
+        let node = if node.is_empty() { "no node" } else { &node };
+        self.say("controller", &format!("delete {tag} on {node}: {reason:?}"));
+    }
+
+    /// DS11: failed pods of one node and generation were replaced ever more slowly.
+    pub fn judge_backoff(&self) {
+        for (key, times) in &self.replaced {
+            let mut wait = 1;
+            for pair in times.windows(2) {
+                let gap = pair[1].duration_since(pair[0]).as_secs();
+                if gap == 0 {
+                    // Several failed pods of one node went at once.
+                    continue;
+                }
+                if gap > 1800 {
+                    wait = 1;
+                }
+                assert!(gap >= wait, "DS11: {key:?} {times:?}");
+                wait = (wait * 2).min(900);
+            }
+        }
+    }
+}
+
+/// DS15.
+pub(super) fn judge_status(status: &DaemonSetStatus, daemon_set: &DaemonSet) {
+    let DaemonSetStatus {
+        observed_generation,
+        desired,
+        current,
+        misscheduled,
+        updated,
+        ready,
+        available,
+        ..
+    } = *status;
+    assert!(
+        0 <= available && available <= ready && ready <= current && current <= desired,
+        "DS15: {status:?}"
+    );
+    assert!(0 <= updated && updated <= current && misscheduled >= 0, "DS15: {status:?}");
+    assert_eq!(status.unavailable, desired - available, "DS15: {status:?}");
+    assert_eq!(observed_generation, daemon_set.meta.generation);
+}
