@@ -145,6 +145,25 @@ spec:
 YAML
 }
 
+daemon_set() { # NAME IMAGE
+  cat <<YAML
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: $1
+  labels: {app: $1}
+spec:
+  selector: {matchLabels: {app: $1}}
+  template:
+    metadata: {labels: {app: $1}}
+    spec:
+      nodeSelector: {zone: $1}
+      containers:
+      - name: main
+        image: $2
+YAML
+}
+
 "$sandbox" --write-kubeconfig "$KUBECONFIG" --ready-delay 200ms --shutdown-delay 200ms \
   --never-ready ':broken$' ${daemon:+--no-controllers} >"$work/out" 2>"$work/err" &
 pids+=($!)
@@ -348,6 +367,59 @@ check "that is gone too" absent rc new
 equals "its pods stay" 2 count pods -l app=new
 equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=new
 
+echo "# daemon sets"
+# No node has the label that these ask for, so that whoever runs the controllers creates no pods.
+daemon_set agent nginx:1.26 >"$work/agent.yaml"
+says "api-resources lists them" '^daemonsets +ds +apps/v1 +true +DaemonSet' k api-resources
+says "and their revisions" '^controllerrevisions +apps/v1 +true +ControllerRevision' k api-resources
+says "kubectl explain knows one" 'KIND: +DaemonSet' k explain ds
+says "create -f" 'daemonset.apps/agent created' k create -f "$work/agent.yaml"
+refuse "create -f again" 'daemonsets.apps "agent" already exists' k create -f "$work/agent.yaml"
+says "get ds shows the columns" '^NAME +DESIRED +CURRENT +READY +UP-TO-DATE +AVAILABLE +NODE SELECTOR +AGE$' k get ds
+says "get ds shows the numbers" '^agent +0 +0 +0 +0 +0 +zone=agent ' k get ds
+says "get -o wide shows the rest" '^agent .* main +nginx:1\.26 +app=agent' k get ds -o wide
+says "get all lists it" '^daemonset.apps/agent ' k get all
+says "describe shows the selector and the numbers" 'Desired Number of Nodes Scheduled: 0' k describe ds agent
+equals "its strategy is the default" '1/0' \
+  path '{.spec.updateStrategy.rollingUpdate.maxUnavailable}/{.spec.updateStrategy.rollingUpdate.maxSurge}' ds/agent
+equals "it is generation 1" 1 path '{.metadata.generation}' ds/agent
+check "set image" k set image ds/agent main=nginx:1.27
+equals "that is generation 2" 2 path '{.metadata.generation}' ds/agent
+equals "and the second template" 2 path '{.metadata.annotations.deprecated\.daemonset\.template\.generation}' ds/agent
+check "label" k label ds/agent tier=x
+equals "that is no generation" 2 path '{.metadata.generation}' ds/agent
+check "rollout restart" k rollout restart ds/agent
+refuse "rollout pause" 'not supported|unable to decode|pausing is not supported' k rollout pause ds/agent
+refuse "surge and unavailability together are refused" 'may not be set when maxUnavailable is non-zero' \
+  k patch ds agent -p '{"spec":{"updateStrategy":{"rollingUpdate":{"maxSurge":1}}}}'
+refuse "a selector cannot be changed" 'field is immutable' \
+  k patch ds agent --type=merge -p '{"spec":{"selector":{"matchLabels":{"app":"other"}}}}'
+refuse "an unknown field is refused" 'unknown field "spec.replicas"' \
+  bash -c "sed 's/^spec:/spec:\n  replicas: 1/; s/agent/typo/' '$work/agent.yaml' | timeout 60 kubectl create -f -"
+daemon_set other nginx:1.26 >"$work/other.yaml"
+says "apply -f creates" 'daemonset.apps/other created' k apply -f "$work/other.yaml"
+says "apply -f again changes nothing" 'daemonset.apps/other unchanged' k apply -f "$work/other.yaml"
+sed -i s/nginx:1.26/nginx:1.28/ "$work/other.yaml"
+says "apply -f after an edit configures" 'daemonset.apps/other configured' k apply -f "$work/other.yaml"
+cat >"$work/revision.yaml" <<'YAML'
+apiVersion: apps/v1
+kind: ControllerRevision
+metadata: {name: lone, labels: {app: lone}}
+revision: 3
+data: {spec: {template: {$patch: replace, spec: {nodeName: null}}}}
+YAML
+says "create -f of a revision" 'controllerrevision.apps/lone created' k create -f "$work/revision.yaml"
+says "get controllerrevisions" '^lone +<none> +3 ' k get controllerrevisions
+equals "its data is what was sent" '{"spec":{"template":{"$patch":"replace","spec":{"nodeName":null}}}}' \
+  path '{.data}' controllerrevision/lone
+refuse "its data cannot be changed" 'data: Invalid value: .*: field is immutable' \
+  k patch controllerrevision lone --type=merge -p '{"data":{"spec":{"other":1}}}'
+check "delete a revision" k delete controllerrevision lone --timeout=30s
+check "delete" k delete ds agent --timeout=30s
+check "it is gone" absent ds agent
+check "delete --cascade=orphan" k delete ds other --cascade=orphan --timeout=30s
+check "that is gone too" absent ds other
+
 echo "# namespaces"
 check "create namespace" k create namespace ark
 check "delete namespace" k delete namespace ark --timeout=60s
@@ -378,6 +450,27 @@ equals "none is left there" 0 count pods -A --field-selector spec.nodeName=sandb
 check "uncordon" k uncordon sandbox-node-2
 check "it is placed and ready" k rollout status deploy/homeless --timeout=60s
 equals "on the node that takes it" sandbox-node-2 path '{.items[0].spec.nodeName}' pods -l app=homeless
+
+check "label a node" k label node sandbox-node-1 zone=a
+says "get nodes -L shows it" '^sandbox-node-1 .* a$' k get nodes -L zone
+check "taint a node" k taint node sandbox-node-1 gpu=yes:NoSchedule
+says "describe shows the taint" 'gpu=yes:NoSchedule' k describe node sandbox-node-1
+refuse "a taint without an effect is refused" 'effect' \
+  k patch node sandbox-node-1 --type=merge -p '{"spec":{"taints":[{"key":"gpu"}]}}'
+check "take the taint away" k taint node sandbox-node-1 gpu-
+eventually "a cordoned node is tainted" 20 bash -c \
+  'timeout 30 kubectl get node sandbox-node-3 -o jsonpath="{.spec.taints[*].key}" | grep -q node.kubernetes.io/unschedulable'
+says "get nodes shows the cordon" '^sandbox-node-3 +Ready,SchedulingDisabled ' k get nodes
+check "make a node NotReady" k patch node sandbox-node-1 --subresource=status \
+  -p '{"status":{"conditions":[{"type":"Ready","status":"False"}]}}'
+says "get nodes says so" '^sandbox-node-1 +NotReady' k get nodes
+eventually "it is tainted" 20 bash -c \
+  'timeout 30 kubectl describe node sandbox-node-1 | grep -q "node.kubernetes.io/not-ready:NoExecute"'
+check "delete a node" k delete node sandbox-node-1 --timeout=30s
+equals "two are left" 2 count nodes
+given < <(printf 'apiVersion: v1\nkind: Node\nmetadata: {name: extra}\n')
+eventually "a created node becomes ready" 20 bash -c 'timeout 30 kubectl get nodes | grep -Eq "^extra +Ready "'
+equals "and has its labels" extra path '{.metadata.labels.kubernetes\.io/hostname}' node/extra
 
 # ends_well NAME PID LOG: SIGTERM must end this child in time and with code 0.
 ends_well() {

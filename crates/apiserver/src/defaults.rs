@@ -13,6 +13,8 @@ type Object = Map<String, Value>;
 pub fn apply(kind: &str, object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     match kind {
+        "ControllerRevision" => fill(object, "revision", 0),
+        "DaemonSet" => daemon_set(object),
         "Deployment" => deployment(object),
         "ReplicaSet" => replica_set(object),
         "ReplicationController" => replication_controller(object),
@@ -21,10 +23,37 @@ pub fn apply(kind: &str, object: &mut Value) {
         "Namespace" => namespace(object),
         "Node" => {
             ensure(object, "spec");
-            ensure(object, "status");
+            if let Some(status) = ensure(object, "status")
+                && let Some(capacity) = status.get("capacity").cloned()
+            {
+                fill(status, "allocatable", capacity);
+            }
         }
         "Secret" => secret(object),
         _ => {}
+    }
+}
+
+fn daemon_set(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "revisionHistoryLimit", 10);
+        if let Some(strategy) = ensure(spec, "updateStrategy") {
+            fill(strategy, "type", "RollingUpdate");
+            if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate")
+                && let Some(rolling) = ensure(strategy, "rollingUpdate")
+            {
+                fill(rolling, "maxUnavailable", 1);
+                fill(rolling, "maxSurge", 0);
+            }
+        }
+        template(spec);
+    }
+    // These numbers are written even if they are 0 (staging/src/k8s.io/api/apps/v1/types.go).
+    if let Some(status) = ensure(object, "status") {
+        for field in ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"]
+        {
+            fill(status, field, 0);
+        }
     }
 }
 
@@ -406,6 +435,33 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_set_replaces_one_pod_at_a_time_unless_it_waits_for_deletions() {
+        let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
+        check("DaemonSet", json!({}), "/spec/updateStrategy", rolling);
+        let surge =
+            json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": "10%", "maxUnavailable": 0}}}});
+        let expected = json!({"maxSurge": "10%", "maxUnavailable": 0});
+        check("DaemonSet", surge, "/spec/updateStrategy/rollingUpdate", expected);
+        let by_hand = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}});
+        check("DaemonSet", by_hand, "/spec/updateStrategy", json!({"type": "OnDelete"}));
+        check(
+            "DaemonSet",
+            json!({"spec": {"revisionHistoryLimit": 0}}),
+            "/spec/revisionHistoryLimit",
+            json!(0),
+        );
+        check("ControllerRevision", json!({}), "/revision", json!(0));
+    }
+
+    #[test]
+    fn a_node_can_give_away_all_that_it_has() {
+        let capacity = json!({"pods": "10"});
+        check("Node", json!({"status": {"capacity": capacity}}), "/status/allocatable", capacity.clone());
+        let both = json!({"status": {"capacity": capacity, "allocatable": {"pods": "9"}}});
+        check("Node", both, "/status/allocatable", json!({"pods": "9"}));
+    }
+
+    #[test]
     fn a_deployment_of_few_words_becomes_a_rolling_update_of_one_replica() {
         check(
             "Deployment",
@@ -588,7 +644,7 @@ mod tests {
 
     #[test]
     fn objects_of_strange_shapes_are_left_alone() {
-        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Secret Node Lease";
+        let kinds = "ControllerRevision DaemonSet Deployment ReplicaSet ReplicationController Pod Service Namespace Secret Node Lease";
         for kind in kinds.split(' ') {
             for strange in [
                 json!(null),

@@ -186,6 +186,24 @@ pub(crate) static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apps",
+        kind: "ControllerRevision",
+        plural: "controllerrevisions",
+        singular: "controllerrevision",
+        ..NAMESPACED
+    },
+    Kind {
+        group: "apps",
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        singular: "daemonset",
+        short_names: &["ds"],
+        categories: &["all"],
+        subresources: &[Subresource::Status],
+        generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "apps",
         kind: "Deployment",
         plural: "deployments",
         singular: "deployment",

@@ -24,7 +24,7 @@ impl Object {
     /// The object as JSON, serialised at most once however many lists and watches carry it. The price
     /// is that a listed object is held twice, as a tree and as text.
     pub(crate) fn text(&self) -> Bytes {
-        self.text.get_or_init(|| to_bytes(&self.value)).clone()
+        self.text.get_or_init(|| escaped(to_bytes(&self.value))).clone()
     }
 
     /// The object as a protobuf message, likewise.
@@ -37,6 +37,34 @@ impl Object {
 /// ever to, the client would see an empty body rather than the server a panic.
 pub(crate) fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
+}
+
+/// The same JSON with `<`, `>`, `&` and the two line separators of Unicode written as Go writes them. kubectl compares the
+/// data of revisions by their bytes.
+fn escaped(text: Bytes) -> Bytes {
+    let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xe2);
+    if !text.iter().any(special) {
+        return text;
+    }
+    let mut written = Vec::with_capacity(text.len() + 64);
+    let mut rest = &text[..];
+    while let Some((first, others)) = rest.split_first() {
+        let (code, after) = match (first, others) {
+            (b'<', _) => ("\\u003c", others),
+            (b'>', _) => ("\\u003e", others),
+            (b'&', _) => ("\\u0026", others),
+            (0xe2, [0x80, 0xa8, after @ ..]) => ("\\u2028", after),
+            (0xe2, [0x80, 0xa9, after @ ..]) => ("\\u2029", after),
+            _ => {
+                written.push(*first);
+                rest = others;
+                continue;
+            }
+        };
+        written.extend_from_slice(code.as_bytes());
+        rest = after;
+    }
+    written.into()
 }
 
 /// The string at `pointer`, or "".
@@ -109,7 +137,13 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 /// Removes what means the same as absence: nulls anywhere, and empty lists and maps of the metadata.
 /// Without this, `kubectl apply` of an unchanged manifest with `annotations: {}` would count as a write.
 pub(crate) fn normalise(object: &mut Value) {
-    drop_nulls(object);
+    // What is in a revision is not the server's to tidy up.
+    let opaque =
+        if object.get("kind").is_some_and(|kind| kind == "ControllerRevision") { "data" } else { "" };
+    if let Some(map) = object.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
+        map.iter_mut().filter(|(field, _)| *field != opaque).for_each(|(_, value)| drop_nulls(value));
+    }
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("managedFields");
         metadata.remove("selfLink");

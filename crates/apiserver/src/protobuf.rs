@@ -127,6 +127,7 @@ fn read_value(kind: &str, item: &Item<'_>, depth: usize) -> Result<Value, Error>
             .transpose()?
             .map_or(Ok(json!("0")), |(_, item)| item.text().map(Value::from))?,
         "IntOrString" => int_or_string(item.bytes()?)?,
+        "RawJson" => raw_json(item.bytes()?)?,
         "Time" | "MicroTime" => time(item.bytes()?, kind == "MicroTime")?,
         message => {
             let mut object = Map::new();
@@ -147,6 +148,19 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Error> {
         }
     }
     Ok(if is_text { json!(text) } else { json!(number) })
+}
+
+/// A `RawExtension`, whose one field is the text of a JSON value. Without a text there is no value.
+fn raw_json(bytes: &[u8]) -> Result<Value, Error> {
+    let mut value = Value::Null;
+    for entry in Wire(bytes) {
+        if let (1, item) = entry?
+            && !item.bytes()?.is_empty()
+        {
+            value = serde_json::from_slice(item.bytes()?).map_err(|_| Error::Malformed)?;
+        }
+    }
+    Ok(value)
 }
 
 fn time(bytes: &[u8], micro: bool) -> Result<Value, Error> {
@@ -315,6 +329,42 @@ mod tests {
                        "conditions": [{"type": "ReplicaFailure", "status": "True"}]},
         });
         assert_eq!(to_json(&body("v1", "ReplicationController", &raw)), Ok(expected));
+    }
+
+    #[test]
+    fn a_daemon_set_arrives_with_its_strategy() {
+        let rolling = [bytes(1, number(2, 0)), bytes(2, [number(1, 1), bytes(3, "10%")].concat())].concat();
+        let strategy = [bytes(1, "RollingUpdate"), bytes(2, rolling)].concat();
+        let template = bytes(1, bytes(11, [bytes(1, "app"), bytes(2, "web")].concat()));
+        let spec = [bytes(2, template), bytes(3, strategy), number(4, 7), number(6, 0)].concat();
+        let counts =
+            (1..=9).map(|field| number(field, i64::try_from(field).unwrap())).collect::<Vec<_>>().concat();
+        let condition = bytes(10, [bytes(1, "Paused"), bytes(2, "True")].concat());
+        let raw =
+            [bytes(1, bytes(1, "web")), bytes(2, spec), bytes(3, [counts, condition].concat())].concat();
+        let expected = json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "web"},
+            "spec": {"template": {"metadata": {"labels": {"app": "web"}}}, "minReadySeconds": 7,
+                     "revisionHistoryLimit": 0,
+                     "updateStrategy": {"type": "RollingUpdate",
+                                        "rollingUpdate": {"maxUnavailable": 0, "maxSurge": "10%"}}},
+            "status": {"currentNumberScheduled": 1, "numberMisscheduled": 2, "desiredNumberScheduled": 3,
+                       "numberReady": 4, "observedGeneration": 5, "updatedNumberScheduled": 6,
+                       "numberAvailable": 7, "numberUnavailable": 8, "collisionCount": 9,
+                       "conditions": [{"type": "Paused", "status": "True"}]},
+        });
+        assert_eq!(to_json(&body("apps/v1", "DaemonSet", &raw)), Ok(expected));
+    }
+
+    #[test]
+    fn the_data_of_a_revision_is_json_within_protobuf() {
+        let raw = |data: &str| [bytes(1, bytes(1, "web-1")), bytes(2, bytes(1, data)), number(3, 4)].concat();
+        let json = to_json(&body("apps/v1", "ControllerRevision", &raw(r#"{"spec":{"a":null}}"#))).unwrap();
+        assert_eq!((&json["data"], &json["revision"]), (&json!({"spec": {"a": null}}), &json!(4)));
+        assert_eq!(to_json(&write::value(&json)), Ok(json), "it is written as it is read");
+        let empty = to_json(&body("apps/v1", "ControllerRevision", &raw(""))).unwrap();
+        assert_eq!(empty["data"], Value::Null);
+        assert_eq!(to_json(&body("apps/v1", "ControllerRevision", &raw("{"))), Err(Error::Malformed));
     }
 
     #[test]

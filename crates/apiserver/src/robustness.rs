@@ -8,7 +8,9 @@ use super::quantity::Quantity;
 use super::selector::{FieldSelector, LabelSelector};
 use super::{defaults, strategic, strict, table, validate};
 
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 16] = [
+    "ControllerRevision",
+    "DaemonSet",
     "Deployment",
     "ReplicaSet",
     "ReplicationController",
@@ -27,7 +29,7 @@ const KINDS: [&str; 14] = [
 
 /// Names of fields that the code looks at, so that random objects get past the first gate.
 const FIELDS: &str = "metadata spec status template selector matchLabels matchExpressions strategy type \
-    rollingUpdate maxSurge maxUnavailable replicas containers initContainers name image ports containerPort \
+    updateStrategy taints effect revision rollingUpdate maxSurge maxUnavailable replicas containers initContainers name image ports containerPort \
     env valueFrom fieldRef volumes emptyDir configMap volumeMounts mountPath resources limits requests cpu \
     readinessProbe httpGet port labels annotations ownerReferences uid controller finalizers conditions \
     tolerations key operator values topologySpreadConstraints containerStatuses state terminated waiting \

@@ -12,7 +12,7 @@ use std::fmt;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -31,6 +31,9 @@ use self::decode::decode;
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
+
+/// Where a DaemonSet shows how often its template has changed.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
@@ -85,8 +88,13 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     {
         prune_nulls(selector, true);
     }
+    // The data of a revision is the business of whoever wrote it: a null in it deletes something.
+    let revision_data = if kind == "ControllerRevision" { take(&mut object, "data") } else { None };
     prune_nulls(&mut object, false);
     canonical::rewrite(&mut object, &mut Vec::new())?;
+    if let (Some(data), Some(map)) = (revision_data.filter(|data| !data.is_null()), object.as_object_mut()) {
+        map.insert("data".into(), data);
+    }
     let ignored = match (api_version, kind) {
         ("v1", "Namespace") => decode::<Namespace>(&object),
         ("v1", "Node") => decode::<Node>(&object),
@@ -99,6 +107,11 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         ("v1", "ServiceAccount") => decode::<ServiceAccount>(&object),
         ("v1", "Binding") => decode::<Binding>(&object),
         (_, "DeleteOptions") => decode::<DeleteOptions>(&object),
+        ("apps/v1", "ControllerRevision") => decode::<ControllerRevision>(&object),
+        ("apps/v1", "DaemonSet") => {
+            template_generation(&object)?;
+            decode::<DaemonSet>(&object)
+        }
         ("apps/v1", "Deployment") => decode::<Deployment>(&object),
         ("apps/v1", "ReplicaSet") => decode::<ReplicaSet>(&object),
         ("apps/v1", "StatefulSet") => decode::<StatefulSet>(&object),
@@ -153,6 +166,24 @@ pub fn check_patched(
         map.extend(untouched);
     }
     Ok(checked)
+}
+
+fn take(object: &mut Value, field: &str) -> Option<Value> {
+    object.as_object_mut()?.remove(field)
+}
+
+/// The annotation stands for a field of older versions, which is a number (`pkg/apis/apps/v1/conversion.go`).
+fn template_generation(object: &Value) -> Result<(), String> {
+    let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+    let Some(Err(error)) = text.map(|text| text.parse::<i64>().map_err(|error| (text, error))) else {
+        return Ok(());
+    };
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = match error.1.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    Err(format!("strconv.ParseInt: parsing {:?}: {why}", error.0))
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -440,7 +471,7 @@ mod tests {
         for (api_version, kinds) in [
             ("v1", "Namespace Node Pod Event ConfigMap ReplicationController Secret Service ServiceAccount"),
             ("v1", "Binding DeleteOptions"),
-            ("apps/v1", "Deployment ReplicaSet StatefulSet"),
+            ("apps/v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
             ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"),
             ("networking.k8s.io/v1", "NetworkPolicy"),
             (super::RBAC, "ClusterRole ClusterRoleBinding Role RoleBinding"),

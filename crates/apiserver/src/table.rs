@@ -17,6 +17,20 @@ pub fn columns(kind: &str) -> Value {
         "Deployment" => {
             &["Name", "Ready", "Up-to-date", "Available", "Age", "*Containers", "*Images", "*Selector"]
         }
+        "DaemonSet" => &[
+            "Name",
+            "#Desired",
+            "#Current",
+            "#Ready",
+            "#Up-to-date",
+            "#Available",
+            "Node Selector",
+            "Age",
+            "*Containers",
+            "*Images",
+            "*Selector",
+        ],
+        "ControllerRevision" => &["Name", "Controller", "Revision", "Age"],
         "ReplicaSet" | "ReplicationController" => {
             &["Name", "#Desired", "#Current", "#Ready", "Age", "*Containers", "*Images", "*Selector"]
         }
@@ -88,6 +102,31 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
                 images,
                 label_selector(&spec["selector"]),
             ]
+        }
+        "DaemonSet" => {
+            let (spec, status) = (&object["spec"], &object["status"]);
+            let numbers = [
+                "desiredNumberScheduled",
+                "currentNumberScheduled",
+                "numberReady",
+                "updatedNumberScheduled",
+                "numberAvailable",
+            ];
+            let template = &spec["template"]["spec"];
+            let [containers, images] = containers_and_images(template);
+            let mut cells = vec![name];
+            cells.extend(numbers.map(|field| number(&status[field]).into()));
+            cells.extend([
+                label_map(&template["nodeSelector"]),
+                age,
+                containers,
+                images,
+                label_selector(&spec["selector"]),
+            ]);
+            cells
+        }
+        "ControllerRevision" => {
+            vec![name, controller(object), number(&object["revision"]).into(), age]
         }
         "ReplicaSet" | "ReplicationController" => {
             let (spec, status) = (&object["spec"], &object["status"]);
@@ -241,6 +280,15 @@ fn label_map(labels: &Value) -> Value {
     let terms: Vec<String> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     joined_or_none(&terms)
+}
+
+/// The owner that controls an object, as kubectl names it: `daemonset.apps/web`.
+fn controller(object: &Value) -> Value {
+    let owner = items(&object["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true);
+    let Some(owner) = owner else { return "<none>".into() };
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let group = text("apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+    format!("{}/{}", format!("{}{group}", text("kind")).to_lowercase(), text("name")).into()
 }
 
 fn containers_and_images(spec: &Value) -> [Value; 2] {
@@ -515,7 +563,7 @@ mod tests {
 
     #[test]
     fn objects_of_strange_shapes_have_rows_too() {
-        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
+        let kinds = "ControllerRevision DaemonSet Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
                      ServiceAccount Lease Event X";
         for kind in kinds.split(' ') {
             for strange in [json!(null), json!({"spec": 1, "status": [], "metadata": {"name": 1}})] {

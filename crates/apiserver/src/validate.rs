@@ -9,8 +9,10 @@ use std::fmt;
 use serde_json::Value;
 
 mod container;
+mod daemonset;
 mod metadata;
 pub mod names;
+mod node;
 mod objects;
 mod pod;
 mod volume;
@@ -38,7 +40,13 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     metadata::validate(kind, &object["metadata"], &mut errors);
     match kind {
+        "ControllerRevision" => {
+            daemonset::controller_revision(object, &mut errors);
+            daemonset::revision_data(object, &mut errors);
+        }
+        "DaemonSet" => daemonset::daemon_set(object, &mut errors),
         "Deployment" => workload::deployment(object, &mut errors),
+        "Node" => node::node(object, &mut errors),
         "ReplicaSet" => workload::replica_set(object, &mut errors),
         "ReplicationController" => workload::replication_controller(object, &mut errors),
         "Pod" => pod::pod(object, &mut errors),
@@ -52,6 +60,15 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
     match kind {
+        "ControllerRevision" => {
+            daemonset::controller_revision(new, &mut errors);
+            daemonset::immutable_data(new, old, &mut errors);
+        }
+        "DaemonSet" => {
+            workload::immutable_selector(new, old, &mut errors);
+            daemonset::daemon_set(new, &mut errors);
+        }
+        "Node" => node::update(new, old, &mut errors),
         "Deployment" => {
             workload::deployment(new, &mut errors);
             workload::immutable_selector(new, old, &mut errors);
@@ -73,6 +90,7 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
     match kind {
+        "DaemonSet" => daemonset::status(new, old, &mut errors),
         "Deployment" => workload::deployment_status(new, old, &mut errors),
         "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),
         "Pod" => pod::update_status(new, old, &mut errors),
@@ -115,6 +133,11 @@ impl Errors {
     fn duplicate(&mut self, field: &str, value: impl Into<Value>) {
         let value: Value = value.into();
         self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}"));
+    }
+
+    fn duplicate_because(&mut self, field: &str, value: impl Into<Value>, why: &str) {
+        let value: Value = value.into();
+        self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}: {why}"));
     }
 
     fn not_found(&mut self, field: &str, value: &str) {
@@ -301,7 +324,7 @@ mod tests {
 
     #[test]
     fn objects_of_strange_shapes_do_not_panic() {
-        let kinds = "Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
+        let kinds = "ControllerRevision DaemonSet Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
                      ServiceAccount Lease Event Scale";
         for kind in kinds.split(' ') {
             for strange in [

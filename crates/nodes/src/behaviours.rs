@@ -23,6 +23,7 @@ use super::{
 };
 
 mod collection;
+mod nodes;
 mod pods;
 mod termination;
 

@@ -1,7 +1,8 @@
 //! The pod simulator: plays the scheduler and the kubelets of a cluster that has none.
 //!
-//! It creates nodes if there are none, takes the not-ready taint from new nodes, binds pods to them, reports
-//! them running and ready after a delay, and takes them away when they are deleted. It needs nothing but a
+//! It creates nodes if there are none and reports on those that others create, keeps their taints as their state
+//! calls for, binds pods to them, reports them running and ready after a delay, and takes them away when they
+//! are deleted or their node is. It needs nothing but a
 //! [`kube::Client`], so it works beside the sandbox's own API server and beside somebody else's, such as
 //! envtest's. **Not beside real kubelets:** it acts on every pod, on whichever node.
 //!
@@ -10,22 +11,22 @@
 mod calls;
 pub mod lifecycle;
 pub mod nodes;
+mod options;
 pub mod record;
+mod registration;
 pub mod status;
+mod tracked;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams},
-    core::Request,
-};
-use serde_json::{Value, json};
+use kube::{Api, Client};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::options::{NodeLabel, NodeTaint, Options};
 use self::{
     calls::{Call, Calls, pods_path},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
@@ -34,133 +35,21 @@ use self::{
 };
 use super::{
     mirror::{Change, follow, for_a_day},
-    resources::{CallError, Now, backoff, post, rfc3339, send},
+    resources::rfc3339,
 };
 
 /// How many requests may be under way at once.
 const CONCURRENT_STEPS: usize = 32;
 
-/// How the simulated cluster behaves.
-#[derive(Clone)]
-pub struct Options {
-    /// The time that is written into statuses.
-    pub now: Now,
-    /// How many nodes to create if the cluster has none. Zero creates none.
-    pub nodes: usize,
-    /// From a pod's binding to its readiness.
-    pub ready_delay: Duration,
-    /// From a pod's deletion to its end, if its grace period is not shorter.
-    pub shutdown_delay: Duration,
-    /// Containers whose image matches never start: ImagePullBackOff for ever.
-    pub never_ready: Option<regex_lite::Regex>,
-    /// Whether to write the events that `kubectl describe pod` shows. They double the number of writes.
-    pub events: bool,
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Options { now: _, nodes, ready_delay, shutdown_delay, never_ready, events } = self;
-        f.debug_struct("Options")
-            .field("nodes", nodes)
-            .field("ready_delay", ready_delay)
-            .field("shutdown_delay", shutdown_delay)
-            .field("never_ready", never_ready)
-            .field("events", events)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Options {
-    /// Three nodes, half a second until ready and to end, every image good, events written.
-    pub fn new(now: Now) -> Self {
-        Options {
-            now,
-            nodes: 3,
-            ready_delay: Duration::from_millis(500),
-            shutdown_delay: Duration::from_millis(500),
-            never_ready: None,
-            events: true,
-        }
-    }
-}
-
 /// Simulates pods until `shutdown`. Failures are retried for ever and logged.
 pub fn run(client: Client, options: Options, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let simulating = async {
-            create_nodes(&client, &options).await;
+            registration::create_nodes(&client, &options).await;
             Simulator::new(client.clone(), options.clone()).run().await;
         };
         shutdown.run_until_cancelled(simulating).await;
     })
-}
-
-/// Creates the nodes, unless the cluster has some.
-async fn create_nodes(client: &Client, options: &Options) {
-    let mut failures = 0;
-    while let Err(error) = try_create_nodes(client, options).await {
-        failures += 1;
-        tracing::warn!(%error, "cannot create the simulated nodes, trying again");
-        tokio::time::sleep(backoff(failures)).await;
-    }
-}
-
-async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), CallError> {
-    let requests = || Request::new("/api/v1/nodes");
-    let found = send(client, requests().list(&ListParams::default())).await?;
-    let found = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let foreign = found.iter().any(|node| {
-        let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        !(1..=options.nodes).any(|number| nodes::name(number) == name)
-    });
-    if foreign {
-        return Ok(());
-    }
-    for number in 1..=options.nodes {
-        let name = nodes::name(number);
-        if found.iter().any(|node| node["metadata"]["name"] == name.as_str()) {
-            continue;
-        }
-        let now = (options.now)();
-        let mut node = send(client, post("/api/v1/nodes".to_owned(), &nodes::node(number, now))).await?;
-        if node["status"]["conditions"].as_array().is_none_or(Vec::is_empty) {
-            // A server that takes no status on creation, as for most kinds.
-            let patch = Patch::Merge(json!({"status": nodes::status(number, now)}));
-            let patched = requests().patch_subresource("status", &name, &PatchParams::default(), &patch);
-            node = send(client, patched).await?;
-        }
-        // At once, so that the first pods are not told that no node takes them. If it fails, the watch of
-        // the nodes sees to it.
-        if let Err(error) = open(client, &node).await {
-            tracing::debug!(%error, node = name, "the new node is still tainted");
-        }
-    }
-    Ok(())
-}
-
-/// Takes the taint of a new node away, if it is there.
-async fn open(client: &Client, node: &Value) -> Result<(), CallError> {
-    let name = node["metadata"]["name"].as_str().unwrap_or_default();
-    if let Some(patch) = nodes::opening(node) {
-        let requests = Request::new("/api/v1/nodes");
-        send(client, requests.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await?;
-    }
-    Ok(())
-}
-
-/// The same, until it has succeeded or another version of the node is the one to look at.
-async fn open_in_the_end(client: Client, node: Node) {
-    // A node that came out of JSON goes back into it.
-    let Ok(node) = serde_json::to_value(node) else { return };
-    let mut failures = 0;
-    while let Err(error) = open(&client, &node).await {
-        if error.is_conflict() || error.is_final() {
-            return;
-        }
-        failures += 1;
-        tracing::warn!(%error, "cannot take the not-ready taint from a node, trying again");
-        tokio::time::sleep(backoff(failures)).await;
-    }
 }
 
 struct Simulator {
@@ -171,6 +60,8 @@ struct Simulator {
     next_address: u32,
     addresses: BTreeSet<String>,
     event_names: u64,
+    /// The nodes that others have created, each with a number for its address.
+    others: BTreeMap<String, usize>,
     /// Both kinds have been listed: before that a pod without a node is no sign of anything.
     synced: (bool, bool),
 }
@@ -187,6 +78,7 @@ impl Simulator {
             next_address: 0,
             addresses: BTreeSet::new(),
             event_names: 0,
+            others: BTreeMap::new(),
             synced: (false, false),
         }
     }
@@ -195,7 +87,7 @@ impl Simulator {
         let mut nodes = follow(Api::<Node>::all(self.client.clone()), for_a_day());
         let mut pods = follow(Api::<Pod>::all(self.client.clone()), for_a_day());
         let mut running = Running::new();
-        let mut opening = FuturesUnordered::new();
+        let mut reporting = FuturesUnordered::new();
         loop {
             let ready = self.synced == (true, true) && running.len() < CONCURRENT_STEPS;
             let due = self.life.next_due().filter(|_| ready);
@@ -205,16 +97,15 @@ impl Simulator {
                 Some((uid, step, outcome)) = running.next(), if !running.is_empty() => {
                     self.life.settle(&uid, step, outcome, Instant::now());
                 }
-                Some(()) = opening.next(), if !opening.is_empty() => {}
+                Some(()) = reporting.next(), if !reporting.is_empty() => {}
                 Some(change) = nodes.next() => match change {
                     Change::Put(node) => {
-                        if node.spec.as_ref().is_some_and(|spec| spec.taints.is_some()) {
-                            opening.push(open_in_the_end(self.client.clone(), node.clone()));
-                        }
+                        reporting.extend(self.report_node(&node));
                         self.life.node_changed(node, Instant::now());
                     }
                     Change::Gone(node) => {
-                        self.life.node_gone(node.metadata.name.as_deref().unwrap_or_default());
+                        let name = node.metadata.name.as_deref().unwrap_or_default();
+                        self.life.node_gone(name, Instant::now());
                     }
                     Change::Synced => self.synced.0 = true,
                 },
@@ -240,6 +131,21 @@ impl Simulator {
         }
     }
 
+    /// Writes what is to be said of a node, if there is something.
+    fn report_node(&mut self, node: &Node) -> Option<BoxFuture<'static, ()>> {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        // A node that came out of JSON goes back into it.
+        let node = serde_json::to_value(node).ok()?;
+        let before = self.others.len();
+        let number = match nodes::number(&name) {
+            Some(number) => number,
+            None => self.options.nodes + *self.others.entry(name).or_insert(before + 1),
+        };
+        let now = self.options.now.clone();
+        nodes::due(&node, number, now())?;
+        Some(registration::report(self.client.clone(), node, number, now).boxed())
+    }
+
     /// Builds the requests of a step now, from what is known now, and leaves sending them to the future.
     fn step(&mut self, uid: String, step: Step) -> BoxFuture<'static, (String, Step, Outcome)> {
         let Some(pod) = self.life.pod(&uid).cloned() else {
@@ -254,7 +160,9 @@ impl Simulator {
                 calls
             }
             Step::Regate => self.report(&pod, Stage::Running),
+            Step::Evict => self.evict(&pod),
             Step::Finish => self.finish(&pod),
+            Step::Collect => self.collect(&pod),
         };
         let client = self.client.clone();
         async move {
@@ -300,7 +208,9 @@ impl Simulator {
             (None, _) => String::new(),
         };
         let broken = |image: &str| self.is_broken(image);
-        let place = Place { host_ip: &host_ip, pod_ip: &pod_ip };
+        let node = pod.node().and_then(|name| self.life.nodes().get(name));
+        let node_ready = node.is_none_or(|node| nodes::Condition::of(node) == nodes::Condition::Ready);
+        let place = Place { host_ip: &host_ip, pod_ip: &pod_ip, node_ready };
         let patch = status::patch(pod, stage, place, &broken, (self.options.now)());
         let mut calls = Calls::new(Outcome::Done);
         calls.needed.push(Call::PatchStatus(patch));
@@ -319,6 +229,24 @@ impl Simulator {
         for container in &pod.spec.containers {
             let message = format!("Stopping container {}", container.name);
             self.narrate(pod, &mut calls, KUBELET, "Normal", "Killing", &message);
+        }
+        calls.needed.push(Call::Delete);
+        calls
+    }
+
+    fn evict(&mut self, pod: &Pod) -> Calls {
+        let mut calls = Calls::new(Outcome::Done);
+        let message = format!("Marking for deletion Pod {}/{}", pod.namespace(), pod.name());
+        self.narrate(pod, &mut calls, TAINT_EVICTION, "Normal", "TaintManagerEviction", &message);
+        calls.needed.push(Call::DeleteGracefully);
+        calls
+    }
+
+    /// What upstream's pod garbage collector does with a pod whose node is gone.
+    fn collect(&mut self, pod: &Pod) -> Calls {
+        let mut calls = Calls::new(Outcome::Done);
+        if !pod.is_terminal() {
+            calls.needed.push(Call::PatchStatus(status::orphaned(pod, (self.options.now)())));
         }
         calls.needed.push(Call::Delete);
         calls
@@ -395,6 +323,7 @@ impl Simulator {
 
 const SCHEDULER: &str = "default-scheduler";
 const KUBELET: &str = "kubelet";
+const TAINT_EVICTION: &str = "taint-eviction-controller";
 
 async fn sleep_until(due: Option<Instant>) {
     if let Some(due) = due {

@@ -5,7 +5,7 @@
 //! remain the one with the fewest pods wins, and of equals the first by name, so that the same history
 //! gives the same placement. Resource requests, preferences and pod affinity are not looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
@@ -21,7 +21,20 @@ pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<
     }
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(usize, &String)> = None;
-    for (name, node) in nodes {
+    let named = named_nodes(pod);
+    if named.as_ref().is_some_and(BTreeSet::is_empty) {
+        return Err(format!("0/{} nodes are available: pod affinity terms conflict.", nodes.len()));
+    }
+    // A daemon pod asks for one node of thousands: the others are not even looked at.
+    let candidates: Vec<(&String, &Node)> = match &named {
+        Some(named) => named.iter().filter_map(|name| nodes.get_key_value(*name)).collect(),
+        None => nodes.iter().collect(),
+    };
+    if candidates.len() < nodes.len() {
+        let others = "node(s) didn't satisfy plugin(s) [NodeAffinity]".to_owned();
+        reasons.insert(others, nodes.len() - candidates.len());
+    }
+    for (name, node) in candidates {
         let pods = load.get(name).copied().unwrap_or(0);
         match refusal(pod, node, pods) {
             Some(reason) => *reasons.entry(reason).or_default() += 1,
@@ -40,14 +53,32 @@ pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<
     }
 }
 
+/// The nodes that the pod's required node affinity names; `None` if one of its terms names none. A term that names two
+/// different ones names nothing, and upstream counts neither (framework/plugins/nodeaffinity).
+fn named_nodes(pod: &Pod) -> Option<BTreeSet<&str>> {
+    let affinity = pod.spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+    let mut all = BTreeSet::new();
+    for term in terms {
+        let fields = term.match_fields.as_deref().unwrap_or_default();
+        let names = fields.iter().filter(|field| field.key == "metadata.name" && field.operator == "In");
+        let sets =
+            names.map(|field| field.values.iter().flatten().map(String::as_str).collect::<BTreeSet<_>>());
+        all.extend(sets.reduce(|one, other| &one & &other)?);
+    }
+    (!terms.is_empty()).then_some(all)
+}
+
 /// Why `node` cannot take the pod; the first reason only, as kube-scheduler's filters stop there too.
 fn refusal(pod: &Pod, node: &Node, pods: usize) -> Option<String> {
-    let spec = node.spec.clone().unwrap_or_default();
+    let spec = node.spec.as_ref();
     let tolerations = pod.spec.tolerations.as_deref().unwrap_or_default();
-    if spec.unschedulable == Some(true) && !tolerations.iter().any(|t| tolerates(t, &cordoned())) {
+    if spec.is_some_and(|spec| spec.unschedulable == Some(true))
+        && !tolerations.iter().any(|t| tolerates(t, &cordoned()))
+    {
         return Some("node(s) were unschedulable".to_owned());
     }
-    for taint in spec.taints.as_deref().unwrap_or_default() {
+    for taint in spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default() {
         if taint.effect != "PreferNoSchedule" && !tolerations.iter().any(|t| tolerates(t, taint)) {
             let value = taint.value.as_deref().unwrap_or_default();
             return Some(format!("node(s) had untolerated taint {{{}: {value}}}", taint.key));
@@ -73,7 +104,8 @@ fn cordoned() -> Taint {
     }
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration covers a taint (upstream's `Toleration.ToleratesTaint`).
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = toleration.effect.as_deref().unwrap_or_default();
     let key = toleration.key.as_deref().unwrap_or_default();
     let exists = toleration.operator.as_deref() == Some("Exists");
@@ -201,6 +233,53 @@ mod tests {
         assert!(place(json!([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])).is_ok());
         assert!(place(json!([{"key": "gpu", "value": "no"}])).is_err());
         assert!(place(json!([{"key": "gpu", "operator": "Exists", "effect": "NoExecute"}])).is_err());
+    }
+
+    #[test]
+    fn a_daemon_pod_goes_to_its_node_or_nowhere() {
+        let mut tainted = node("b");
+        tainted["spec"] = json!({"unschedulable": true, "taints": [
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]});
+        let nodes = nodes(&[node("a"), tainted, node("c")]);
+        let place =
+            |fields: Value, tolerations: Value| {
+                let terms: Vec<Value> =
+                    fields
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|names| {
+                            let fields: Vec<Value> = names.as_array().unwrap().iter().map(|name| {
+                    json!({"key": "metadata.name", "operator": "In", "values": [name]})
+                }).collect();
+                            json!({"matchFields": fields})
+                        })
+                        .collect();
+                let required =
+                    json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+                let spec = json!({"affinity": {"nodeAffinity": required}, "tolerations": tolerations});
+                choose(&pod(spec), &nodes, &Load::from([("c".to_owned(), 1)]))
+            };
+        assert_eq!(place(json!([["c"]]), json!([])).unwrap(), "c", "though it has more pods than another");
+        assert_eq!(place(json!([["c"], ["a"]]), json!([])).unwrap(), "a");
+        let cordoned = json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"});
+        assert_eq!(
+            place(json!([["b"]]), json!([cordoned, {"key": "gpu", "operator": "Exists"}])).unwrap(),
+            "b"
+        );
+        assert_eq!(
+            place(json!([["b"]]), json!([cordoned])).unwrap_err(),
+            "0/3 nodes are available: 1 node(s) had untolerated taint {gpu: }, 2 node(s) didn't satisfy plugin(s) \
+             [NodeAffinity]."
+        );
+        assert_eq!(
+            place(json!([["gone"]]), json!([])).unwrap_err(),
+            "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+        );
+        assert_eq!(
+            place(json!([["a", "c"]]), json!([])).unwrap_err(),
+            "0/3 nodes are available: pod affinity terms conflict."
+        );
     }
 
     #[test]

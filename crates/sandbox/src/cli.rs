@@ -4,6 +4,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use regex_lite::Regex;
+use windlass_nodes::kubelet::{NodeLabel, NodeTaint};
+
+use super::node_flags;
 
 /// A Kubernetes API server, a pod simulator and Windlass's controllers in one process, for trying things
 /// out and for tests.
@@ -46,8 +49,8 @@ pub struct Args {
     #[arg(long)]
     pub no_pod_simulator: bool,
 
-    /// End with code 0 as soon as every Deployment of the manifests is rolled out, or with code 1 and the
-    /// reason if one passes its progress deadline or --timeout passes.
+    /// End with code 0 as soon as every Deployment and DaemonSet of the manifests is rolled out, or with code 1
+    /// and the reason if a Deployment passes its progress deadline or --timeout passes.
     #[arg(long, requires = "filenames")]
     pub exit_when_complete: bool,
 
@@ -55,9 +58,19 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub timeout: Duration,
 
-    /// How many nodes to simulate.
+    /// How many nodes to simulate; 0 waits for those that you create with kubectl.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
+
+    /// A label for a simulated node, such as 2=zone=a, sandbox-node-2=zone=a or all=zone=a. May be repeated.
+    #[arg(long = "node-label", value_name = "NODE=KEY=VALUE", value_parser = node_flags::label)]
+    #[arg(conflicts_with = "no_pod_simulator")]
+    pub node_labels: Vec<NodeLabel>,
+
+    /// A taint for a simulated node, such as 2=gpu=yes:NoSchedule or all=gpu:NoExecute. May be repeated.
+    #[arg(long = "node-taint", value_name = "NODE=KEY[=VALUE]:EFFECT", value_parser = node_flags::taint)]
+    #[arg(conflicts_with = "no_pod_simulator")]
+    pub node_taints: Vec<NodeTaint>,
 
     /// Where UIDs and generated names begin: the same seed gives the same ones.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -81,8 +94,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(number @ 1..=5000) => Ok(number),
-        _ => Err("must be a number from 1 to 5000".to_owned()),
+        Ok(number @ 0..=5000) => Ok(number),
+        _ => Err("must be a number from 0 to 5000".to_owned()),
     }
 }
 
@@ -116,13 +129,24 @@ mod tests {
             (["--ready-delay", "5"], "--ready-delay"),
             (["--timeout", "1000y"], "--timeout"),
             (["--never-ready", "("], "--never-ready"),
-            (["--nodes", "0"], "--nodes"),
+            (["--nodes", "5001"], "--nodes"),
+            (["--node-label", "2"], "--node-label"),
+            (["--node-taint", "2=gpu:Never"], "--node-taint"),
             (["--port", "70000"], "--port"),
         ] {
             let error = parse(&flags).unwrap_err();
             assert!(error.contains(name), "{flags:?}: {error}");
         }
         assert!(parse(&["--timeout=-5s"]).unwrap_err().contains("must not be negative"));
+    }
+
+    #[test]
+    fn nodes_can_be_none_or_labelled_and_tainted() {
+        assert_eq!(parse(&["--nodes", "0"]).unwrap().nodes, 0);
+        let args =
+            parse(&["--node-label=1=a=b", "--node-label=all=c=", "--node-taint=2=gpu:NoExecute"]).unwrap();
+        assert_eq!((args.node_labels.len(), args.node_taints.len()), (2, 1));
+        assert!(parse(&["--no-pod-simulator", "--node-label=1=a=b"]).unwrap_err().contains("--node-label"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is shown and judged of a cluster: its Deployments, ReplicaSets, ReplicationControllers, pods and
-//! newest events, kept up to date from watches.
+//! What is shown and judged of a cluster: its Deployments, DaemonSets, ReplicaSets, ReplicationControllers, pods
+//! and newest events, kept up to date from watches.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,6 +25,8 @@ const EVENTS: usize = 200;
 pub enum Followed {
     /// apps/v1 Deployment.
     Deployment,
+    /// apps/v1 DaemonSet.
+    DaemonSet,
     /// apps/v1 ReplicaSet.
     ReplicaSet,
     /// v1 ReplicationController.
@@ -50,6 +52,7 @@ pub struct News {
 pub fn news(client: &Client) -> BoxStream<'static, News> {
     let kinds = [
         (Followed::Deployment, "apps", "Deployment", "deployments"),
+        (Followed::DaemonSet, "apps", "DaemonSet", "daemonsets"),
         (Followed::ReplicaSet, "apps", "ReplicaSet", "replicasets"),
         (Followed::ReplicationController, "", "ReplicationController", "replicationcontrollers"),
         (Followed::Pod, "", "Pod", "pods"),
@@ -80,6 +83,8 @@ pub type Key = (String, String);
 pub struct Cluster {
     /// The Deployments.
     pub deployments: BTreeMap<Key, Value>,
+    /// The DaemonSets.
+    pub daemon_sets: BTreeMap<Key, Value>,
     /// The ReplicaSets.
     pub replica_sets: BTreeMap<Key, Value>,
     /// The ReplicationControllers.
@@ -96,6 +101,7 @@ impl Cluster {
         let News { kind, object, gone } = news;
         let objects = match kind {
             Followed::Deployment => &mut self.deployments,
+            Followed::DaemonSet => &mut self.daemon_sets,
             Followed::ReplicaSet => &mut self.replica_sets,
             Followed::ReplicationController => &mut self.replication_controllers,
             Followed::Pod => &mut self.pods,
@@ -131,9 +137,10 @@ impl Cluster {
             .filter(move |object| controller(object).is_some_and(|controller| controller["uid"] == *uid))
     }
 
-    /// The pods of a Deployment: those of its ReplicaSets.
-    pub fn pods_of<'a>(&'a self, deployment: &'a Value) -> Vec<&'a Value> {
-        Self::owned(&self.replica_sets, deployment).flat_map(|set| Self::owned(&self.pods, set)).collect()
+    /// The pods of a workload: its own, and those of its ReplicaSets if it is a Deployment.
+    pub fn pods_of<'a>(&'a self, workload: &'a Value) -> Vec<&'a Value> {
+        let of_sets = Self::owned(&self.replica_sets, workload).flat_map(|set| Self::owned(&self.pods, set));
+        Self::owned(&self.pods, workload).chain(of_sets).collect()
     }
 }
 

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod kubeconfig;
 pub mod lines;
 pub mod manifest;
+pub mod node_flags;
 pub mod progress;
 pub mod session;
 pub mod view;

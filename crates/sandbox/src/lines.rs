@@ -23,6 +23,7 @@ impl Narrator {
         let (namespace, name) = &key;
         let word = match kind {
             Followed::Deployment => "deployment",
+            Followed::DaemonSet => "daemonset",
             Followed::ReplicaSet => "replicaset",
             Followed::ReplicationController => "replicationcontroller",
             Followed::Pod => "pod",
@@ -37,6 +38,7 @@ impl Narrator {
                 }
                 _ => format!("{word} {namespace}/{name} {}", pod_state(object)),
             },
+            (false, Followed::DaemonSet) => format!("{word} {namespace}/{name} {}", daemons(object)),
             (false, _) => format!("{word} {namespace}/{name} {}", replicas(*kind, object)),
         };
         let place = (*kind, key.clone());
@@ -50,6 +52,25 @@ impl Narrator {
         }
         Some(line)
     }
+}
+
+fn daemons(object: &Value) -> String {
+    let status = |field: &str| number(object, &format!("/status/{field}"));
+    let mut line = format!(
+        "desired={} current={} updated={} ready={} available={}",
+        status("desiredNumberScheduled"),
+        status("currentNumberScheduled"),
+        status("updatedNumberScheduled"),
+        status("numberReady"),
+        status("numberAvailable"),
+    );
+    if status("numberMisscheduled") > 0 {
+        line += &format!(" misscheduled={}", status("numberMisscheduled"));
+    }
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        line += " terminating";
+    }
+    line
 }
 
 fn replicas(kind: Followed, object: &Value) -> String {
@@ -130,6 +151,22 @@ mod tests {
         );
         let gone = News { kind: Followed::ReplicationController, object, gone: true };
         assert_eq!(narrator.tell(&gone).unwrap(), "replicationcontroller shop/old deleted");
+    }
+
+    #[test]
+    fn a_daemon_set_is_told_in_numbers_of_nodes() {
+        let status = json!({"desiredNumberScheduled": 5, "currentNumberScheduled": 4, "numberReady": 3,
+                            "updatedNumberScheduled": 2, "numberAvailable": 1, "numberMisscheduled": 0});
+        let mut object = json!({"metadata": {"namespace": "shop", "name": "agent"}, "status": status});
+        let mut narrator = Narrator::default();
+        assert_eq!(
+            narrator.tell(&news(Followed::DaemonSet, object.clone())).unwrap(),
+            "daemonset shop/agent desired=5 current=4 updated=2 ready=3 available=1"
+        );
+        object["status"]["numberMisscheduled"] = json!(1);
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let line = narrator.tell(&news(Followed::DaemonSet, object)).unwrap();
+        assert!(line.ends_with(" available=1 misscheduled=1 terminating"), "{line}");
     }
 
     #[test]

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, Key, key, number, pod_trouble, wanted};
+use super::cluster::{Cluster, Followed, Key, key, number, pod_trouble, wanted};
 
-/// How far one Deployment has come.
+/// How far one Deployment or DaemonSet has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rollout {
     /// Not there yet.
     Waiting(String),
-    /// Every replica is of the newest template and available, and none is left of older ones.
+    /// Every pod that is wanted is of the newest template and available, and a Deployment has no others.
     Complete(String),
     /// No progress within `progressDeadlineSeconds`.
     Failed(String),
@@ -54,11 +54,34 @@ pub fn rollout(deployment: &Value) -> Rollout {
     }
 }
 
+/// Judges a DaemonSet as `kubectl rollout status` does. It refuses to judge those that wait for deletions
+/// (`OnDelete`); of those, only the availability counts here.
+pub fn daemon_rollout(daemon_set: &Value) -> Rollout {
+    let (_, name) = key(daemon_set);
+    if number(daemon_set, "/status/observedGeneration") < number(daemon_set, "/metadata/generation") {
+        return Rollout::Waiting("Waiting for daemon set spec update to be observed...".to_owned());
+    }
+    let desired = number(daemon_set, "/status/desiredNumberScheduled");
+    let updated = number(daemon_set, "/status/updatedNumberScheduled");
+    let available = number(daemon_set, "/status/numberAvailable");
+    let waiting = format!("Waiting for daemon set \"{name}\" rollout to finish:");
+    let by_hand = daemon_set["spec"]["updateStrategy"]["type"] == "OnDelete";
+    match () {
+        () if updated < desired && !by_hand => {
+            Rollout::Waiting(format!("{waiting} {updated} out of {desired} new pods have been updated..."))
+        }
+        () if available < desired => {
+            Rollout::Waiting(format!("{waiting} {available} of {desired} updated pods are available..."))
+        }
+        () => Rollout::Complete(format!("daemon set \"{name}\" successfully rolled out")),
+    }
+}
+
 fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
-/// What has become of all the Deployments that were applied.
+/// What has become of all that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Some are still under way.
@@ -69,17 +92,56 @@ pub enum Verdict {
     Failed(String),
 }
 
-/// The Deployments that were applied.
+/// A Deployment or a DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    kind: &'static str,
+    key: Key,
+}
+
+impl Target {
+    /// The target of that kind and name; `None` if its rollout cannot be judged.
+    pub fn new(kind: &str, key: Key) -> Option<Self> {
+        let kind = ["Deployment", "DaemonSet"].into_iter().find(|known| *known == kind)?;
+        Some(Target { kind, key })
+    }
+
+    fn find<'a>(&self, cluster: &'a Cluster) -> Option<&'a Value> {
+        if self.kind == "DaemonSet" {
+            cluster.daemon_sets.get(&self.key)
+        } else {
+            cluster.deployments.get(&self.key)
+        }
+    }
+
+    fn judge(&self, object: &Value) -> Rollout {
+        if self.kind == "DaemonSet" { daemon_rollout(object) } else { rollout(object) }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Target { kind, key: (namespace, name) } = self;
+        write!(f, "{kind} {namespace}/{name}")
+    }
+}
+
+/// The Deployments and DaemonSets that were applied.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    targets: BTreeSet<Key>,
+    targets: BTreeSet<Target>,
     /// Those that have been seen, so that one that is missing can be told from one that is not there yet.
-    seen: BTreeSet<Key>,
+    seen: BTreeSet<Target>,
 }
 
 impl Progress {
-    /// Follows the Deployments with these namespaces and names.
-    pub fn new(targets: impl IntoIterator<Item = Key>) -> Self {
+    /// Whether news of this kind can change the verdict.
+    pub fn depends_on(kind: Followed) -> bool {
+        matches!(kind, Followed::Deployment | Followed::DaemonSet)
+    }
+
+    /// Follows these.
+    pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
         Progress { targets: targets.into_iter().collect(), seen: BTreeSet::new() }
     }
 
@@ -88,43 +150,49 @@ impl Progress {
         self.targets.is_empty()
     }
 
-    /// How many Deployments there are.
-    pub fn len(&self) -> usize {
-        self.targets.len()
+    /// How many there are, with their kinds: `all Deployments are rolled out: 3`.
+    pub fn done(&self) -> String {
+        let has = |kind: &str| self.targets.iter().any(|target| target.kind == kind);
+        let kinds = match (has("Deployment"), has("DaemonSet")) {
+            (true, true) => "Deployments and DaemonSets",
+            (false, true) => "DaemonSets",
+            _ => "Deployments",
+        };
+        format!("all {kinds} are rolled out: {}", self.targets.len())
     }
 
     /// Judges the cluster as it is now.
     pub fn judge(&mut self, cluster: &Cluster) -> Verdict {
         let mut complete = 0;
         for target in &self.targets {
-            let Some(deployment) = cluster.deployments.get(target) else {
+            let Some(object) = target.find(cluster) else {
                 if self.seen.contains(target) {
-                    return Verdict::Failed(format!("Deployment {} was deleted", show(target)));
+                    return Verdict::Failed(format!("{target} was deleted"));
                 }
                 continue;
             };
             self.seen.insert(target.clone());
-            match rollout(deployment) {
+            match target.judge(object) {
                 Rollout::Complete(_) => complete += 1,
                 Rollout::Waiting(_) => {}
                 Rollout::Failed(why) => {
-                    return Verdict::Failed(explain(target, deployment, &why, cluster));
+                    return Verdict::Failed(explain(target, object, &why, cluster));
                 }
             }
         }
         if complete == self.targets.len() { Verdict::Complete } else { Verdict::Pending }
     }
 
-    /// Why each Deployment that is not complete is not; a paragraph each.
+    /// Why each that is not complete is not; a paragraph each.
     pub fn unfinished(&self, cluster: &Cluster) -> String {
         let mut paragraphs = Vec::new();
         for target in &self.targets {
-            match cluster.deployments.get(target) {
-                None => paragraphs.push(format!("Deployment {} does not exist", show(target))),
-                Some(deployment) => match rollout(deployment) {
+            match target.find(cluster) {
+                None => paragraphs.push(format!("{target} does not exist")),
+                Some(object) => match target.judge(object) {
                     Rollout::Complete(_) => {}
                     Rollout::Waiting(why) | Rollout::Failed(why) => {
-                        paragraphs.push(explain(target, deployment, &why, cluster));
+                        paragraphs.push(explain(target, object, &why, cluster));
                     }
                 },
             }
@@ -133,25 +201,21 @@ impl Progress {
     }
 }
 
-fn show((namespace, name): &Key) -> String {
-    format!("{namespace}/{name}")
-}
-
-/// Why a Deployment is where it is: the sentence, its own conditions, and what its pods wait for.
-fn explain(target: &Key, deployment: &Value, why: &str, cluster: &Cluster) -> String {
-    let mut lines = vec![format!("Deployment {}: {why}", show(target))];
-    if deployment["spec"]["paused"] == true {
+/// Why a workload is where it is: the sentence, its own conditions, and what its pods wait for.
+fn explain(target: &Target, object: &Value, why: &str, cluster: &Cluster) -> String {
+    let mut lines = vec![format!("{target}: {why}")];
+    if object["spec"]["paused"] == true {
         lines.push("  it is paused: nothing rolls out until `kubectl rollout resume`".to_owned());
     }
     for type_ in ["Progressing", "ReplicaFailure"] {
-        if let Some(condition) = condition(deployment, type_) {
+        if let Some(condition) = condition(object, type_) {
             let text = |field: &str| condition[field].as_str().unwrap_or_default();
             lines.push(format!("  {type_}={}, {}: {}", text("status"), text("reason"), text("message")));
         }
     }
     // Ten pods with one trouble are one line: what matters is which troubles there are.
     let mut troubles: Vec<(String, String, usize)> = Vec::new();
-    for pod in cluster.pods_of(deployment) {
+    for pod in cluster.pods_of(object) {
         let Some(trouble) = pod_trouble(pod) else { continue };
         match troubles.iter_mut().find(|(known, _, _)| *known == trouble) {
             Some((_, _, count)) => *count += 1,
@@ -170,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::{Followed, News};
+    use crate::cluster::News;
 
     fn deployment(status: Value) -> Value {
         json!({"metadata": {"namespace": "shop", "name": "web", "uid": "d", "generation": 2},
@@ -232,7 +296,7 @@ mod tests {
     }
 
     fn progress() -> Progress {
-        Progress::new([("shop".to_owned(), "web".to_owned())])
+        Progress::new(Target::new("Deployment", ("shop".to_owned(), "web".to_owned())))
     }
 
     #[test]
@@ -260,6 +324,61 @@ mod tests {
             progress.judge(&Cluster::default()),
             Verdict::Failed("Deployment shop/web was deleted".to_owned())
         );
+    }
+
+    #[test]
+    fn a_daemon_set_is_judged_in_the_order_and_words_of_kubectl() {
+        let judge = |strategy: &str, status: Value| {
+            let set = json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 2},
+                             "spec": {"updateStrategy": {"type": strategy}}, "status": status});
+            daemon_rollout(&set)
+        };
+        let waits = |status: Value| match judge("RollingUpdate", status) {
+            Rollout::Waiting(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            waits(json!({"observedGeneration": 1})),
+            "Waiting for daemon set spec update to be observed..."
+        );
+        assert_eq!(
+            waits(json!({"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 1})),
+            "Waiting for daemon set \"agent\" rollout to finish: 1 out of 3 new pods have been updated..."
+        );
+        let updated = json!({"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3,
+                             "numberAvailable": 2});
+        assert_eq!(
+            waits(updated),
+            "Waiting for daemon set \"agent\" rollout to finish: 2 of 3 updated pods are available..."
+        );
+        let done = Rollout::Complete("daemon set \"agent\" successfully rolled out".to_owned());
+        assert_eq!(judge("RollingUpdate", json!({"observedGeneration": 2})), done, "it runs on no node");
+        let old = json!({"observedGeneration": 2, "desiredNumberScheduled": 3, "numberAvailable": 3});
+        assert_eq!(judge("OnDelete", old), done, "its pods wait to be deleted");
+    }
+
+    #[test]
+    fn a_daemon_set_that_waits_says_for_which_pods() {
+        let mut cluster = Cluster::default();
+        let set = json!({"metadata": {"namespace": "shop", "name": "agent", "uid": "a", "generation": 1},
+                         "status": {"observedGeneration": 1, "desiredNumberScheduled": 1,
+                                    "updatedNumberScheduled": 1}});
+        let pod = json!({"metadata": {"namespace": "shop", "name": "agent-x", "uid": "x",
+                                      "ownerReferences": [{"uid": "a", "controller": true}]},
+                         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no"}]}});
+        let mut progress = Progress::new(Target::new("DaemonSet", ("shop".to_owned(), "agent".to_owned())));
+        assert_eq!(progress.done(), "all DaemonSets are rolled out: 1");
+        assert_eq!(progress.unfinished(&cluster), "DaemonSet shop/agent does not exist");
+        for (kind, object) in [(Followed::DaemonSet, set), (Followed::Pod, pod)] {
+            cluster.observe(News { kind, object, gone: false });
+        }
+        assert_eq!(progress.judge(&cluster), Verdict::Pending);
+        assert_eq!(
+            progress.unfinished(&cluster),
+            "DaemonSet shop/agent: Waiting for daemon set \"agent\" rollout to finish: 0 of 1 updated pods are \
+             available...\n  pod agent-x: no"
+        );
+        assert_eq!(Target::new("ConfigMap", ("shop".to_owned(), "a".to_owned())), None);
     }
 
     #[test]

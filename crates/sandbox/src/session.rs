@@ -20,11 +20,12 @@ use windlass_nodes::{garbage, kubelet, namespaces, resources::Now};
 
 use super::{
     cli::Args,
-    cluster::{self, Cluster, Followed},
+    cluster::{self, Cluster},
     kubeconfig,
     lines::Narrator,
     manifest::{self, Object},
-    progress::{Progress, Verdict},
+    node_flags,
+    progress::{Progress, Target, Verdict},
     view,
 };
 
@@ -76,6 +77,7 @@ async fn session(
     start_controllers: StartControllers,
 ) -> anyhow::Result<()> {
     let Surroundings { now, mut input, output, terminal, colour, interrupted } = surroundings;
+    node_flags::check(args.nodes, &args.node_labels, &args.node_taints)?;
     let objects = manifest::read(&args.filenames, input.as_mut())?;
 
     let mut options = Options::new(now.clone());
@@ -101,6 +103,8 @@ async fn session(
     if !args.no_pod_simulator {
         let options = kubelet::Options {
             nodes: args.nodes,
+            node_labels: args.node_labels.clone(),
+            node_taints: args.node_taints.clone(),
             ready_delay: args.ready_delay,
             shutdown_delay: args.shutdown_delay,
             never_ready: args.never_ready.clone(),
@@ -133,7 +137,7 @@ async fn session(
     crew.dismiss().await;
     match end? {
         End::Interrupted(signal) if args.exit_when_complete => {
-            bail!("interrupted by {signal} before every Deployment was rolled out")
+            bail!("interrupted by {signal} before everything was rolled out")
         }
         End::Interrupted(_) | End::ReaderGone | End::Complete => Ok(()),
     }
@@ -241,17 +245,17 @@ async fn perform(
     Ok(End::ReaderGone)
 }
 
-/// Tells what happens until every Deployment of the manifests is rolled out.
+/// Tells what happens until every Deployment and DaemonSet of the manifests is rolled out.
 async fn wait(
     client: &Client,
     args: &Args,
     objects: &[Object],
     console: &mut Console,
 ) -> anyhow::Result<End> {
-    let deployments = objects.iter().filter(|object| object.kind() == "Deployment");
-    let mut progress = Progress::new(deployments.map(|object| cluster::key(&object.body)));
+    let targets = objects.iter().filter_map(|object| Target::new(object.kind(), cluster::key(&object.body)));
+    let mut progress = Progress::new(targets);
     if progress.is_empty() {
-        return match console.line("the manifests have no Deployment: nothing to wait for") {
+        return match console.line("the manifests have no Deployment or DaemonSet: nothing to wait for") {
             Ok(()) => Ok(End::Complete),
             Err(_) => Ok(End::ReaderGone),
         };
@@ -273,7 +277,7 @@ async fn wait(
                 {
                     return Ok(End::ReaderGone);
                 }
-                let judge = change.kind == Followed::Deployment;
+                let judge = Progress::depends_on(change.kind);
                 cluster.observe(change);
                 if !judge {
                     continue;
@@ -282,9 +286,7 @@ async fn wait(
                     Verdict::Pending => {}
                     Verdict::Failed(why) => bail!("{why}"),
                     Verdict::Complete => {
-                        let count = progress.len();
-                        let line = format!("all Deployments are rolled out: {count}");
-                        return Ok(console.line(&line).map_or(End::ReaderGone, |()| End::Complete));
+                        return Ok(console.line(&progress.done()).map_or(End::ReaderGone, |()| End::Complete));
                     }
                 }
             }
@@ -452,7 +454,41 @@ spec:
         let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
         let (end, written) = session(&["-f", "-", "--exit-when-complete"], map, Value::Null).await;
         assert_eq!(end, Ok(()));
-        assert!(written.ends_with("the manifests have no Deployment: nothing to wait for\n"), "{written}");
+        assert!(
+            written.ends_with("the manifests have no Deployment or DaemonSet: nothing to wait for\n"),
+            "{written}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn daemon_sets_are_waited_for_too() {
+        let set = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: main, image: nginx}]}
+";
+        let flags = ["-f", "-", "--exit-when-complete", "--timeout", "30s"];
+        let (end, written) = session(&flags, set, Value::Null).await;
+        assert_eq!(
+            end.unwrap_err(),
+            "--timeout 30s has passed:\nDaemonSet default/agent: Waiting for daemon set spec update to be \
+             observed..."
+        );
+        let line = "daemonset default/agent desired=0 current=0 updated=0 ready=0 available=0\n";
+        assert_eq!(written.matches(line).count(), 1, "{written}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_cannot_be_end_it_before_anything_is_written() {
+        let flags = ["--nodes", "1", "--node-label", "2=zone=a"];
+        let (end, written) = session(&flags, "", Value::Null).await;
+        assert!(end.unwrap_err().starts_with("--node-label: sandbox-node-2 does not exist with --nodes 1"));
+        assert_eq!(written, "");
     }
 
     #[tokio::test(start_paused = true)]

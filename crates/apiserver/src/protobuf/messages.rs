@@ -3,7 +3,7 @@
 //! never cut short.
 //!
 //! A field is `number name type`. The types are `string`, `bytes`, `int`, `bool`, `Time`, `MicroTime`,
-//! `Quantity`, `IntOrString`, `ignored` or another message; `[]` is a list, `{}` a map from strings.
+//! `Quantity`, `IntOrString`, `RawJson` (JSON text in an envelope), `ignored` or another message; `[]` is a list, `{}` a map from strings.
 //! A `*` says that Go keeps the field behind a pointer, so that a zero on the wire is a value; without
 //! it, Go writes zeroes for fields that nobody has set. A name of `.` says that the message's fields
 //! stand in their parent (an embedded struct).
@@ -104,6 +104,25 @@ pub(super) const MESSAGES: &[(&str, &str)] = &[
         "DeploymentCondition",
         "1 type string, 2 status string, 6 lastUpdateTime Time, 7 lastTransitionTime Time, 4 reason string, \
          5 message string",
+    ),
+    ("ControllerRevision", "1 metadata ObjectMeta, 2 data RawJson, 3 revision int"),
+    ("DaemonSet", "1 metadata ObjectMeta, 2 spec DaemonSetSpec, 3 status DaemonSetStatus"),
+    (
+        "DaemonSetSpec",
+        "1 selector *LabelSelector, 2 template PodTemplateSpec, 3 updateStrategy DaemonSetUpdateStrategy, \
+         4 minReadySeconds int, 6 revisionHistoryLimit *int",
+    ),
+    ("DaemonSetUpdateStrategy", "1 type string, 2 rollingUpdate *RollingUpdateDaemonSet"),
+    ("RollingUpdateDaemonSet", "1 maxUnavailable *IntOrString, 2 maxSurge *IntOrString"),
+    (
+        "DaemonSetStatus",
+        "1 currentNumberScheduled int, 2 numberMisscheduled int, 3 desiredNumberScheduled int, 4 numberReady int, \
+         5 observedGeneration int, 6 updatedNumberScheduled int, 7 numberAvailable int, 8 numberUnavailable int, \
+         9 collisionCount *int, 10 conditions []DaemonSetCondition",
+    ),
+    (
+        "DaemonSetCondition",
+        "1 type string, 2 status string, 3 lastTransitionTime Time, 4 reason string, 5 message string",
     ),
     ("ReplicaSet", "1 metadata ObjectMeta, 2 spec ReplicaSetSpec, 3 status ReplicaSetStatus"),
     (

@@ -69,8 +69,18 @@ mod tests {
 
     #[test]
     fn every_line_of_the_tables_is_read_and_every_message_that_they_name_is_in_them() {
-        let simple =
-            ["string", "bytes", "int", "bool", "Time", "MicroTime", "Quantity", "IntOrString", "ignored"];
+        let simple = [
+            "string",
+            "bytes",
+            "int",
+            "bool",
+            "Time",
+            "MicroTime",
+            "Quantity",
+            "IntOrString",
+            "RawJson",
+            "ignored",
+        ];
         for (name, fields) in messages::MESSAGES.iter().chain(pod::MESSAGES) {
             for text in fields.split(", ").filter(|text| !text.is_empty()) {
                 let field = Field::parse(text).unwrap_or_else(|| panic!("{name}: {text:?}"));

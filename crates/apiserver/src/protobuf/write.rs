@@ -128,6 +128,7 @@ fn write_value(Field { number, kind, .. }: Field, value: &Value, into: &mut Vec<
             put_bytes(3, text.as_bytes(), &mut part);
         }
         ("IntOrString", number) => put_number(2, number.as_i64().unwrap_or_default(), &mut part),
+        ("RawJson", data) => put_bytes(1, data.to_string().as_bytes(), &mut part),
         ("Time" | "MicroTime", Value::String(text)) => {
             let Ok(time) = text.parse::<jiff::Timestamp>() else { return };
             put_number(1, time.as_second(), &mut part);

@@ -1,5 +1,5 @@
 //! Which counts of a status are stored. The types of the API decide: a plain number is left out where it is 0
-//! (`omitempty`), one behind a pointer is left out where it is not known, and `replicas` of a ReplicaSet or
+//! (`omitempty`; four of a DaemonSet's are not), one behind a pointer is left out where it is not known, and `replicas` of a ReplicaSet or
 //! ReplicationController is always there (staging/src/k8s.io/api/apps/v1/types.go and core/v1/types.go).
 
 use serde_json::{Map, Value, json};
@@ -8,14 +8,21 @@ use crate::kinds::Kind;
 use crate::object::map_mut;
 
 /// Plain numbers.
-const PLAIN: [&str; 6] = [
+const PLAIN: [&str; 9] = [
     "observedGeneration",
     "updatedReplicas",
     "readyReplicas",
     "availableReplicas",
     "unavailableReplicas",
     "fullyLabeledReplicas",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
 ];
+
+/// Numbers of a DaemonSet that are always there.
+const DAEMON_SET: [&str; 4] =
+    ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"];
 
 /// Numbers behind a pointer.
 const POINTERS: [&str; 2] = ["terminatingReplicas", "collisionCount"];
@@ -23,6 +30,16 @@ const POINTERS: [&str; 2] = ["terminatingReplicas", "collisionCount"];
 /// Brings the status of a workload into the form that the server stores.
 pub(super) fn as_stored(kind: &Kind, object: &mut Value) {
     match kind.kind {
+        "DaemonSet" => {
+            let status = map_mut(object, "status");
+            drop_absent(status);
+            for field in DAEMON_SET {
+                let number = status.entry(field).or_insert(Value::Null);
+                if number.is_null() {
+                    *number = json!(0);
+                }
+            }
+        }
         "Deployment" => {
             if let Some(Value::Object(status)) = object.get_mut("status") {
                 drop_absent(status);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::kinds::{Generation, Kind, Subresource};
 use crate::object::{as_map, copy_field, map_mut, metadata_mut, set_meta, strings, text};
+use crate::strict::TEMPLATE_GENERATION;
 
 /// Metadata that a client cannot change by an update.
 const SYSTEM_METADATA: &[&str] = &[
@@ -36,7 +37,13 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     }
     match kind.kind {
         // A node registers with its status (registry/core/node).
-        "Node" => taint_as_not_ready(object),
+        "Node" => taint_by_condition(object),
+        "DaemonSet" => {
+            as_map(object).remove("status");
+            super::counts::as_stored(kind, object);
+            let given = template_generation(object).max(1);
+            set_template_generation(object, given);
+        }
         "Namespace" => {
             as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
             own_namespace_finalizer(object);
@@ -53,9 +60,21 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     }
 }
 
+/// How often the template of a DaemonSet has changed. It is a field inside of a real server; outside it is an annotation
+/// that is always there and that nobody can change.
+fn template_generation(object: &Value) -> i64 {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|all| all.get(TEMPLATE_GENERATION)?.as_str()?.parse().ok()).unwrap_or_default()
+}
+
+fn set_template_generation(object: &mut Value, number: i64) {
+    let annotations = metadata_mut(object).entry("annotations").or_insert(Value::Null);
+    as_map(annotations).insert(TEMPLATE_GENERATION.to_owned(), json!(number.to_string()));
+}
+
 /// No pod goes to a new node before somebody has seen that it is ready (the admission plugin
 /// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
-fn taint_as_not_ready(object: &mut Value) {
+fn taint_by_condition(object: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = map_mut(object, "spec").entry("taints").or_insert(Value::Null);
     let mut all = taints.as_array().cloned().unwrap_or_default();
@@ -78,6 +97,7 @@ pub(super) fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
             label_with_name(new);
         }
         "Service" => keep_cluster_ip(new, old),
+        "DaemonSet" => set_template_generation(new, template_generation(old)),
         _ => {}
     }
 }
@@ -97,6 +117,9 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
         let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         set_meta(new, "generation", generation.saturating_add(1));
     }
+    if kind.kind == "DaemonSet" && new.pointer("/spec/template") != old.pointer("/spec/template") {
+        set_template_generation(new, template_generation(old).saturating_add(1));
+    }
 }
 
 /// A write through `/status`. What else than the status gets through differs by kind, and clients rely
@@ -107,6 +130,10 @@ pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
     match kind.kind {
         "Deployment" => {
             copy_field(metadata_mut(new), old.get("metadata"), "labels");
+            super::counts::as_stored(kind, new);
+        }
+        "DaemonSet" => {
+            set_template_generation(new, template_generation(old));
             super::counts::as_stored(kind, new);
         }
         "Pod" => {

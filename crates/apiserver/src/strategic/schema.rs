@@ -30,7 +30,7 @@ impl Schema {
 
 pub(super) fn of(kind: &str) -> &'static Schema {
     match kind {
-        "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" => &WORKLOAD,
+        "DaemonSet" | "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" => &WORKLOAD,
         "Pod" => &POD,
         "Service" => &SERVICE,
         "ServiceAccount" => &SERVICE_ACCOUNT,

@@ -23,6 +23,9 @@ async fn discovery_lists_the_table_of_kinds() {
     let names: Vec<_> =
         resources["resources"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
     let expected = [
+        "controllerrevisions",
+        "daemonsets",
+        "daemonsets/status",
         "deployments",
         "deployments/scale",
         "deployments/status",
@@ -33,7 +36,7 @@ async fn discovery_lists_the_table_of_kinds() {
         "statefulsets/status",
     ];
     assert_eq!(names, expected);
-    assert_eq!(resources["resources"][1]["kind"], "Scale");
+    assert_eq!(resources["resources"][4]["kind"], "Scale");
     let core = sandbox.get("/api/v1").await.ok();
     let entries = core["resources"].as_array().unwrap();
     let entry = |name: &str| entries.iter().find(|entry| entry["name"] == name).unwrap();

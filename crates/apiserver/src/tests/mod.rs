@@ -1,6 +1,7 @@
 //! The sandbox as its clients see it: every test goes through the router.
 
 mod client;
+mod daemonsets;
 mod deletion;
 mod documents;
 mod faults;

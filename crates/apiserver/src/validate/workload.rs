@@ -82,14 +82,14 @@ fn common(spec: &Value, errors: &mut Errors) {
     pod_template(template, "ReplicaSet", errors);
 }
 
-fn mismatch(labels: &Value, errors: &mut Errors) {
+pub(super) fn mismatch(labels: &Value, errors: &mut Errors) {
     let why = "`selector` does not match template `labels`";
     errors.invalid("spec.template.metadata.labels", labels.clone(), why);
 }
 
 /// A template of pods that are kept at a number of replicas. `keeper` is the kind in the message;
 /// upstream says "ReplicaSet" for Deployments as well.
-fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
+pub(super) fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
     // Without `metadata` in the path, as upstream has it.
     metadata::labels_and_annotations(&template["metadata"], "spec.template", errors);
     let pod_spec = &template["spec"];
@@ -168,7 +168,7 @@ fn rolling_update(rolling: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-fn int_or_percent(value: &Value, path: &str, errors: &mut Errors) {
+pub(super) fn int_or_percent(value: &Value, path: &str, errors: &mut Errors) {
     match value {
         Value::String(text) => errors.each_invalid(path, text, names::percent(text)),
         _ => errors.non_negative(path, value),
@@ -199,8 +199,13 @@ pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
         errors.non_negative(&format!("status.{field}"), &status[field]);
     }
     bounded(status, &["updatedReplicas", "readyReplicas", "availableReplicas"], errors);
+    growing_collision_count(new, old, errors);
+}
+
+/// A collision count that went down would give the same names out again.
+pub(super) fn growing_collision_count(new: &Value, old: &Value, errors: &mut Errors) {
     if let Some(before) = old["status"]["collisionCount"].as_i64() {
-        let count = status["collisionCount"].as_i64();
+        let count = new["status"]["collisionCount"].as_i64();
         if count.is_none_or(|count| count < before) {
             let why = "cannot be decremented";
             errors.invalid("status.collisionCount", count.unwrap_or(0), why);

@@ -79,3 +79,51 @@ async fn orphaned_dependents_stay_without_an_owner() {
         assert!(map["metadata"].get("ownerReferences").is_none(), "{map}");
     }
 }
+
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
+
+/// A DaemonSet with a pod and a revision, as its controller creates them.
+async fn create_daemon_set(rig: &Rig) {
+    let template = json!({"metadata": {"labels": {"app": "agent"}},
+                          "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+                     "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template}});
+    let set = rig.create(DAEMON_SETS, set).await;
+    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": set["metadata"]["uid"],
+                       "controller": true, "blockOwnerDeletion": true});
+    let metadata = |name: &str| json!({"name": name, "labels": {"app": "agent"}, "ownerReferences": [owner]});
+    let revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata("agent-1"),
+                          "revision": 1, "data": {"spec": {"template": template}}});
+    rig.create(REVISIONS, revision).await;
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata("agent-x"), "spec": template["spec"]});
+    rig.create(PODS, pod).await;
+    pass(2_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_daemon_set_takes_its_pods_and_revisions_along() {
+    for how in [DeleteParams::background(), DeleteParams::foreground(), DeleteParams::default()] {
+        let rig = Rig::new().with_pods().with_garbage();
+        create_daemon_set(&rig).await;
+        rig.delete(DAEMON_SETS, "agent", &how).await;
+        pass(10_000).await;
+        for path in [DAEMON_SETS, PODS, REVISIONS] {
+            assert!(rig.names(path).await.is_empty(), "{path} {how:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphaning_deletion_of_a_daemon_set_leaves_its_pods_and_revisions() {
+    let rig = Rig::new().with_pods().with_garbage();
+    create_daemon_set(&rig).await;
+    rig.delete(DAEMON_SETS, "agent", &DeleteParams::orphan()).await;
+    pass(10_000).await;
+    assert!(rig.names(DAEMON_SETS).await.is_empty());
+    for (path, name) in [(PODS, "agent-x"), (REVISIONS, "agent-1")] {
+        let left = rig.get(path, name).await.unwrap();
+        assert!(left["metadata"].get("ownerReferences").is_none(), "{left}");
+    }
+}

@@ -23,6 +23,8 @@ pub(super) enum Call {
     PatchStatus(Value),
     /// Of the pod: at once, and only this one.
     Delete,
+    /// Of the pod, with the grace that it asks for.
+    DeleteGracefully,
 }
 
 /// The requests of one step.
@@ -63,6 +65,7 @@ impl Calls {
 impl Call {
     async fn send(self, client: &Client, pod: &Pod) -> Result<Value, CallError> {
         let pods = Request::new(pods_path(pod.namespace()));
+        let at_once = matches!(self, Call::Delete);
         match self {
             Call::Post(path, body) => send(client, post(path, &body)).await,
             Call::PatchStatus(body) => {
@@ -70,9 +73,9 @@ impl Call {
                 let patch = Patch::Strategic(body);
                 send(client, pods.patch_subresource("status", pod.name(), &parameters, &patch)).await
             }
-            Call::Delete => {
+            Call::Delete | Call::DeleteGracefully => {
                 let parameters = DeleteParams {
-                    grace_period_seconds: Some(0),
+                    grace_period_seconds: at_once.then_some(0),
                     preconditions: Some(Preconditions {
                         uid: pod.metadata.uid.clone(),
                         resource_version: None,

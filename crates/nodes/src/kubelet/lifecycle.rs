@@ -12,8 +12,12 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
-use super::record::Pod;
-use crate::{resources::backoff, scheduler};
+use super::{
+    nodes::Condition,
+    record::Pod,
+    tracked::{Nodes, Tracked},
+};
+use crate::scheduler;
 
 /// The next thing to do with a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +30,12 @@ pub enum Step {
     Run,
     /// Report once more, because a readiness gate opened or closed.
     Regate,
+    /// Its node has a taint that it does not tolerate: delete it.
+    Evict,
     /// The containers have ended: take the pod away.
     Finish,
+    /// Its node is gone: take the pod away.
+    Collect,
 }
 
 /// How a step ended.
@@ -52,30 +60,12 @@ pub struct Delays {
     pub shutdown: Duration,
 }
 
-#[derive(Debug)]
-struct Tracked {
-    pod: Pod,
-    /// The last step that took effect or was given up.
-    reached: Option<Step>,
-    due: Option<(Instant, Step)>,
-    /// A step is being carried out.
-    busy: bool,
-    failures: u32,
-    /// The node this pod counts on, from the moment it is chosen.
-    place: Option<String>,
-    /// By when it should be gone, from the first sight of its deletion.
-    ending: Option<Instant>,
-    gates_open: bool,
-    /// The reason why it has no node that has been written last.
-    complaint: Option<String>,
-}
-
 /// Every pod and node the simulator knows of.
 #[derive(Debug)]
 pub struct Lifecycle {
     delays: Delays,
     pods: BTreeMap<String, Tracked>,
-    nodes: BTreeMap<String, Node>,
+    nodes: Nodes,
     load: scheduler::Load,
     /// What is due, soonest first and in the order it was asked for.
     due: BTreeSet<(Instant, u64, String)>,
@@ -84,6 +74,8 @@ pub struct Lifecycle {
     sequence: u64,
     /// The pods that fit nowhere, so that room made is offered to them only.
     stuck: BTreeSet<String>,
+    /// How often there may have been room since.
+    offers: u64,
 }
 
 impl Lifecycle {
@@ -92,18 +84,19 @@ impl Lifecycle {
         Lifecycle {
             delays,
             pods: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            nodes: Nodes::default(),
             load: BTreeMap::new(),
             due: BTreeSet::new(),
             queued: BTreeMap::new(),
             sequence: 0,
             stuck: BTreeSet::new(),
+            offers: 0,
         }
     }
 
     /// The nodes by name.
     pub fn nodes(&self) -> &BTreeMap<String, Node> {
-        &self.nodes
+        &self.nodes.present
     }
 
     /// The pod with that UID.
@@ -111,23 +104,35 @@ impl Lifecycle {
         self.pods.get(uid).map(|tracked| &tracked.pod)
     }
 
-    /// A node appeared or changed: pods without a place may fit now, pods bound to it may start.
+    /// A node appeared or changed: pods without a place may fit now, pods bound to it may start, or have to go.
     pub fn node_changed(&mut self, node: Node, now: Instant) {
         if let Some(name) = node.metadata.name.clone() {
-            let known = self.nodes.insert(name.clone(), node).is_some();
-            if !known {
-                let bound = self.pods.iter().filter(|(_, tracked)| tracked.pod.node() == Some(name.as_str()));
-                for uid in bound.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-                    self.decide(&uid, now);
-                }
+            self.nodes.gone.remove(&name);
+            let state =
+                |node: &Node| (Condition::of(node), node.spec.as_ref().and_then(|spec| spec.taints.clone()));
+            let after = state(&node);
+            let before = self.nodes.present.insert(name.clone(), node);
+            if before.as_ref().map(state) != Some(after) {
+                self.decide_on(&name, now);
             }
             self.offer_room(now);
         }
     }
 
-    /// A node is gone. Its pods stay as they are, as nothing here plays the node lifecycle controller.
-    pub fn node_gone(&mut self, name: &str) {
-        self.nodes.remove(name);
+    /// A node is gone, and its kubelet with it. Its pods stay until they are collected, or until the node is back.
+    pub fn node_gone(&mut self, name: &str, now: Instant) {
+        if self.nodes.present.remove(name).is_some() {
+            self.nodes.gone.insert(name.to_owned(), now);
+            self.decide_on(name, now);
+        }
+    }
+
+    /// Looks again at the pods that are bound to a node.
+    fn decide_on(&mut self, node: &str, now: Instant) {
+        let bound = self.pods.iter().filter(|(_, tracked)| tracked.pod.node() == Some(node));
+        for uid in bound.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            self.decide(&uid, now);
+        }
     }
 
     /// A pod appeared or changed.
@@ -177,7 +182,8 @@ impl Lifecycle {
     /// Chooses a node and counts the pod on it from now on, before the server has confirmed it.
     pub fn assume(&mut self, uid: &str) -> Result<String, String> {
         let Some(tracked) = self.pods.get_mut(uid) else { return Err("the pod is gone".to_owned()) };
-        let node = scheduler::choose(&tracked.pod, &self.nodes, &self.load)?;
+        tracked.tried = self.offers;
+        let node = scheduler::choose(&tracked.pod, &self.nodes.present, &self.load)?;
         tracked.place = Some(node.clone());
         *self.load.entry(node.clone()).or_default() += 1;
         Ok(node)
@@ -201,9 +207,11 @@ impl Lifecycle {
                 tracked.reached = tracked.reached.max(Some(step));
             }
             Outcome::Moot => tracked.reached = tracked.reached.max(Some(step)),
-            Outcome::Unplaced => {
+            // Room may have been offered while the pod was being told that there is none.
+            Outcome::Unplaced if tracked.tried == self.offers => {
                 self.stuck.insert(uid.to_owned());
             }
+            Outcome::Unplaced => {}
             Outcome::Failed => {
                 tracked.failures = tracked.failures.saturating_add(1);
                 if step == Step::Regate {
@@ -220,6 +228,7 @@ impl Lifecycle {
 
     /// There may be room now for pods that fitted nowhere.
     fn offer_room(&mut self, now: Instant) {
+        self.offers += 1;
         for uid in std::mem::take(&mut self.stuck) {
             self.decide(&uid, now);
         }
@@ -276,77 +285,6 @@ impl Lifecycle {
     fn unqueue(&mut self, uid: &str) {
         if let Some((at, sequence)) = self.queued.remove(uid) {
             self.due.remove(&(at, sequence, uid.to_owned()));
-        }
-    }
-}
-
-impl Tracked {
-    /// What has happened to this pod before we came: a pod that is ready already is not started again.
-    fn new(pod: &Pod) -> Self {
-        let reached = match () {
-            () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
-            () if pod.status.start_time.is_some() => Some(Step::Start),
-            () => None,
-        };
-        Tracked {
-            pod: pod.clone(),
-            reached,
-            due: None,
-            busy: false,
-            failures: 0,
-            place: None,
-            ending: None,
-            gates_open: super::status::gates_are_open(pod),
-            complaint: None,
-        }
-    }
-
-    fn next(
-        &mut self,
-        nodes: &BTreeMap<String, Node>,
-        stuck: bool,
-        delays: Delays,
-        now: Instant,
-    ) -> Option<(Instant, Step)> {
-        let retry = if self.failures == 0 { now } else { now + backoff(self.failures) };
-        if self.pod.metadata.deletion_timestamp.is_some() {
-            if self.pod.node().is_none() || self.reached >= Some(Step::Finish) {
-                return None;
-            }
-            let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
-            let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-            let by = now + delays.shutdown.min(grace);
-            let ending = self.ending.map_or(by, |before| before.min(by));
-            self.ending = Some(ending);
-            return Some((ending.max(retry), Step::Finish));
-        }
-        if self.pod.is_terminal() {
-            return None;
-        }
-        let Some(node) = self.pod.node() else {
-            let ours =
-                matches!(self.pod.spec.scheduler_name.as_deref(), None | Some("" | "default-scheduler"));
-            let gated = self.pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
-            let waiting = ours && !gated && !stuck && self.reached < Some(Step::Place);
-            return waiting.then_some((retry, Step::Place));
-        };
-        if !nodes.contains_key(node) {
-            return None;
-        }
-        match self.reached {
-            None | Some(Step::Place) if !delays.ready.is_zero() => Some((retry, Step::Start)),
-            None | Some(Step::Place) => Some((retry, Step::Run)),
-            Some(Step::Start) => {
-                let wait = if self.failures == 0 { now + delays.ready } else { retry };
-                Some((wait, Step::Run))
-            }
-            Some(_) => {
-                let open = super::status::gates_are_open(&self.pod);
-                let turned = open != self.gates_open;
-                self.gates_open = open;
-                let planned = self.due.is_some_and(|(_, step)| step == Step::Regate);
-                (turned || planned).then_some((retry, Step::Regate))
-            }
         }
     }
 }
@@ -447,6 +385,17 @@ mod tests {
         life.node_changed(node("n1"), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
         assert!(!life.complain("p", "no nodes"), "the same reason is told once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_that_is_made_while_a_pod_is_told_that_there_is_none_is_not_missed() {
+        let start = Instant::now();
+        let mut life = Lifecycle::new(DELAYS);
+        life.pod_changed(pod("p", "", json!({})), start);
+        assert!(life.take(start).is_some() && life.assume("p").is_err());
+        life.node_changed(node("n1"), start);
+        life.settle("p", Step::Place, Outcome::Unplaced, start);
+        assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
     }
 
     #[tokio::test(start_paused = true)]

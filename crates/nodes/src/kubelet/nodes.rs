@@ -1,6 +1,7 @@
 //! The simulated nodes.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use crate::resources::rfc3339;
@@ -9,14 +10,34 @@ use crate::resources::rfc3339;
 /// is rollouts, and 110 would turn a Deployment of 400 into a question about nodes.
 const PODS_PER_NODE: &str = "1000";
 
+/// What a simulated node says that it runs.
+const OS_IMAGE: &str = "Windlass sandbox";
+
 /// The name of simulated node `number`, counted from 1.
 pub fn name(number: usize) -> String {
     format!("sandbox-node-{number}")
 }
 
+/// The number of the simulated node with this name.
+pub fn number(text: &str) -> Option<usize> {
+    let number = text.strip_prefix("sandbox-node-")?.parse().ok()?;
+    (number > 0 && name(number) == text).then_some(number)
+}
+
 /// The address of simulated node `number`: 10.0.0.1 for the first.
 fn address(number: usize) -> String {
     format!("10.{}.{}.{}", (number >> 16) & 0x3f, (number >> 8) & 0xff, number & 0xff)
+}
+
+/// The labels that the kubelet of a node gives it.
+fn labels(name: &str) -> Value {
+    json!({
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+    })
 }
 
 /// A node as its kubelet would register it.
@@ -25,20 +46,14 @@ pub fn node(number: usize, now: Timestamp) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {
-            "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": name,
-            "kubernetes.io/os": "linux",
-            "beta.kubernetes.io/arch": "amd64",
-            "beta.kubernetes.io/os": "linux",
-        }},
+        "metadata": {"name": name, "labels": labels(&name)},
         "spec": {},
-        "status": status(number, now),
+        "status": status(&name, &address(number), now),
     })
 }
 
 /// The status of a healthy simulated node.
-pub fn status(number: usize, now: Timestamp) -> Value {
+fn status(name: &str, address: &str, now: Timestamp) -> Value {
     let at = rfc3339(now);
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
         json!({"type": type_, "status": status, "reason": reason, "message": message,
@@ -49,8 +64,8 @@ pub fn status(number: usize, now: Timestamp) -> Value {
     json!({
         "capacity": resources,
         "allocatable": resources,
-        "addresses": [{"type": "InternalIP", "address": address(number)},
-                      {"type": "Hostname", "address": name(number)}],
+        "addresses": [{"type": "InternalIP", "address": address},
+                      {"type": "Hostname", "address": name}],
         "conditions": [
             condition("MemoryPressure", "False", "KubeletHasSufficientMemory",
                 "kubelet has sufficient memory available"),
@@ -60,67 +75,224 @@ pub fn status(number: usize, now: Timestamp) -> Value {
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ],
         "nodeInfo": {
-            "architecture": "amd64", "operatingSystem": "linux", "osImage": "Windlass sandbox",
+            "architecture": "amd64", "operatingSystem": "linux", "osImage": OS_IMAGE,
             "kernelVersion": "simulated", "containerRuntimeVersion": "sandbox://1",
             "kubeletVersion": "v1.37.0", "kubeProxyVersion": "",
-            "machineID": name(number), "systemUUID": name(number), "bootID": name(number),
+            "machineID": name, "systemUUID": name, "bootID": name,
         },
     })
 }
 
-/// The taint that an API server puts on every new node (its admission plugin TaintNodesByCondition). In a
-/// real cluster the node lifecycle controller takes it away once the kubelet has reported; with the pod
-/// simulator there is none.
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// What a node says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Its Ready condition is true, or there is none: nobody reports on it but the simulator, which runs its pods.
+    Ready,
+    /// Its kubelet answers and says that it is not ready.
+    NotReady,
+    /// Its kubelet does not answer: what runs on it goes on, and nothing starts or ends.
+    Unknown,
+}
 
-/// The patch that opens a node to pods: `NOT_READY` is gone, other taints stay. `None` if it is not there,
-/// or is there rightly, since the node says of itself that it is not ready. A node that nobody reports on
-/// counts as ready, because the simulator runs its pods too.
-///
-/// It carries the resourceVersion, so that a taint which somebody else adds meanwhile is not lost.
-pub fn opening(node: &Value) -> Option<Value> {
-    let is_not_ready = |taint: &Value| taint["key"] == NOT_READY;
-    let list = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice);
-    let taints = list("/spec/taints").filter(|taints| taints.iter().any(is_not_ready))?;
-    let reported =
-        list("/status/conditions").unwrap_or_default().iter().find(|condition| condition["type"] == "Ready");
-    if reported.is_some_and(|condition| condition["status"] != "True") {
+impl Condition {
+    /// The condition of a node.
+    pub fn of(node: &Node) -> Self {
+        let conditions =
+            node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        match conditions.iter().find(|condition| condition.type_ == "Ready") {
+            Some(ready) if ready.status == "Unknown" => Condition::Unknown,
+            Some(ready) if ready.status != "True" => Condition::NotReady,
+            _ => Condition::Ready,
+        }
+    }
+}
+
+/// A write that a node is waiting for, as a merge patch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Of the node itself.
+    Node(Value),
+    /// Of its status.
+    Status(Value),
+}
+
+/// What its kubelet and the node lifecycle controller would write next about a node: the status and the labels of one
+/// that nobody has reported on, such as one that kubectl has created, then the taints that its state calls for. Every patch
+/// carries the resourceVersion, so that nothing is lost that somebody else writes meanwhile.
+pub fn due(node: &Value, number: usize, now: Timestamp) -> Option<Write> {
+    let version = json!({"resourceVersion": node["metadata"]["resourceVersion"]});
+    let conditions = &node["status"]["conditions"];
+    if conditions.as_array().is_none_or(Vec::is_empty) {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let mut status = status(name, &address(number), now);
+        // What somebody has said of the node before is true.
+        json_patch::merge(&mut status, &node["status"]);
+        if node["status"]["allocatable"].is_null() {
+            status["allocatable"] = status["capacity"].clone();
+        }
+        return Some(Write::Status(json!({"metadata": version, "status": status})));
+    }
+    let mut patch = json!({"metadata": version});
+    let labels = labels(node["metadata"]["name"].as_str().unwrap_or_default());
+    let mut missing = serde_json::Map::new();
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        if node["metadata"]["labels"][key].is_null() {
+            missing.insert(key.clone(), value.clone());
+        }
+    }
+    // Only on nodes whose kubelet is this simulator.
+    let ours = node["status"]["nodeInfo"]["osImage"] == OS_IMAGE;
+    let labelled = ours && !missing.is_empty();
+    if labelled {
+        patch["metadata"]["labels"] = Value::Object(missing);
+    }
+    let taints = taints(node, now);
+    if let Some(taints) = &taints {
+        patch["spec"] = json!({"taints": taints});
+    }
+    (labelled || taints.is_some()).then_some(Write::Node(patch))
+}
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// Condition, status, and the taint of effect NoSchedule that follows from it
+/// (pkg/controller/nodelifecycle/node_lifecycle_controller.go).
+const TAINTS: [(&str, &str, &str); 6] = [
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+];
+
+/// The taint of a cordoned node.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// The taints of a node as its state calls for them; `None` if it has them already. Taints of others stay. An empty list is
+/// null, as kubectl leaves it out.
+fn taints(node: &Value, now: Timestamp) -> Option<Value> {
+    let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is = |type_: &str, status: &str| {
+        conditions.iter().any(|condition| condition["type"] == type_ && condition["status"] == status)
+    };
+    let cordoned = node["spec"]["unschedulable"] == true;
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for (type_, _, key) in TAINTS.into_iter().filter(|(type_, status, _)| is(type_, status)) {
+        wanted.push((key, "NoSchedule"));
+        if type_ == "Ready" {
+            wanted.push((key, "NoExecute"));
+        }
+    }
+    if cordoned {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    let managed = |taint: &Value| {
+        let (key, effect) =
+            (taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default());
+        match effect {
+            "NoSchedule" => key == UNSCHEDULABLE || TAINTS.iter().any(|(_, _, managed)| *managed == key),
+            "NoExecute" => key == NOT_READY || key == UNREACHABLE,
+            _ => false,
+        }
+    };
+    let is_wanted = |taint: &Value| {
+        wanted.iter().any(|(key, effect)| taint["key"] == **key && taint["effect"] == **effect)
+    };
+    let present = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut all: Vec<Value> =
+        present.iter().filter(|taint| !managed(taint) || is_wanted(taint)).cloned().collect();
+    let kept = all.len();
+    for (key, effect) in wanted {
+        if !present.iter().any(|taint| taint["key"] == key && taint["effect"] == effect) {
+            all.push(json!({"key": key, "effect": effect, "timeAdded": rfc3339(now)}));
+        }
+    }
+    if kept == present.len() && all.len() == kept {
         return None;
     }
-    let others: Vec<&Value> = taints.iter().filter(|taint| !is_not_ready(taint)).collect();
-    // An empty list is left out, as kubectl leaves it out.
-    let others = if others.is_empty() { Value::Null } else { json!(others) };
-    let version = &node["metadata"]["resourceVersion"];
-    Some(json!({"metadata": {"resourceVersion": version}, "spec": {"taints": others}}))
+    Some(if all.is_empty() { Value::Null } else { Value::Array(all) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tainted(keys: &[&str], ready: Option<&str>) -> Value {
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    /// A node that has reported, with taints of effect NoSchedule and a Ready condition.
+    fn tainted(keys: &[&str], ready: &str) -> Value {
         let taints: Vec<Value> = keys.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
-        let conditions: Vec<Value> =
-            ready.iter().map(|status| json!({"type": "Ready", "status": status})).collect();
         json!({"metadata": {"name": "n", "resourceVersion": "7"}, "spec": {"taints": taints},
-               "status": {"conditions": conditions}})
+               "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
+    /// The keys and effects of the taints that the node gets.
+    fn patched(node: &Value) -> Option<Vec<String>> {
+        let Write::Node(patch) = due(node, 1, now())? else { panic!("a status: {node}") };
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let taints = patch["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Some(
+            taints
+                .iter()
+                .map(|taint| format!("{}:{}", text(&taint["key"]), text(&taint["effect"])))
+                .collect(),
+        )
     }
 
     #[test]
     fn a_node_is_opened_once_and_keeps_its_other_taints() {
-        let patch = opening(&tainted(&["gpu", NOT_READY], Some("True"))).unwrap();
-        assert_eq!(patch["spec"]["taints"], json!([{"key": "gpu", "effect": "NoSchedule"}]));
-        assert_eq!(patch["metadata"]["resourceVersion"], "7");
-        let patch = opening(&tainted(&[NOT_READY], None)).unwrap();
-        assert_eq!(patch["spec"], json!({"taints": null}), "nobody reports on it but the simulator");
-        assert_eq!(opening(&tainted(&["gpu"], Some("True"))), None);
-        assert_eq!(opening(&json!({})), None);
+        assert_eq!(patched(&tainted(&["gpu", NOT_READY], "True")).unwrap(), ["gpu:NoSchedule"]);
+        let last = due(&tainted(&[NOT_READY], "True"), 1, now()).unwrap();
+        let Write::Node(last) = last else { panic!("{last:?}") };
+        assert_eq!(last["spec"], json!({"taints": null}));
+        assert_eq!(patched(&tainted(&["gpu"], "True")), None);
     }
 
     #[test]
-    fn a_node_that_says_it_is_not_ready_keeps_the_taint() {
-        assert_eq!(opening(&tainted(&[NOT_READY], Some("False"))), None);
-        assert_eq!(opening(&tainted(&[NOT_READY], Some("Unknown"))), None);
+    fn taints_follow_the_conditions_and_the_cordon() {
+        let not_ready = ["node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute"];
+        assert_eq!(patched(&tainted(&[], "False")).unwrap(), not_ready);
+        assert_eq!(patched(&tainted(&[NOT_READY], "False")).unwrap(), not_ready);
+        let unreachable =
+            ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"];
+        assert_eq!(patched(&tainted(&[NOT_READY], "Unknown")).unwrap(), unreachable);
+        let mut node = tainted(&[], "True");
+        node["spec"]["unschedulable"] = json!(true);
+        let pressure = json!({"type": "DiskPressure", "status": "True"});
+        node["status"]["conditions"].as_array_mut().unwrap().push(pressure);
+        assert_eq!(
+            patched(&node).unwrap(),
+            ["node.kubernetes.io/disk-pressure:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule"]
+        );
+        let open = patched(&tainted(&[UNSCHEDULABLE, "node.kubernetes.io/disk-pressure"], "True")).unwrap();
+        assert!(open.is_empty(), "{open:?}");
+        let mut execute = tainted(&["gpu"], "True");
+        execute["spec"]["taints"][0]["effect"] = json!("NoExecute");
+        assert_eq!(patched(&execute), None, "it is somebody else's");
+    }
+
+    #[test]
+    fn a_node_that_somebody_has_created_gets_a_status_then_its_labels() {
+        let capacity = json!({"pods": "7"});
+        let bare = json!({"metadata": {"name": "mine", "resourceVersion": "7", "labels": {"kubernetes.io/os": "plan9"}},
+                          "status": {"capacity": capacity}});
+        let Some(Write::Status(patch)) = due(&bare, 5, now()) else { panic!("no status") };
+        assert_eq!(patch["status"]["addresses"][0]["address"], "10.0.0.5");
+        assert_eq!(patch["status"]["capacity"]["pods"], "7");
+        assert_eq!(patch["status"]["allocatable"]["pods"], "7");
+        let mut reported = bare;
+        json_patch::merge(&mut reported, &patch);
+        let Some(Write::Node(patch)) = due(&reported, 5, now()) else { panic!("no labels") };
+        assert_eq!(patch["metadata"]["labels"]["kubernetes.io/hostname"], "mine");
+        assert_eq!(patch["metadata"]["labels"]["kubernetes.io/os"], Value::Null, "it has one");
+        json_patch::merge(&mut reported, &patch);
+        assert_eq!(due(&reported, 5, now()), None);
+        assert_eq!(due(&node(1, now()), 1, now()), None);
     }
 
     #[test]

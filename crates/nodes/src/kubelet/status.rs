@@ -27,6 +27,8 @@ pub struct Place<'a> {
     pub host_ip: &'a str,
     /// The pod's address.
     pub pod_ip: &'a str,
+    /// Whether the node is ready: no pod is ready on one that is not.
+    pub node_ready: bool,
 }
 
 /// The patch of the pod's status for `stage`. `broken` says which images never come up. It names the
@@ -38,7 +40,7 @@ pub fn patch(
     broken: &dyn Fn(&str) -> bool,
     now: Timestamp,
 ) -> Value {
-    let report = Report::new(pod, stage, broken);
+    let report = Report::new(pod, stage, place.node_ready, broken);
     let at = rfc3339(now);
     let mut status = json!({
         "phase": report.phase(),
@@ -63,6 +65,13 @@ pub fn patch(
 pub fn unschedulable(pod: &Pod, message: &str, now: Timestamp) -> Value {
     let condition = condition(pod, "PodScheduled", false, Some(("Unschedulable", message)), &rfc3339(now));
     json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}})
+}
+
+/// The patch of a pod whose node is gone, before it is taken away.
+pub fn orphaned(pod: &Pod, now: Timestamp) -> Value {
+    let why = Some(("DeletionByPodGC", "PodGC: node no longer exists"));
+    let condition = condition(pod, "DisruptionTarget", true, why, &rfc3339(now));
+    json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": [condition]}})
 }
 
 /// The images of the pod that never come up.
@@ -137,12 +146,13 @@ impl Reported<'_> {
 struct Report<'a> {
     pod: &'a Pod,
     stage: Stage,
+    node_ready: bool,
     init: Vec<Reported<'a>>,
     main: Vec<Reported<'a>>,
 }
 
 impl<'a> Report<'a> {
-    fn new(pod: &'a Pod, stage: Stage, broken: &dyn Fn(&str) -> bool) -> Self {
+    fn new(pod: &'a Pod, stage: Stage, node_ready: bool, broken: &dyn Fn(&str) -> bool) -> Self {
         let mut initialized = true;
         let init = pod.init_containers().iter().map(|container| {
             let state = match stage {
@@ -166,7 +176,7 @@ impl<'a> Report<'a> {
             };
             Reported { container, state }
         });
-        Report { pod, stage, main: main.collect(), init }
+        Report { pod, stage, node_ready, main: main.collect(), init }
     }
 
     /// As long as one container has never run, the pod is Pending, even beside running ones.
@@ -212,7 +222,7 @@ impl<'a> Report<'a> {
         vec![
             condition(self.pod, "PodReadyToStartContainers", running, None, at),
             condition(self.pod, "Initialized", ended || initialized.is_none(), initialized, at),
-            condition(self.pod, "Ready", ready.is_none(), ready, at),
+            condition(self.pod, "Ready", ready.is_none() && self.node_ready, ready, at),
             condition(self.pod, "ContainersReady", containers.is_none(), containers, at),
             condition(self.pod, "PodScheduled", true, None, at),
         ]
@@ -258,7 +268,7 @@ fn condition(pod: &Pod, type_: &str, status: bool, why: Option<(&str, &str)>, at
 mod tests {
     use super::*;
 
-    const HERE: Place<'_> = Place { host_ip: "10.0.0.1", pod_ip: "10.244.0.1" };
+    const HERE: Place<'_> = Place { host_ip: "10.0.0.1", pod_ip: "10.244.0.1", node_ready: true };
 
     fn pod(spec: Value, status: Value) -> Pod {
         let metadata = json!({"name": "web-1", "namespace": "shop", "uid": "u1"});

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     cluster::{Cluster, key, number, pod_state, wanted},
     lines::{event, plain},
-    progress::{Rollout, rollout},
+    progress::{Rollout, daemon_rollout, rollout},
 };
 
 /// How a piece of text is meant; colours come later, or never.
@@ -40,7 +40,7 @@ pub struct Board {
 
 impl Board {
     /// A line per Deployment and one for each of its ReplicaSets that has or wants pods, then one per
-    /// ReplicationController, at most `height` lines in all; if there are more, the last says how many.
+    /// DaemonSet and ReplicationController, at most `height` lines in all; if there are more, the last says how many.
     pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
         let name_width = (self.width / 3).clamp(16, 44);
         let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
@@ -49,7 +49,7 @@ impl Board {
         let sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
         let controllers = &cluster.replication_controllers;
         let all: usize = cluster.deployments.values().map(|deployment| 1 + sets(deployment).count()).sum();
-        let all = all + controllers.len();
+        let all = all + cluster.daemon_sets.len() + controllers.len();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
             // Where room is short, the sets of what is complete have nothing to tell.
@@ -59,6 +59,9 @@ impl Board {
                     self.pods_of(set, &format!("  {name}"), cluster, name_width)
                 }));
             }
+        }
+        for daemon_set in cluster.daemon_sets.values() {
+            rows.push(self.daemon_set(daemon_set, name_width));
         }
         for controller in controllers.values() {
             let (namespace, name) = key(controller);
@@ -75,23 +78,28 @@ impl Board {
         rows.into_iter().map(|row| self.cut(row)).collect()
     }
 
+    /// The line of a DaemonSet: its numbers are those of nodes.
+    fn daemon_set(&self, daemon_set: &Value, name_width: usize) -> Row {
+        let (namespace, name) = key(daemon_set);
+        let desired = number(daemon_set, "/status/desiredNumberScheduled");
+        let (tone, text) = verdict(&daemon_rollout(daemon_set));
+        let misscheduled = match number(daemon_set, "/status/numberMisscheduled") {
+            0 => String::new(),
+            count => format!("; {count} misscheduled"),
+        };
+        vec![
+            (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
+            (meter(number(daemon_set, "/status/numberReady"), desired) + "  ", tone),
+            (meter(number(daemon_set, "/status/updatedNumberScheduled"), desired) + "  ", tone),
+            (format!("DaemonSet; {text}{misscheduled}"), tone),
+        ]
+    }
+
     fn deployment(&self, deployment: &Value, name_width: usize) -> Row {
         let (namespace, name) = key(deployment);
         let wanted = wanted(deployment);
-        let state = rollout(deployment);
-        let tone = match &state {
-            Rollout::Complete(_) => Tone::Good,
-            Rollout::Waiting(_) => Tone::Waiting,
-            Rollout::Failed(_) => Tone::Bad,
-        };
+        let (tone, text) = verdict(&rollout(deployment));
         let paused = if deployment["spec"]["paused"] == true { "paused; " } else { "" };
-        let text = match &state {
-            Rollout::Complete(_) => "rolled out",
-            Rollout::Failed(_) => "exceeded its progress deadline",
-            Rollout::Waiting(text) => {
-                text.split_once("rollout to finish: ").map_or(text.as_str(), |(_, rest)| rest)
-            }
-        };
         let revision = &deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
         let revision = revision.as_str().map(|r| format!("revision {}; ", plain(r))).unwrap_or_default();
         vec![
@@ -147,6 +155,18 @@ impl Board {
                 (text, tone)
             })
             .collect()
+    }
+}
+
+/// A rollout in a few words, and how they are meant.
+fn verdict(rollout: &Rollout) -> (Tone, String) {
+    match rollout {
+        Rollout::Complete(_) => (Tone::Good, "rolled out".to_owned()),
+        Rollout::Failed(_) => (Tone::Bad, "exceeded its progress deadline".to_owned()),
+        Rollout::Waiting(text) => {
+            let rest = text.split_once("rollout to finish: ").map_or(text.as_str(), |(_, rest)| rest);
+            (Tone::Waiting, rest.to_owned())
+        }
     }
 }
 
@@ -232,6 +252,22 @@ mod tests {
         assert_eq!(text.len(), 2, "{text:#?}");
         assert!(text[1].starts_with("shop/old "), "{}", text[1]);
         assert!(text[1].contains("░░░░░░░░░░░░ 0/2") && text[1].ends_with("1 Pending"), "{}", text[1]);
+    }
+
+    #[test]
+    fn a_daemon_set_has_a_line_with_its_numbers_of_nodes() {
+        let mut cluster = Cluster::default();
+        let status = json!({"observedGeneration": 1, "desiredNumberScheduled": 3, "numberReady": 2,
+                            "updatedNumberScheduled": 3, "numberAvailable": 2, "numberMisscheduled": 1});
+        let object =
+            json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 1}, "status": status});
+        cluster.observe(News { kind: Followed::DaemonSet, object, gone: false });
+        let text = text(&Board { width: 180 }.workloads(&cluster, 20));
+        assert_eq!(text.len(), 2, "{text:#?}");
+        assert!(text[1].starts_with("shop/agent "), "{}", text[1]);
+        assert!(text[1].contains("████████░░░░ 2/3") && text[1].contains("████████████ 3/3"), "{}", text[1]);
+        let end = "DaemonSet; 2 of 3 updated pods are available...; 1 misscheduled";
+        assert!(text[1].ends_with(end), "{}", text[1]);
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! Nodes (upstream `pkg/apis/core/validation/validation.go`): taints, and what a node keeps once it has it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{Errors, elements, names, text};
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+pub(super) fn node(object: &Value, errors: &mut Errors) {
+    // Upstream places the taints below the metadata.
+    let mut seen = BTreeSet::new();
+    for (path, taint) in elements(&object["spec"], "taints", "metadata") {
+        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
+        errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+        let wrong = names::label_value(value);
+        if !wrong.is_empty() {
+            errors.invalid(&format!("{path}.value"), value, wrong.join(";"));
+        }
+        match effect {
+            "" => errors.required(&format!("{path}.effect"), ""),
+            effect if EFFECTS.contains(&effect) => {}
+            effect => errors.not_supported(&format!("{path}.effect"), effect, &EFFECTS),
+        }
+        if !seen.insert((key, effect)) {
+            // The message shows upstream's internal type, whose fields have Go's names.
+            let shown =
+                json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint["timeAdded"]});
+            errors.duplicate_because(&path, shown, "taints must be unique by key and effect pair");
+        }
+    }
+}
+
+pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+    node(new, errors);
+    let (new, old) = (&new["spec"], &old["spec"]);
+    if old["podCIDRs"].as_array().is_some_and(|ranges| !ranges.is_empty())
+        && new["podCIDRs"] != old["podCIDRs"]
+    {
+        let why = "node updates may not change podCIDR except from \"\" to valid";
+        errors.forbidden("spec.podCIDRs", why);
+    }
+    if !text(old, "providerID").is_empty() && text(new, "providerID") != text(old, "providerID") {
+        let why = "node updates may not change providerID except from \"\" to valid";
+        errors.forbidden("spec.providerID", why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::tests::{check_create, check_update};
+
+    fn node(spec: Value) -> Value {
+        json!({"metadata": {"name": "n1"}, "spec": spec})
+    }
+
+    #[test]
+    fn a_taint_has_a_key_and_an_effect_and_stands_once() {
+        check_create(
+            "Node",
+            node(json!({"taints": [{"key": "a", "value": "b", "effect": "NoExecute"}]})),
+            &[],
+        );
+        check_create(
+            "Node",
+            node(json!({"taints": [{"key": "a"}, {"key": "a", "effect": "Never"}]})),
+            &[
+                "metadata.taints[0].effect: Required value",
+                "metadata.taints[1].effect: Unsupported value: \"Never\": supported values: \"NoSchedule\", \
+                 \"PreferNoSchedule\", \"NoExecute\"",
+            ],
+        );
+        let gpu = json!({"key": "gpu", "effect": "NoSchedule"});
+        check_create(
+            "Node",
+            node(json!({"taints": [gpu, gpu]})),
+            &[
+                "metadata.taints[1]: Duplicate value: {\"Effect\":\"NoSchedule\",\"Key\":\"gpu\",\"TimeAdded\":null,\
+               \"Value\":\"\"}: taints must be unique by key and effect pair",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_node_keeps_its_provider_and_its_addresses() {
+        let old = node(json!({"providerID": "cloud://1", "podCIDRs": ["10.1.0.0/24"]}));
+        check_update("Node", old.clone(), old.clone(), &[]);
+        check_update(
+            "Node",
+            node(json!({"unschedulable": true})),
+            old,
+            &[
+                "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
+                "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid",
+            ],
+        );
+    }
+}

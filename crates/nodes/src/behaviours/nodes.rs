@@ -1,0 +1,196 @@
+//! Nodes that come and go, are tainted, cordoned and out of order, and the pods that are bound to one of them only.
+
+use super::*;
+
+/// A pod as the DaemonSet controller creates it for a node.
+fn daemon(node: &str, tolerations: Value) -> Value {
+    json!({
+        "tolerations": tolerations,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}}},
+    })
+}
+
+async fn node_of(rig: &Rig, pod: &str) -> Value {
+    rig.get(PODS, pod).await.unwrap()["spec"]["nodeName"].clone()
+}
+
+/// Why the pod has no node.
+async fn complaint(rig: &Rig, pod: &str) -> String {
+    let pod = rig.get(PODS, pod).await.unwrap();
+    let condition = &pod["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("PodScheduled"), &json!("False")));
+    assert_eq!(condition["reason"], "Unschedulable");
+    condition["message"].as_str().unwrap().to_owned()
+}
+
+async fn taints(rig: &Rig, node: &str) -> Vec<String> {
+    let node = rig.get(NODES, node).await.unwrap();
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    taints.iter().map(|taint| format!("{}:{}", text(&taint["key"]), text(&taint["effect"]))).collect()
+}
+
+async fn set_ready(rig: &Rig, node: &str, status: &str) {
+    let conditions = json!([{"type": "Ready", "status": status}]);
+    let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+    let request = Request::new(NODES).patch_subresource("status", node, &PatchParams::default(), &patch);
+    send(&rig.client, request).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_pod_is_bound_to_its_node_only() {
+    let rig = Rig::new().with_pods();
+    pass(10).await;
+    let exists =
+        json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]);
+    rig.patch(NODES, "sandbox-node-3", json!({"spec": {"unschedulable": true}})).await;
+    pass(10).await;
+    rig.create_pod("two", daemon("sandbox-node-2", json!([]))).await;
+    rig.create_pod("three", daemon("sandbox-node-3", exists)).await;
+    rig.create_pod("refused", daemon("sandbox-node-3", json!([]))).await;
+    rig.create_pod("nowhere", daemon("sandbox-node-9", json!([]))).await;
+    pass(2_000).await;
+    assert_eq!(node_of(&rig, "two").await, "sandbox-node-2");
+    assert_eq!(node_of(&rig, "three").await, "sandbox-node-3", "cordoned, and tolerated");
+    assert_eq!(
+        complaint(&rig, "refused").await,
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    );
+    assert_eq!(
+        complaint(&rig, "nowhere").await,
+        "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    );
+    // A node of that name comes: its pod has waited for it.
+    rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-9"}}))
+        .await;
+    pass(2_000).await;
+    assert_eq!(node_of(&rig, "nowhere").await, "sandbox-node-9");
+    assert!(ready(&rig.get(PODS, "nowhere").await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_somebody_creates_is_simulated_from_then_on() {
+    let rig = Rig::new();
+    let options = kubelet::Options { nodes: 0, ..kubelet::Options::new(rig.now.clone()) };
+    let rig = rig.with_pods_that(options);
+    rig.create_pod("web", json!({"nodeSelector": {"zone": "a"}})).await;
+    pass(1_000).await;
+    assert_eq!(rig.names(NODES).await, Vec::<String>::new());
+    assert_eq!(complaint(&rig, "web").await, "no nodes available to schedule pods");
+    rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}})).await;
+    pass(1_000).await;
+    let node = rig.get(NODES, "mine").await.unwrap();
+    assert!(ready(&node), "{node:#}");
+    assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "mine");
+    assert_eq!(node["status"]["addresses"][0]["address"], "10.0.0.1");
+    assert_eq!(node["spec"], json!({}));
+    rig.patch(NODES, "mine", json!({"metadata": {"labels": {"zone": "a"}}})).await;
+    pass(2_000).await;
+    let pod = rig.get(PODS, "web").await.unwrap();
+    assert!(ready(&pod), "{pod:#}");
+    assert_eq!(pod["status"]["hostIP"], "10.0.0.1");
+    let before = rig.sandbox.revision();
+    pass(600_000).await;
+    assert_eq!(rig.sandbox.revision(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_a_node_that_is_gone_are_taken_away_after_forty_seconds() {
+    let rig = Rig::new().with_pods();
+    rig.create_pod("one", daemon("sandbox-node-1", json!([]))).await;
+    rig.create_pod("two", daemon("sandbox-node-2", json!([]))).await;
+    pass(2_000).await;
+    rig.delete(NODES, "sandbox-node-1", &DeleteParams::default()).await;
+    rig.delete(NODES, "sandbox-node-2", &DeleteParams::default()).await;
+    rig.delete(PODS, "one", &DeleteParams::default()).await;
+    pass(30_000).await;
+    assert_eq!(rig.names(PODS).await, ["one", "two"], "nobody is there to end them");
+    rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-2"}}))
+        .await;
+    pass(20_000).await;
+    assert_eq!(rig.names(PODS).await, ["two"], "its node came back in time");
+    assert!(ready(&rig.get(PODS, "two").await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_follow_the_state_of_a_node_and_pods_with_them() {
+    let rig = Rig::new().with_pods();
+    let silence =
+        json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}]);
+    rig.create_pod("stays", daemon("sandbox-node-1", silence)).await;
+    rig.create_pod("leaves", daemon("sandbox-node-1", json!([]))).await;
+    pass(2_000).await;
+    rig.patch(NODES, "sandbox-node-1", json!({"spec": {"unschedulable": true}})).await;
+    pass(10).await;
+    assert_eq!(taints(&rig, "sandbox-node-1").await, ["node.kubernetes.io/unschedulable:NoSchedule"]);
+    rig.patch(NODES, "sandbox-node-1", json!({"spec": {"unschedulable": null}})).await;
+    set_ready(&rig, "sandbox-node-1", "Unknown").await;
+    pass(1_000).await;
+    let unreachable =
+        ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"];
+    assert_eq!(taints(&rig, "sandbox-node-1").await, unreachable);
+    let pod = rig.get(PODS, "stays").await.unwrap();
+    assert!(!ready(&pod) && pod["status"]["phase"] == "Running", "{pod:#}");
+
+    // The pods that do not tolerate it are deleted, but nobody is there to end them.
+    pass(320_000).await;
+    let pod = rig.get(PODS, "leaves").await.unwrap();
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+    assert!(rig.get(PODS, "stays").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
+
+    set_ready(&rig, "sandbox-node-1", "True").await;
+    pass(2_000).await;
+    assert!(taints(&rig, "sandbox-node-1").await.is_empty());
+    assert_eq!(rig.names(PODS).await, ["stays"]);
+    assert!(ready(&rig.get(PODS, "stays").await.unwrap()), "ready again with its node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_of_effect_no_execute_drives_pods_away() {
+    let rig = Rig::new().with_pods();
+    let for_a_minute =
+        json!([{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]);
+    rig.create_pod("minute", daemon("sandbox-node-1", for_a_minute)).await;
+    rig.create_pod("never", daemon("sandbox-node-1", json!([{"operator": "Exists"}]))).await;
+    rig.create_pod("now", daemon("sandbox-node-1", json!([]))).await;
+    pass(2_000).await;
+    let taint = json!({"key": "gpu", "value": "yes", "effect": "NoExecute"});
+    rig.patch(NODES, "sandbox-node-1", json!({"spec": {"taints": [taint]}})).await;
+    pass(5_000).await;
+    assert_eq!(rig.names(PODS).await, ["minute", "never"]);
+    pass(60_000).await;
+    assert_eq!(rig.names(PODS).await, ["never"]);
+    let events = rig.list("/api/v1/namespaces/default/events").await;
+    assert!(events.iter().any(|event| event["reason"] == "TaintManagerEviction"), "{events:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_created_with_the_labels_and_taints_that_are_wished_for() {
+    let rig = Rig::new();
+    let label = |node: Option<&str>, key: &str| kubelet::NodeLabel {
+        node: node.map(str::to_owned),
+        key: key.to_owned(),
+        value: "x".to_owned(),
+    };
+    let taint = kubelet::NodeTaint {
+        node: Some("sandbox-node-2".to_owned()),
+        key: "gpu".to_owned(),
+        value: String::new(),
+        effect: "NoSchedule".to_owned(),
+    };
+    let options = kubelet::Options {
+        node_labels: vec![label(None, "all"), label(Some("sandbox-node-3"), "one")],
+        node_taints: vec![taint],
+        ..kubelet::Options::new(rig.now.clone())
+    };
+    let rig = rig.with_pods_that(options);
+    pass(1_000).await;
+    let labels = |node: &Value| node["metadata"]["labels"].clone();
+    let nodes = rig.list(NODES).await;
+    assert!(nodes.iter().all(|node| labels(node)["all"] == "x"));
+    let one: Vec<bool> = nodes.iter().map(|node| labels(node)["one"] == "x").collect();
+    assert_eq!(one, [false, false, true]);
+    assert_eq!(taints(&rig, "sandbox-node-1").await, Vec::<String>::new());
+    assert_eq!(taints(&rig, "sandbox-node-2").await, ["gpu:NoSchedule"]);
+}

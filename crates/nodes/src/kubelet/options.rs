@@ -1,0 +1,90 @@
+//! How the simulated cluster behaves.
+
+use std::time::Duration;
+
+use crate::resources::Now;
+
+/// How the simulated cluster behaves.
+#[derive(Clone)]
+pub struct Options {
+    /// The time that is written into statuses.
+    pub now: Now,
+    /// How many nodes to create if the cluster has none. Zero creates none.
+    pub nodes: usize,
+    /// Labels of the nodes that it creates.
+    pub node_labels: Vec<NodeLabel>,
+    /// Taints of the nodes that it creates.
+    pub node_taints: Vec<NodeTaint>,
+    /// From a pod's binding to its readiness.
+    pub ready_delay: Duration,
+    /// From a pod's deletion to its end, if its grace period is not shorter.
+    pub shutdown_delay: Duration,
+    /// Containers whose image matches never start: ImagePullBackOff for ever.
+    pub never_ready: Option<regex_lite::Regex>,
+    /// Whether to write the events that `kubectl describe pod` shows. They double the number of writes.
+    pub events: bool,
+}
+
+/// A label of one of the nodes, or of all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeLabel {
+    /// The name of the node; `None` is every node.
+    pub node: Option<String>,
+    /// The key.
+    pub key: String,
+    /// The value, which may be empty.
+    pub value: String,
+}
+
+/// A taint of one of the nodes, or of all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeTaint {
+    /// The name of the node; `None` is every node.
+    pub node: Option<String>,
+    /// The key.
+    pub key: String,
+    /// The value, which may be empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Options {
+            now: _,
+            nodes,
+            node_labels,
+            node_taints,
+            ready_delay,
+            shutdown_delay,
+            never_ready,
+            events,
+        } = self;
+        f.debug_struct("Options")
+            .field("nodes", nodes)
+            .field("node_labels", node_labels)
+            .field("node_taints", node_taints)
+            .field("ready_delay", ready_delay)
+            .field("shutdown_delay", shutdown_delay)
+            .field("never_ready", never_ready)
+            .field("events", events)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// Three nodes, half a second until ready and to end, every image good, events written.
+    pub fn new(now: Now) -> Self {
+        Options {
+            now,
+            nodes: 3,
+            node_labels: Vec::new(),
+            node_taints: Vec::new(),
+            ready_delay: Duration::from_millis(500),
+            shutdown_delay: Duration::from_millis(500),
+            never_ready: None,
+            events: true,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One pod as the simulator follows it, and what is next for it. Pure.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::Instant;
+
+use super::{
+    lifecycle::{Delays, Step},
+    nodes::Condition,
+    record::Pod,
+};
+use crate::{resources::backoff, scheduler::tolerates};
+
+/// How long a pod stays bound to a node that is gone: so long a node may be away and come back as it was. Upstream's
+/// pod garbage collector (pkg/controller/podgc) looks every 20 s besides.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// How long a pod bears the taints of a node that does not answer, if it says nothing about them. A real server writes
+/// this into every pod (the admission plugin DefaultTolerationSeconds).
+const BEARS_SILENCE: Duration = Duration::from_secs(300);
+
+/// The nodes by name.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    pub(super) present: BTreeMap<String, Node>,
+    /// Those that were there, and since when they are not.
+    pub(super) gone: BTreeMap<String, Instant>,
+}
+
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) pod: Pod,
+    /// The last step that took effect or was given up.
+    pub(super) reached: Option<Step>,
+    pub(super) due: Option<(Instant, Step)>,
+    /// A step is being carried out.
+    pub(super) busy: bool,
+    pub(super) failures: u32,
+    /// The node this pod counts on, from the moment it is chosen.
+    pub(super) place: Option<String>,
+    /// By when it should be gone, from the first sight of its deletion.
+    ending: Option<Instant>,
+    /// Since when its node has a taint that it does not bear for ever.
+    doomed: Option<Instant>,
+    /// Whether its readiness gates, and its node, let it be ready when that was last reported.
+    pub(super) gates_open: bool,
+    /// How many offers of room there had been when a node was looked for last.
+    pub(super) tried: u64,
+    /// The reason why it has no node that has been written last.
+    pub(super) complaint: Option<String>,
+}
+
+impl Tracked {
+    /// What has happened to this pod before we came: a pod that is ready already is not started again.
+    pub(super) fn new(pod: &Pod) -> Self {
+        let reached = match () {
+            () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
+            () if pod.status.start_time.is_some() => Some(Step::Start),
+            () => None,
+        };
+        Tracked {
+            pod: pod.clone(),
+            reached,
+            due: None,
+            busy: false,
+            failures: 0,
+            place: None,
+            ending: None,
+            doomed: None,
+            gates_open: super::status::gates_are_open(pod),
+            tried: 0,
+            complaint: None,
+        }
+    }
+
+    pub(super) fn next(
+        &mut self,
+        nodes: &Nodes,
+        stuck: bool,
+        delays: Delays,
+        now: Instant,
+    ) -> Option<(Instant, Step)> {
+        let retry = if self.failures == 0 { now } else { now + backoff(self.failures) };
+        if let Some(since) = self.pod.node().and_then(|node| nodes.gone.get(node)) {
+            let collected = self.reached >= Some(Step::Collect);
+            return (!collected).then_some(((*since + QUARANTINE).max(retry), Step::Collect));
+        }
+        let node = self.pod.node().and_then(|node| nodes.present.get(node));
+        let silent = node.is_some_and(|node| Condition::of(node) == Condition::Unknown);
+        if self.pod.metadata.deletion_timestamp.is_some() {
+            // Nobody answers for a pod on a node that does not.
+            if silent || self.pod.node().is_none() || self.reached >= Some(Step::Finish) {
+                return None;
+            }
+            let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+            let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+            let by = now + delays.shutdown.min(grace);
+            let ending = self.ending.map_or(by, |before| before.min(by));
+            self.ending = Some(ending);
+            return Some((ending.max(retry), Step::Finish));
+        }
+        if self.pod.is_terminal() {
+            return None;
+        }
+        if self.pod.node().is_none() {
+            let ours =
+                matches!(self.pod.spec.scheduler_name.as_deref(), None | Some("" | "default-scheduler"));
+            let gated = self.pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+            let waiting = ours && !gated && !stuck && self.reached < Some(Step::Place);
+            return waiting.then_some((retry, Step::Place));
+        }
+        let node = node?;
+        let evicted = self.eviction(node, now).map(|at| (at.max(retry), Step::Evict));
+        let run = self.run(node, delays, now, retry);
+        [run, evicted].into_iter().flatten().min()
+    }
+
+    /// The way of a bound pod to readiness, and what changes its readiness afterwards.
+    fn run(&mut self, node: &Node, delays: Delays, now: Instant, retry: Instant) -> Option<(Instant, Step)> {
+        let condition = Condition::of(node);
+        match self.reached {
+            None | Some(Step::Place | Step::Start) if condition == Condition::Unknown => None,
+            None | Some(Step::Place) if !delays.ready.is_zero() => Some((retry, Step::Start)),
+            None | Some(Step::Place) => Some((retry, Step::Run)),
+            Some(Step::Start) => {
+                let wait = if self.failures == 0 { now + delays.ready } else { retry };
+                Some((wait, Step::Run))
+            }
+            Some(_) => {
+                let open = condition == Condition::Ready && super::status::gates_are_open(&self.pod);
+                let turned = open != self.gates_open;
+                self.gates_open = open;
+                let planned = self.due.is_some_and(|(_, step)| step == Step::Regate);
+                (turned || planned).then_some((retry, Step::Regate))
+            }
+        }
+    }
+
+    /// When the taints of the node drive the pod away, as upstream's taint eviction controller does.
+    fn eviction(&mut self, node: &Node, now: Instant) -> Option<Instant> {
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+        let tolerations = self.pod.spec.tolerations.as_deref().unwrap_or_default();
+        let bears = |taint: &k8s_openapi::api::core::v1::Taint| {
+            let mut matching =
+                tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
+            if matching.peek().is_none() {
+                let silence = matches!(
+                    taint.key.as_str(),
+                    "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable"
+                );
+                return Some(if silence { BEARS_SILENCE } else { Duration::ZERO });
+            }
+            let limits = matching.filter_map(|toleration| toleration.toleration_seconds);
+            limits.min().map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+        };
+        let shortest = taints.iter().filter(|taint| taint.effect == "NoExecute").filter_map(bears).min();
+        let Some(wait) = shortest else {
+            self.doomed = None;
+            return None;
+        };
+        let since = *self.doomed.get_or_insert(now);
+        (self.reached < Some(Step::Evict)).then_some(since + wait)
+    }
+}
