@@ -133,8 +133,6 @@ pub struct Monitors {
     freed: BTreeMap<String, Window<()>>,
     /// When each daemon has started, where none of them waits for an election.
     rivals: BTreeMap<Arc<str>, Duration>,
-    /// Whether two daemons act at once, without an election.
-    without_election: bool,
     /// Whether a daemon waits for an election, and for its caches to show what there was then.
     has_election: bool,
     /// The labels of pods, by UID: a release is judged by what its author may have seen.
@@ -165,7 +163,6 @@ impl Monitors {
         Monitors {
             doubt: ahead.max().unwrap_or(0),
             past: oracle::begins_in_the_past(scenario),
-            without_election: !scenario.election && scenario.daemons > 1,
             has_election: scenario.election,
             answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
