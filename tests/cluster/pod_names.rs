@@ -152,6 +152,23 @@ async fn after_a_restart_no_name_before_that_of_a_known_pod_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_restart_no_name_before_that_of_a_pod_that_was_taken_out_is_used() {
+    let cluster = Cluster::new().await;
+    let daemon = cluster.start_controllers(1);
+    create(&cluster, 2).await;
+    has(&cluster, 2, 10).await;
+    let pods = live(&cluster);
+    daemon.stop().await;
+    // Somebody takes the later pod out, to look into it.
+    let out = json!({"metadata": {"labels": {"app": "examined"}, "ownerReferences": null}});
+    cluster.call(Method::PATCH, &format!("{PODS}/{}", pods[1]), &out).await;
+    delete_by_force(&cluster, &pods[0]).await;
+    let _second = cluster.start_controllers(2);
+    has(&cluster, 2, 140).await;
+    never_twice(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_standby_knows_the_names_of_pods_that_have_come_and_gone_while_it_stood_by() {
     let cluster = Cluster::new().await;
     let first = cluster.start(1, A, Some(options(A)));

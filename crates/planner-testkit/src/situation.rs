@@ -11,7 +11,7 @@ use windlass::plan::replicaset;
 
 use super::objects::{DeploymentBuilder, PodBuilder, SetBuilder, decode, now};
 
-/// A Deployment and its sets at [`NOW`].
+/// A Deployment and its sets at [`NOW`](crate::objects::NOW).
 pub struct Situation {
     /// The Deployment.
     pub deployment: Deployment,

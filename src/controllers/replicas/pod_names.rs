@@ -5,6 +5,7 @@
 //! with the pods that the cache shows for the owner.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -154,7 +155,10 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let (now, latest) =
             (self.context.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
         let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
-        let pods = self.pods.owned_by(&owner.as_owner());
+        let mut pods = self.pods.owned_by(&owner.as_owner());
+        // One that was taken out keeps its name, and those before it have been used.
+        let is_named_alike = |pod: &Arc<Pod>| sequence.position(&pod.meta.key.name).is_some();
+        pods.extend(self.pods.orphans(&owner.meta().key.namespace).into_iter().filter(is_named_alike));
         let youngest = pods.iter().map(|pod| age(pod)).min().unwrap_or(latest).min(latest);
         let positions = pods.iter().filter_map(|pod| {
             let position = sequence.position(&pod.meta.key.name)?;
