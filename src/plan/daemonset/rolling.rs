@@ -103,7 +103,7 @@ pub struct Step<'a> {
     pub create: Vec<&'a Arc<str>>,
     /// Old pods to delete.
     pub delete: Vec<Deletion>,
-    /// Available old pods on nodes that should run a pod, which stay for now.
+    /// Available old pods on nodes that should run a pod, beyond what this step may delete.
     pub staying: usize,
 }
 
