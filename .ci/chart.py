@@ -105,7 +105,7 @@ REFUSED = [
     ("authentication: {enabled: false}\nmetrics: {serviceMonitor: {enabled: true}}", "authentication.enabled=false"),
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
-    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller]", "none of deployment-controller"),
+    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset]", "none of deployment-controller"),
     ("serviceAccount: {create: false}", "serviceAccount.name is needed"),
     ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop leaves such a Deployment out"),
     ("scope: {selector: team=shop}\ntest: {labels: {team: web}}", "set test.enabled=false"),

@@ -73,14 +73,15 @@ def manager(flags, labels=None, in_shell=False):
     }
 
 
-OFF = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller"
+OFF = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller"
 # The flags of a kube-controller-manager, the values of the chart, and what the refusal says; None: not refused.
 BESIDE = [
-    ([], {}, "deployment-controller, replicaset-controller, replicationcontroller-controller"),
+    ([], {}, "deployment-controller, replicaset-controller, replicationcontroller-controller, daemonset-controller"),
     (["--controllers=*,bootstrapsigner,tokencleaner"], {}, "runs deployment-controller"),
-    (["--controllers=*,-deployment,-replicaset"], {}, "runs replicationcontroller-controller"),
-    (["--controllers", "*,-deployment", "--controllers=-replicaset"], {}, "runs replicationcontroller-controller"),
-    (["--controllers=*,-deployment,-replicaset"], {"controllers": ["*", "-replicationcontroller"]}, None),
+    (["--controllers=*,-deployment,-replicaset"], {}, "runs replicationcontroller-controller, daemonset-controller"),
+    (["--controllers", "*,-deployment,-daemonset", "--controllers=-replicaset"], {}, "runs replicationcontroller-controller"),
+    (["--controllers=*,-deployment,-replicaset,-replicationcontroller"], {}, "runs daemonset-controller"),
+    (["--controllers=*,-deployment,-replicaset"], {"controllers": ["*", "-replicationcontroller", "-daemonset"]}, None),
     (["--controllers=deployment,-deployment,namespace"], {}, "runs deployment-controller"),
     (["--controllers=namespace,garbagecollector"], {}, None),
     ([f"--controllers=*,bootstrapsigner,tokencleaner,{OFF}"], {}, None),

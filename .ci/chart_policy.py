@@ -28,7 +28,15 @@ def scaled(owners=(), replicas=1, image="app:1", **metadata):
     return pod(owners, **metadata) | {"spec": {"replicas": replicas, "template": template}}
 
 
+def revision(owners=(), data=None, number=1):
+    """A ControllerRevision."""
+    metadata = pod(owners)["metadata"]
+    data = data or {"spec": {"template": {"$patch": "replace", "spec": {"containers": []}}}}
+    return {"metadata": metadata, "data": data, "revision": number}
+
+
 SET, DEPLOYMENT, STATEFUL_SET = owner("ReplicaSet"), owner("Deployment"), owner("StatefulSet")
+DAEMON_SET = owner("DaemonSet")
 LABELED = {"labels": {"app": "a"}, "annotations": {"note": "n"}, "finalizers": ["example.com/f"]}
 
 
@@ -66,6 +74,24 @@ REQUESTS = [
     ("takes a finalizer away", "pods", pod(**LABELED), pod([SET], **labeled(finalizers=["example.com/g"])), ONLY_OWNERS),
     ("takes all finalizers away", "pods", pod([SET], finalizers=["example.com/f"]), pod([SET]), ONLY_OWNERS),
     ("changes what a pod runs", "pods", pod([SET]), pod([SET]) | {"spec": {"containers": []}}, ONLY_OWNERS),
+    ("a pod of a DaemonSet", "pods", None, pod([DAEMON_SET]), None),
+    ("deletes a pod of a DaemonSet", "pods", pod([DAEMON_SET]), None, None),
+    ("relabels a pod whose revision was there twice", "pods", pod([DAEMON_SET], labels={"controller-revision-hash": "a"}),
+     pod([DAEMON_SET], labels={"controller-revision-hash": "b"}), None),
+    ("relabels a pod of a set so", "pods", pod([SET], labels={"controller-revision-hash": "a"}),
+     pod([SET], labels={"controller-revision-hash": "b"}), ONLY_OWNERS),
+    ("another label of a pod of a DaemonSet", "pods", pod([DAEMON_SET], labels={"app": "a"}),
+     pod([DAEMON_SET], labels={"app": "b"}), ONLY_OWNERS),
+    ("a revision of a DaemonSet", "controllerrevisions", None, revision([DAEMON_SET]), None),
+    ("a revision of a StatefulSet", "controllerrevisions", None, revision([STATEFUL_SET]), ONLY_CONTROLLED),
+    ("a bare revision", "controllerrevisions", None, revision(), ONLY_CONTROLLED),
+    ("a revision of something else", "controllerrevisions", None, revision([DAEMON_SET], {"spec": {}}), "holds the template"),
+    ("raises the number of a revision", "controllerrevisions", revision([DAEMON_SET]), revision([DAEMON_SET], number=2), None),
+    ("adopts a revision", "controllerrevisions", revision(), revision([DAEMON_SET]), None),
+    ("releases a revision", "controllerrevisions", revision([DAEMON_SET]), revision(), None),
+    ("steals a revision", "controllerrevisions", revision([STATEFUL_SET]), revision([DAEMON_SET]), ONLY_CONTROLLED),
+    ("deletes a revision", "controllerrevisions", revision([DAEMON_SET]), None, None),
+    ("deletes a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]), None, ONLY_CONTROLLED),
     ("a set of a Deployment", "replicasets", None, scaled([DEPLOYMENT]), None),
     ("a bare set", "replicasets", None, scaled(), ONLY_CONTROLLED),
     ("a set of a set", "replicasets", None, scaled([SET]), ONLY_CONTROLLED),

@@ -4,7 +4,7 @@
 mod support;
 
 use divan::{Bencher, black_box};
-use k8s_openapi::api::apps::v1::ReplicaSet as TypedSet;
+use k8s_openapi::api::apps::v1::ReplicaSet as TypedReplicaSet;
 use k8s_openapi::api::core::v1::Pod as TypedPod;
 use windlass::model::{Interner, Pod, Record, ReplicaSet};
 
@@ -39,5 +39,5 @@ fn replica_set_record(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn replica_set_typed(bencher: Bencher<'_, '_>) {
     let json = support::replica_set(1);
-    bencher.bench_local(|| serde_json::from_str::<TypedSet>(black_box(&json)).unwrap());
+    bencher.bench_local(|| serde_json::from_str::<TypedReplicaSet>(black_box(&json)).unwrap());
 }

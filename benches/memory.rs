@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use k8s_openapi::api::apps::v1::ReplicaSet as TypedSet;
+use k8s_openapi::api::apps::v1::ReplicaSet as TypedReplicaSet;
 use k8s_openapi::api::core::v1::Pod as TypedPod;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use windlass::metrics::Metrics;
 use windlass::model::{Pod, Record, ReplicaSet};
 use windlass::runtime::api::Api;
 use windlass::runtime::informer::{Informer, InformerOptions};
-use windlass::runtime::limit::Limiter;
+use windlass::runtime::rate_limiter::RateLimiter;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -27,7 +27,7 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 /// The most that a cached pod may cost, in bytes of heap, indexes included.
 const TARGET: usize = 600;
 const PODS: usize = 3_000;
-const SETS: usize = 600;
+const REPLICA_SETS: usize = 600;
 const TYPED: usize = 100;
 
 fn live() -> usize {
@@ -74,7 +74,8 @@ async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
     let service = tower::service_fn(move |request| async move {
         Ok::<_, std::convert::Infallible>(answer(request, total, object).await)
     });
-    let api = Api::new(kube::Client::new(service, "default"), "bench", Limiter::unlimited(), Metrics::new());
+    let api =
+        Api::new(kube::Client::new(service, "default"), "bench", RateLimiter::unlimited(), Metrics::new());
     let informer = Informer::<T>::new(api, InformerOptions::default());
     let (store, ready) = (informer.store(), informer.ready());
     let before = live();
@@ -116,14 +117,17 @@ fn typed<
 async fn main() {
     let _profiler = dhat::Profiler::builder().testing().build();
     let pod = cached::<Pod>(PODS, support::pod).await;
-    let set = cached::<ReplicaSet>(SETS, support::replica_set).await;
+    let replica_set = cached::<ReplicaSet>(REPLICA_SETS, support::replica_set).await;
     let (slim_pod, full_pod) = typed::<TypedPod>(support::pod);
-    let (slim_set, full_set) = typed::<TypedSet>(support::replica_set);
+    let (slim_replica_set, full_replica_set) = typed::<TypedReplicaSet>(support::replica_set);
     println!(
         "| bytes of heap per object | JSON | windlass, indexes included | k8s-openapi, managedFields dropped | k8s-openapi |"
     );
     println!("|---|---|---|---|---|");
     println!("| pod | {} | {pod} | {slim_pod} | {full_pod} |", support::pod(0).len());
-    println!("| ReplicaSet | {} | {set} | {slim_set} | {full_set} |", support::replica_set(0).len());
+    println!(
+        "| ReplicaSet | {} | {replica_set} | {slim_replica_set} | {full_replica_set} |",
+        support::replica_set(0).len()
+    );
     assert!(pod <= TARGET, "a cached pod costs {pod} bytes; the target is {TARGET}");
 }

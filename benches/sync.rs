@@ -38,7 +38,7 @@ use windlass::metrics::Metrics;
 use windlass::model::Pod;
 use windlass::runtime::api::Api;
 use windlass::runtime::informer::{Informer, InformerOptions};
-use windlass::runtime::limit::Limiter;
+use windlass::runtime::rate_limiter::RateLimiter;
 
 const SIZES: [usize; 4] = [10, 100, 1000, 5000];
 /// The pods of the other sets in the large namespace, and their sets.
@@ -95,14 +95,14 @@ impl Template {
         Template(pieces.map(cut).collect())
     }
 
-    fn event(&self, kind: &str, set: usize, pod: usize, version: u64, ready: bool) -> Bytes {
+    fn event(&self, kind: &str, replica_set: usize, pod: usize, version: u64, ready: bool) -> Bytes {
         let mut line = String::with_capacity(16 << 10);
         line.push_str(&format!(r#"{{"type":"{kind}","object":"#));
         for (before, place) in &self.0 {
             line.push_str(before);
             line.push_str(&match place.as_str() {
-                "set" => set.to_string(),
-                "hash" => format!("{set:09x}"),
+                "set" => replica_set.to_string(),
+                "hash" => format!("{replica_set:09x}"),
                 "pod" => format!("{pod:05x}"),
                 "version" => version.to_string(),
                 "ready" => if ready { "True" } else { "False" }.to_owned(),
@@ -116,13 +116,13 @@ impl Template {
 
 /// A complete set of this size that no Deployment owns.
 fn replica_set(number: usize, size: usize) -> Value {
-    let mut set: Value = serde_json::from_str(&support::replica_set(number)).unwrap();
-    set["metadata"].as_object_mut().unwrap().remove("ownerReferences");
-    set["spec"]["replicas"] = size.into();
+    let mut replica_set: Value = serde_json::from_str(&support::replica_set(number)).unwrap();
+    replica_set["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    replica_set["spec"]["replicas"] = size.into();
     for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
-        set["status"][count] = size.into();
+        replica_set["status"][count] = size.into();
     }
-    set
+    replica_set
 }
 
 fn event(kind: &str, object: &Value) -> Bytes {
@@ -130,7 +130,13 @@ fn event(kind: &str, object: &Value) -> Bytes {
 }
 
 /// The kinds of which there are no objects.
-const SILENT: [&str; 2] = ["/apis/apps/v1/deployments", "/api/v1/replicationcontrollers"];
+const SILENT: [&str; 5] = [
+    "/apis/apps/v1/deployments",
+    "/api/v1/replicationcontrollers",
+    "/apis/apps/v1/daemonsets",
+    "/apis/apps/v1/controllerrevisions",
+    "/api/v1/nodes",
+];
 
 /// All objects are older than this, and every change is newer.
 const LISTED: u64 = 1_000_000;
@@ -161,7 +167,7 @@ impl Feed {
 struct Server {
     state: Mutex<State>,
     pods: UnboundedSender<Bytes>,
-    sets: UnboundedSender<Bytes>,
+    replica_sets: UnboundedSender<Bytes>,
     /// Keep their watches open.
     _silent: Vec<UnboundedSender<Bytes>>,
 }
@@ -185,19 +191,22 @@ fn answer(code: u16, object: &Value) -> Response<Answer> {
 
 impl Server {
     fn new(template: &Arc<Template>, size: usize, other_pods: usize) -> Arc<Self> {
-        let other_sets = if other_pods > 0 { OTHER_SETS } else { 0 };
+        let other_replica_sets = if other_pods > 0 { OTHER_SETS } else { 0 };
         let owner_of = move |pod| if pod < size { MEASURED } else { 1 + (pod - size) % OTHER_SETS };
         let template = template.clone();
         let pods = (0..size + other_pods)
             .map(move |pod| template.event("ADDED", owner_of(pod), pod, 1 + pod as u64, true));
         let measured = replica_set(MEASURED, size);
-        let of_others = (1..=other_sets).map(move |number| {
+        let of_others = (1..=other_replica_sets).map(move |number| {
             replica_set(number, (size..size + other_pods).filter(|pod| owner_of(*pod) == number).count())
         });
-        let sets = std::iter::once(measured.clone()).chain(of_others).map(|set| event("ADDED", &set));
+        let replica_sets = std::iter::once(measured.clone())
+            .chain(of_others)
+            .map(|replica_set| event("ADDED", &replica_set));
         let (pod_feed, pods) = Feed::new(pods);
-        let (set_feed, sets) = Feed::new(sets);
-        let mut feeds = BTreeMap::from([("/api/v1/pods", pod_feed), ("/apis/apps/v1/replicasets", set_feed)]);
+        let (replica_set_feed, replica_sets) = Feed::new(replica_sets);
+        let mut feeds =
+            BTreeMap::from([("/api/v1/pods", pod_feed), ("/apis/apps/v1/replicasets", replica_set_feed)]);
         let mut silent = Vec::new();
         for path in SILENT {
             let (feed, feeder) = Feed::new(std::iter::empty());
@@ -212,7 +221,7 @@ impl Server {
             status_writes: 0,
             unexpected: Vec::new(),
         };
-        Arc::new(Server { state: Mutex::new(state), pods, sets, _silent: silent })
+        Arc::new(Server { state: Mutex::new(state), pods, replica_sets, _silent: silent })
     }
 
     fn client(self: &Arc<Self>) -> kube::Client {
@@ -246,7 +255,7 @@ impl Server {
             let version = state.version.to_string();
             json_patch::merge(&mut state.measured["status"], &patch["status"]);
             state.measured["metadata"]["resourceVersion"] = version.into();
-            self.sets.unbounded_send(event("MODIFIED", &state.measured)).unwrap();
+            self.replica_sets.unbounded_send(event("MODIFIED", &state.measured)).unwrap();
             return answer(200, &state.measured);
         }
         if method == Method::POST && path.ends_with("/events") {
@@ -321,7 +330,7 @@ impl Subject {
     /// An informer that nobody listens to.
     fn informer(template: &Arc<Template>, size: usize, others: usize) -> Self {
         Self::new(template, size, others, |client, metrics, stop| {
-            let api = Api::new(client, "bench", Limiter::unlimited(), metrics);
+            let api = Api::new(client, "bench", RateLimiter::unlimited(), metrics);
             tokio::spawn(Informer::<Pod>::new(api, InformerOptions::default()).run(stop))
         })
     }

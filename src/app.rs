@@ -22,14 +22,15 @@ use crate::config::{Config, ControllerConfig};
 use crate::controllers::{Context as Shared, Worker};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::runtime::catch_up::CatchUp;
+use crate::model::Resource;
 use crate::runtime::client;
-use crate::runtime::election::ElectionOptions;
 use crate::runtime::events::EventWriter;
-use crate::runtime::fence::Fence;
 use crate::runtime::informer::Ready;
 use crate::runtime::informers::Informers;
-use crate::runtime::lease::{Election, Watchdog};
+use crate::runtime::leader_election::fence::Fence;
+use crate::runtime::leader_election::lease::{Election, Watchdog};
+use crate::runtime::leader_election::rules::ElectionOptions;
+use crate::runtime::read_barrier::ReadBarrier;
 use life::Life;
 pub use serving::{Reader, http_router};
 use serving::{Servers, Serving};
@@ -151,8 +152,10 @@ pub struct Controllers {
     election: Option<(Election, Watchdog)>,
     fence: Option<Fence>,
     config: ControllerConfig,
-    /// What a new leader waits for; nothing without an election.
-    catch_ups: Vec<Arc<CatchUp>>,
+    /// What a new leader asks for the version of; nothing without an election.
+    read_barriers: Vec<Arc<ReadBarrier>>,
+    /// The kinds whose first lists are not waited for.
+    bulk: Vec<Resource>,
     /// Seeds the jitter of what is started later.
     seed: u64,
 }

@@ -4,13 +4,13 @@
 //! flag's name), then the file of `--config`, then the default; see [`load`]. Of a flag that is given more
 //! than once the last wins, and lists are joined, as pflag has it. There is no flag here that
 //! does nothing: what kube-controller-manager has and Windlass cannot mean is refused with the reason
-//! ([`foreign`]).
+//! ([`unsupported_flags`]).
 
 pub mod controllers;
 pub mod file;
-pub mod foreign;
 pub mod generic;
 pub mod serving;
+pub mod unsupported_flags;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub use controllers::ControllerArgs;
 pub use generic::{ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
-/// The Deployment, ReplicaSet and ReplicationController controllers for Kubernetes, in one small daemon.
+/// The Deployment, ReplicaSet, ReplicationController and DaemonSet controllers for Kubernetes, in one small daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100, args_override_self = true)]
 pub struct Args {
@@ -213,7 +213,7 @@ fn plain(error: &clap::Error) -> String {
 fn explained(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg)
-        && let Some(reason) = foreign::reason(given)
+        && let Some(reason) = unsupported_flags::reason(given)
     {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![reason.into()]));
     }

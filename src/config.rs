@@ -16,11 +16,11 @@ pub use selector::parse_selector;
 pub use serving::ServingConfig;
 
 use crate::args::{Args, ClientArgs, InsecureArgs, LoggingArgs};
-pub use crate::controllers::coexistence::OnConflict;
+pub use crate::controllers::foreign_writers::OnConflict;
 pub use crate::controllers::scope::Scope;
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
-use crate::runtime::election::ElectionOptions;
+use crate::runtime::leader_election::rules::ElectionOptions;
 
 /// Everything the daemon was told, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -274,7 +274,7 @@ pub(crate) mod tests {
             ),
             (&["--insecure-port=10257"], "--insecure-port", "--secure-port"),
             (
-                &["--controllers=-deployment,-replicaset,-replicationcontroller,*"],
+                &["--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,*"],
                 "--controllers",
                 "no controller",
             ),

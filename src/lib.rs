@@ -10,14 +10,14 @@
 //! * [`runtime`]: informers, stores, the work queue, expectations, events. Knows no Deployment.
 //! * [`controllers`]: the shell around the plans: wake, observe, plan, execute, settle.
 //! * [`metrics`], [`http`], [`logging`]: what operators see.
-//! * [`planted`]: mistakes that the simulation must find; never in a release.
+//! * [`mutations`]: mistakes that the simulation must find; never in a release.
 //!
 //! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`. The embedded API server, the
 //! simulated nodes, the sandbox and the simulation are crates of their own below `crates/`; the first two use nothing of
 //! this one. `tests/house/tidy.rs` enforces these rules, and `docs/architecture.md` follows one change through the modules.
 
 #[macro_use]
-pub mod planted;
+pub mod mutations;
 
 pub mod app;
 pub mod args;

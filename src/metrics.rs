@@ -210,6 +210,12 @@ metrics! {
         "Syncs of Deployments skipped because a cache was older than Windlass' own writes.",
         ["group", "resource"]
     );
+    /// The same for the DaemonSet controller.
+    daemonset_stale_skips: IntCounterVec = counters(
+        "daemonset_controller_stale_sync_skips_total",
+        "Syncs of DaemonSets skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     expectations_expired: IntCounterVec = counters(
         "windlass_expectations_expired_total",

@@ -420,6 +420,73 @@ check "it is gone" absent ds agent
 check "delete --cascade=orphan" k delete ds other --cascade=orphan --timeout=30s
 check "that is gone too" absent ds other
 
+echo "# daemon sets that are rolled out"
+# ds_images_are IMAGE: all pods of the DaemonSet run, those on their way out included, run this image.
+ds_images_are() {
+  [[ $(path '{range .items[*]}{.spec.containers[0].image}{"\n"}{end}' pods -l app=runs | sort -u) == "$1" ]]
+}
+# history_is NUMBERS: the revisions that kubectl lists.
+history_is() { [[ $(k rollout history ds/runs | grep -Eo '^[0-9]+' | tr '\n' ' ') == "$1 " ]]; }
+daemon_set runs nginx:1.26 | sed '/nodeSelector/d' >"$work/runs.yaml"
+says "apply -f" 'daemonset.apps/runs created' k apply -f "$work/runs.yaml"
+says "rollout status waits for the end" 'daemon set "runs" successfully rolled out' \
+  k rollout status ds/runs --timeout=60s
+says "get ds shows three of three" '^runs +3 +3 +3 +3 +3 +<none> ' k get ds runs
+equals "each node has one pod" 'sandbox-node-1 sandbox-node-2 sandbox-node-3' bash -c \
+  'timeout 30 kubectl get pods -l app=runs -o "jsonpath={range .items[*]}{.spec.nodeName}{\"\n\"}{end}" | sort | xargs'
+says "describe shows who created them" 'SuccessfulCreate .* daemonset-controller +Created pod: runs-' k describe ds runs
+says "its revision is there" '^runs-[a-z0-9]+ +daemonset.apps/runs +1 ' k get controllerrevisions -l app=runs
+says "rollout history lists it" '^1 +<none>' k rollout history ds/runs
+sed -i s/nginx:1.26/nginx:1.27/ "$work/runs.yaml"
+check "apply -f after an edit" k apply -f "$work/runs.yaml"
+check "its rollout ends" k rollout status ds/runs --timeout=60s
+eventually "every pod has the new image" 30 ds_images_are nginx:1.27
+check "history has two revisions" history_is '1 2'
+says "rollout history of one revision" 'nginx:1\.26' k rollout history ds/runs --revision=1
+check "rollout undo --to-revision" k rollout undo ds/runs --to-revision=1
+check "its rollout ends" k rollout status ds/runs --timeout=60s
+equals "revision 1 is back" nginx:1.26 path '{.spec.template.spec.containers[0].image}' ds/runs
+eventually "on every node" 30 ds_images_are nginx:1.26
+check "as revision 3" history_is '2 3'
+check "rollout undo" k rollout undo ds/runs
+check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "as revision 4" history_is '3 4'
+refuse "an unknown revision is refused" 'unable to find specified revision 9 in history' \
+  k rollout undo ds/runs --to-revision=9
+# What kubectl compares are bytes, and before 1.34 it adds `creationTimestamp: null` to them.
+if (($(k version --client -o json | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p') >= 34)); then
+  says "rollout undo --to-revision of the same is skipped" 'skipped rollback' k rollout undo ds/runs --to-revision=4
+fi
+check "rollout restart" k rollout restart ds/runs
+check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "as revision 5" history_is '3 4 5'
+check "a surge" k patch ds runs -p \
+  '{"spec":{"updateStrategy":{"rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}'
+check "set image" k set image ds/runs main=nginx:1.28
+check "its rollout ends" k rollout status ds/runs --timeout=60s
+eventually "every pod has the new image" 30 ds_images_are nginx:1.28
+check "OnDelete" k patch ds runs --type=merge -p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'
+check "set image" k set image ds/runs main=nginx:1.29
+refuse "rollout status cannot tell" 'only available for RollingUpdate' k rollout status ds/runs --timeout=20s
+check "delete a pod" k delete pod --wait=false "$(path '{.items[0].metadata.name}' pods -l app=runs)"
+eventually "it is replaced by one of the new template" 30 path_is 1 '{.status.updatedNumberScheduled}' ds/runs
+eventually "and that is ready" 30 path_is 3 '{.status.numberReady}' ds/runs
+check "taint a node" k taint node sandbox-node-2 out=yes:NoExecute
+eventually "its pod goes" 30 path_is 2 '{.status.desiredNumberScheduled}' ds/runs
+eventually "two are left" 30 count_is 2 pods -l app=runs
+check "take the taint away" k taint node sandbox-node-2 out-
+eventually "three are ready again" 30 path_is 3 '{.status.numberReady}' ds/runs
+check "delete --cascade=orphan" k delete ds runs --cascade=orphan --timeout=30s
+equals "its pods stay" 3 count pods -l app=runs
+equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=runs
+daemon_set runs nginx:1.29 | sed '/nodeSelector/d' >"$work/runs.yaml"
+check "create it again" k create -f "$work/runs.yaml"
+check "its rollout ends" k rollout status ds/runs --timeout=60s
+eventually "every pod has its image" 30 ds_images_are nginx:1.29
+check "delete" k delete ds runs --timeout=30s
+eventually "its pods are gone" 30 count_is 0 pods -l app=runs
+eventually "and its revisions" 30 count_is 0 controllerrevisions -l app=runs
+
 echo "# namespaces"
 check "create namespace" k create namespace ark
 check "delete namespace" k delete namespace ark --timeout=60s

@@ -44,12 +44,12 @@ fn uuid(kind: u8, n: usize) -> String {
 }
 
 /// Five pods to a set, a hundred sets to a namespace.
-const PODS_PER_SET: usize = 5;
+const PODS_PER_REPLICA_SET: usize = 5;
 
 /// A running pod of set number `n / 5`, about 15 KB with its managed fields.
 pub fn pod(n: usize) -> String {
-    let set = n / PODS_PER_SET;
-    let hash = format!("{:09x}", set);
+    let replica_set = n / PODS_PER_REPLICA_SET;
+    let hash = format!("{:09x}", replica_set);
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"});
     let status_of = |name: &str| {
@@ -61,13 +61,13 @@ pub fn pod(n: usize) -> String {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": format!("service-{set}-{hash}-{n:05x}"), "generateName": format!("service-{set}-{hash}-"),
-            "namespace": format!("team-{}", set / 100), "uid": uuid(1, n), "resourceVersion": (n + 1).to_string(),
+            "name": format!("service-{replica_set}-{hash}-{n:05x}"), "generateName": format!("service-{replica_set}-{hash}-"),
+            "namespace": format!("team-{}", replica_set / 100), "uid": uuid(1, n), "resourceVersion": (n + 1).to_string(),
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"app": format!("service-{set}"), "pod-template-hash": hash, "tier": "backend"},
+            "labels": {"app": format!("service-{replica_set}"), "pod-template-hash": hash, "tier": "backend"},
             "annotations": {"prometheus.io/scrape": "true"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("service-{set}-{hash}"),
-                                 "uid": uuid(2, set), "controller": true, "blockOwnerDeletion": true}],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("service-{replica_set}-{hash}"),
+                                 "uid": uuid(2, replica_set), "controller": true, "blockOwnerDeletion": true}],
             "managedFields": managed_fields(13),
         },
         "spec": {"nodeName": format!("node-{}", n % 100), "containers": pod_spec()["containers"],

@@ -9,10 +9,10 @@ use crate::controllers::registry::Registry;
 use crate::controllers::setup::{self, Plumbing, Shell};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
-use crate::runtime::fence::{Fence, FenceKeeper, fence};
 use crate::runtime::informer::InformerOptions;
-use crate::runtime::lease::{Election, Tools, Watchdog};
-use crate::runtime::limit::Limiter;
+use crate::runtime::leader_election::fence::{Fence, FenceKeeper, fence};
+use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
+use crate::runtime::rate_limiter::RateLimiter;
 
 /// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.
 const ELECTION_RATE: (f64, u32) = (5.0, 10);
@@ -57,8 +57,9 @@ impl Controllers {
             failed_pod_backoff: config.failed_pod_backoff,
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
+        let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
         let believes = election.is_none() || planted!("a new leader believes its caches");
-        let catch_ups = if believes { Vec::new() } else { informers.catch_ups() };
+        let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
         Controllers {
             context,
             informers,
@@ -68,7 +69,8 @@ impl Controllers {
             config,
             election,
             fence,
-            catch_ups,
+            read_barriers,
+            bulk,
         }
     }
 }
@@ -83,8 +85,8 @@ struct Apis<'a> {
 impl Apis<'_> {
     fn plain(&self) -> Api {
         let Parts { client, host, metrics, .. } = self.parts;
-        let limiter = Limiter::new(self.config.qps, self.config.burst);
-        Api::new(client.clone(), host, limiter, metrics.clone())
+        let rate_limiter = RateLimiter::new(self.config.qps, self.config.burst);
+        Api::new(client.clone(), host, rate_limiter, metrics.clone())
     }
 
     /// Writes only while this process leads.
@@ -115,7 +117,7 @@ fn stand(
     let Candidacy { client, options } = candidacy;
     let (qps, burst) = ELECTION_RATE;
     let Parts { host, metrics, clock, seed, .. } = parts;
-    let api = Api::new(client, host, Limiter::new(qps, burst), metrics.clone());
+    let api = Api::new(client, host, RateLimiter::new(qps, burst), metrics.clone());
     let tools = Tools { api, clock: clock.clone(), recorder: recorder.clone(), keeper, seed: *seed };
     let election = Election::new(&options, tools);
     let watchdog = Watchdog::new(fence, &election, &options);

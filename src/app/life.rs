@@ -1,6 +1,7 @@
 //! The life of a daemon's controllers, in five phases: the caches fill, the process leads, the workers start, they
 //! work, and all of it ends in a stated order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +9,17 @@ use anyhow::{Context as _, bail};
 use futures::future::join_all;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::tasks::{Running, by_itself, spawn};
 use super::{Controllers, work};
 use crate::config::ControllerConfig;
-use crate::controllers::coexistence::{Conflict, guard};
+use crate::controllers::foreign_writers::{Conflict, guard};
 use crate::controllers::resync::resync;
 use crate::controllers::{Context, Worker};
-use crate::runtime::catch_up::CatchUp;
-use crate::runtime::lease::{Election, Watchdog};
+use crate::model::Resource;
+use crate::runtime::leader_election::lease::{Election, Watchdog};
+use crate::runtime::read_barrier::ReadBarrier;
 use crate::runtime::tasks::{Ended, named};
 
 /// How long the last events may take to be written.
@@ -27,7 +30,10 @@ pub(super) struct Life {
     context: Arc<Context>,
     controllers: Arc<[Box<dyn Worker>]>,
     config: ControllerConfig,
-    catch_ups: Vec<Arc<CatchUp>>,
+    read_barriers: Vec<Arc<ReadBarrier>>,
+    bulk: Vec<Resource>,
+    /// Passes the read barriers of controllers that wait for their caches; nothing where all read past them.
+    passing: Option<AbortOnDropHandle<()>>,
     seed: u64,
     /// Until it stands for election.
     election: Option<(Election, Watchdog)>,
@@ -45,8 +51,18 @@ pub(super) struct Life {
 impl Life {
     /// Begins to list, to watch, and to write events.
     pub fn begin(controllers: Controllers, shutdown: CancellationToken) -> Self {
-        let Controllers { context, informers, workers, events, election, fence, config, catch_ups, seed } =
-            controllers;
+        let Controllers {
+            context,
+            informers,
+            workers,
+            events,
+            election,
+            fence,
+            config,
+            read_barriers,
+            bulk,
+            seed,
+        } = controllers;
         let (stop, stop_events) = (CancellationToken::new(), CancellationToken::new());
         informers.start(&stop);
         let events = spawn(events.run(stop_events.clone()));
@@ -54,7 +70,9 @@ impl Life {
             context,
             controllers: workers,
             config,
-            catch_ups,
+            read_barriers,
+            bulk,
+            passing: None,
             seed,
             election,
             shutdown,
@@ -68,22 +86,24 @@ impl Life {
         }
     }
 
-    /// No decision before every cache is complete: half a list looks like missing pods. Nor does a process stand for
-    /// election before that, since it could not act. `false` means that it is to stop.
+    /// No decision before the owners are known, and no election, since the process could not act. Pods are not waited
+    /// for: until all are known, those of an owner that evidently needs something are read past the cache. `false`
+    /// means that the process is to stop.
     pub async fn fill_caches(&mut self) -> anyhow::Result<bool> {
-        let Life { running, shutdown, .. } = self;
-        for (resource, ready) in running.informers.ready() {
+        let Life { running, shutdown, bulk, .. } = self;
+        let mut awaited = running.informers.ready();
+        awaited.retain(|(resource, _)| !bulk.contains(resource));
+        let kinds: Vec<_> = awaited.iter().map(|(resource, _)| resource.plural).collect();
+        for (resource, ready) in awaited {
             let name = resource.plural;
             tokio::select! {
                 biased;
-                () = std::future::ready(()), if planted!("half a cache is believed") => {}
                 complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
                 error = running.ended_by_itself() => return Err(error),
                 () = shutdown.cancelled() => return Ok(false),
             }
         }
-        let kinds: Vec<_> = running.informers.resources().iter().map(|resource| resource.plural).collect();
-        tracing::info!(?kinds, "the caches are complete");
+        tracing::info!(?kinds, "the caches of the owners are complete");
         Ok(true)
     }
 
@@ -96,9 +116,9 @@ impl Life {
         self.running.elected(&self.controllers, &self.shutdown).await
     }
 
-    /// Has the caches catch up, and starts the workers.
+    /// Notes what is current now that the process leads, and starts the workers.
     pub async fn start_workers(&mut self) -> anyhow::Result<()> {
-        let Life { context, controllers, config, catch_ups, shutdown, running, workers, stop, seed, .. } =
+        let Life { context, controllers, config, read_barriers, passing, shutdown, running, workers, .. } =
             self;
         // What has ended comes first: no worker is started for a lease that is lost.
         tokio::select! {
@@ -106,12 +126,15 @@ impl Life {
             error = running.ended_by_itself() => return Err(error),
             () = async {
                 // What the leader before has done is done, whatever a watch that lags shows.
-                let catching_up = join_all(catch_ups.iter().map(|catch_up| catch_up.run()));
-                if shutdown.run_until_cancelled(catching_up).await.is_some() {
-                    work::start(controllers, config, context.metrics(), workers, shutdown).await;
-                }
+                let current =
+                    read_barriers.iter().map(|kind| async { (kind.resource(), kind.current_version().await) });
+                let Some(current) = shutdown.run_until_cancelled(join_all(current)).await else { return };
+                current.into_iter().for_each(|(kind, version)| context.barrier().elected(kind, version));
+                *passing = pass(controllers, config, read_barriers);
+                work::start(controllers, config, context.metrics(), workers, shutdown).await;
             } => {}
         }
+        let Life { controllers, config, running, stop, seed, .. } = self;
         if let Some(period) = config.resync_period {
             let (controllers, stop, seed) = (controllers.clone(), stop.clone(), *seed);
             running.resync = Some(spawn(named("the resync", async move {
@@ -152,11 +175,11 @@ impl Life {
         }
         stop_events.cancel();
         let flushed = matches!(tokio::time::timeout(FLUSH_TIMEOUT, events).await, Ok(Ok(true)));
-        let at_large = fence.and_then(|fence| fence.at_large());
+        let in_doubt_for = fence.and_then(|fence| fence.in_doubt_for());
         match election {
             // A write of unknown outcome may still arrive, and the next leader would not know of it. So the
             // lease has to run out by itself: that takes as long as after a crash, 17 s at most.
-            Some(election) if at_large.is_some() && election.may_hold() => tracing::warn!(
+            Some(election) if in_doubt_for.is_some() && election.may_hold() => tracing::warn!(
                 lease = %election.lease(),
                 "the lease is not released but runs out, since a write whose outcome is unknown may still \
                  be carried out"
@@ -198,4 +221,23 @@ impl Life {
         }
         Ok(drained.is_ok())
     }
+}
+
+/// Passes the read barriers of the caches that a controller waits for.
+fn pass(
+    controllers: &[Box<dyn Worker>],
+    config: &ControllerConfig,
+    read_barriers: &[Arc<ReadBarrier>],
+) -> Option<AbortOnDropHandle<()>> {
+    let waits =
+        |worker: &&Box<dyn Worker>| config.enabled.runs(worker.entry()) && !worker.reads_past_caches();
+    let kinds: BTreeSet<Resource> =
+        controllers.iter().filter(waits).flat_map(|worker| worker.entry().watches).copied().collect();
+    let awaited: Vec<_> =
+        read_barriers.iter().filter(|kind| kinds.contains(&kind.resource())).cloned().collect();
+    (!awaited.is_empty()).then(|| {
+        spawn(async move {
+            join_all(awaited.iter().map(|kind| kind.run())).await;
+        })
+    })
 }

@@ -18,7 +18,7 @@ use crate::http::health::wedged_after;
 use crate::http::{self, Checks, Limits, Reviewers, SecureServer, ServingMetrics};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::model::{Deployment, ObjectKey};
+use crate::model::{DaemonSet, Deployment, ObjectKey, Record};
 use crate::runtime::client::{self, ClientOptions, Connection};
 
 /// What is served, and where.
@@ -100,15 +100,20 @@ pub enum Reader {
     Known,
 }
 
-/// All that the daemon serves to a reader: metrics, health, and why its Deployments are where they are.
+/// All that the daemon serves to a reader: metrics, health, and why its workloads are where they are.
 pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers, reader: Reader) -> axum::Router {
     http::router(metrics, checks(controllers)).merge(explanations(controllers, reader))
 }
 
 fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
+    let deployments = explained::<Deployment>(controllers, reader, "/debug/deployments/{namespace}/{name}");
+    deployments.merge(explained::<DaemonSet>(controllers, reader, "/debug/daemonsets/{namespace}/{name}"))
+}
+
+fn explained<T: Record>(controllers: &Controllers, reader: Reader, path: &str) -> axum::Router {
     let context = controllers.context.clone();
-    http::explanations("/debug/deployments/{namespace}/{name}", move |namespace, name| {
-        let explained = explain(&context, &ObjectKey::new(namespace, name))?;
+    http::explanations(path, move |namespace, name| {
+        let explained = explain::<T>(&context, &ObjectKey::new(namespace, name))?;
         Ok(match reader {
             Reader::Anybody => explained,
             Reader::Known => explained.with_termination_messages(),
@@ -116,16 +121,14 @@ fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
     })
 }
 
-/// The current explanation of a Deployment, and the earlier ones; an error says why there is none.
-fn explain(context: &Shared, key: &ObjectKey) -> Result<Explained, String> {
-    let deployment = context
-        .store::<Deployment>()
-        .get(key)
-        .ok_or_else(|| format!("no Deployment {key} is in the cache"))?;
-    let explained = context.explanations().of(&deployment.meta);
+/// The current explanation of an object, and the earlier ones; an error says why there is none.
+fn explain<T: Record>(context: &Shared, key: &ObjectKey) -> Result<Explained, String> {
+    let kind = T::RESOURCE.kind;
+    let object = context.store::<T>().get(key).ok_or_else(|| format!("no {kind} {key} is in the cache"))?;
+    let explained = context.explanations().of(T::RESOURCE, object.meta());
     explained.ok_or_else(|| {
         format!(
-            "Deployment {key} has not been planned for yet, or its explanations have made room for newer ones; \
+            "{kind} {key} has not been planned for yet, or its explanations have made room for newer ones; \
              its next sync explains it again"
         )
     })

@@ -7,9 +7,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::controllers::Worker;
-use crate::runtime::fence::Fence;
 use crate::runtime::informers::Informers;
-use crate::runtime::lease::{Election, LeaseLost};
+use crate::runtime::leader_election::fence::Fence;
+use crate::runtime::leader_election::lease::{Election, LeaseLost};
 use crate::runtime::tasks::Ended;
 
 /// How long the election may take to say how the lease was lost.
@@ -40,7 +40,7 @@ impl Running {
                 biased;
                 () = shutdown.cancelled() => return Ok(false),
                 error = self.ended_by_itself() => return Err(error),
-                () = fence.opened() => return Ok(true),
+                () = fence.wait_open() => return Ok(true),
                 () = tokio::time::sleep(TIDY_PERIOD) => {
                     workers.iter().for_each(|worker| worker.drop_gone_keys());
                 }
@@ -66,8 +66,8 @@ impl Running {
         let shut = async {
             match &self.fence {
                 Some(fence) => {
-                    fence.opened().await;
-                    fence.shuts().await
+                    fence.wait_open().await;
+                    fence.wait_closed().await
                 }
                 None => std::future::pending().await,
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::selector::parse_selector;
 use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
-use crate::controllers::coexistence::OnConflict;
 use crate::controllers::execute::FIELD_MANAGER;
+use crate::controllers::foreign_writers::OnConflict;
 use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
 use crate::controllers::scope::Scope;
 
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(list: &str, runs: [bool; 3]) {
+    fn check(list: &str, runs: [bool; 4]) {
         let given: Vec<String> = list.split(',').map(str::to_owned).collect();
         let enabled = enabled(&given).unwrap();
         assert_eq!(CONTROLLERS.map(|controller| enabled.runs(controller)), runs, "{list}");
@@ -231,13 +231,15 @@ mod tests {
 
     #[test]
     fn controllers_are_chosen_as_upstream_does() {
-        check("*", [true; 3]);
-        check("*,-deployment-controller", [false, true, true]);
-        check("-deployment,*", [false, true, true]);
-        check("deployment", [true, false, false]);
-        check("replicaset,replicationcontroller-controller", [false, true, true]);
-        check("replicaset,-replicaset", [false, true, false]);
-        check("*,-replicationcontroller,replicationcontroller", [true, true, false]);
+        check("*", [true; 4]);
+        check("*,-deployment-controller", [false, true, true, true]);
+        check("-deployment,*", [false, true, true, true]);
+        check("deployment", [true, false, false, false]);
+        check("replicaset,replicationcontroller-controller", [false, true, true, false]);
+        check("replicaset,-replicaset", [false, true, false, false]);
+        check("*,-replicationcontroller,replicationcontroller", [true, true, false, true]);
+        check("daemonset", [false, false, false, true]);
+        check("*,-daemonset-controller", [true, true, true, false]);
     }
 
     #[test]

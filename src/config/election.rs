@@ -2,7 +2,7 @@
 
 use super::{ConfigError, duration, error, is_dns_name};
 use crate::args::ElectionArgs;
-use crate::runtime::election::{ElectionError, ElectionOptions};
+use crate::runtime::leader_election::rules::{ElectionError, ElectionOptions};
 
 impl From<ElectionError> for ConfigError {
     fn from(ElectionError { flag, allowed, given }: ElectionError) -> Self {

@@ -8,25 +8,26 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::coexistence::Coexistence;
 use super::explanations::Explanations;
+use super::foreign_writers::ForeignWriters;
 use super::gated_field::GatedField;
+use super::in_doubt_writes::InDoubtWrites;
 use super::owner_memory::OwnerMemory;
-use super::pace::Pace;
+use super::recreate_guard::RecreateGuard;
 use super::scope::Scope;
-use super::turns::Turns;
-use super::unresolved::Unresolved;
-use super::vanished::Creations;
-use super::words::Words;
+use super::status_throttle::{FailureTextThrottle, StatusThrottle};
+use super::write_lock::WriteLocks;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Meta, ObjectKey, Record, Resource, Uid};
-use crate::plan::Note;
+use crate::plan::EventNote;
 use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::expectations::{Caches, Expectations, Freshness};
+use crate::runtime::fresh_list::FreshList;
+use crate::runtime::lazy_read_barrier::LazyReadBarrier;
+use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::store::Store;
-use crate::runtime::waiters::Waiters;
 use crate::runtime::worker::{Next, WorkQueue};
 
 /// What all controllers share. One per daemon, handed to each controller behind an `Arc`.
@@ -45,24 +46,28 @@ pub struct Context {
     pub(super) caches: Caches,
     /// What the caches must show before an owner is decided about again.
     pub(super) expectations: Expectations,
+    /// What the caches are good for since this process acts.
+    pub(super) barrier: Arc<LazyReadBarrier>,
+    /// Reads past the cache of each kind.
+    pub(super) fresh_lists: BTreeMap<Resource, FreshList>,
     /// Everything that is remembered of owners, to be forgotten with them.
     pub(super) memory: OwnerMemory,
     /// Writes of which nobody knows yet whether they happened.
-    pub(super) unresolved: Arc<Unresolved>,
+    pub(super) in_doubt_writes: Arc<InDoubtWrites>,
     /// What was created a moment ago.
-    pub(super) creations: Arc<Creations>,
+    pub(super) recreate_guard: Arc<RecreateGuard>,
     /// When each status was last written.
-    pub(super) pace: Arc<Pace>,
+    pub(super) status_throttle: Arc<StatusThrottle>,
     /// When failures were last worded anew.
-    pub(super) words: Arc<Words>,
+    pub(super) failure_text_throttle: Arc<FailureTextThrottle>,
     /// Who writes an object that has two writers.
-    pub(super) turns: Arc<Turns>,
+    pub(super) write_locks: Arc<WriteLocks>,
     /// Why the last plans were what they were.
     pub(super) explanations: Arc<Explanations>,
     /// Whether the API server keeps the counts of terminating pods.
     pub(super) terminating_field: GatedField,
     /// What speaks for another controller on the same objects.
-    pub(super) coexistence: Coexistence,
+    pub(super) foreign_writers: ForeignWriters,
 }
 
 /// What the controllers were told.
@@ -84,7 +89,7 @@ pub(super) struct Control {
     /// Keys that want a sync.
     pub queue: WorkQueue<ObjectKey>,
     /// Keys that wait for a cache to catch up.
-    pub waiters: Waiters<ObjectKey>,
+    pub parked_keys: ParkedKeys<ObjectKey>,
     /// The API server, with a rate limit of its own: a large scale-up of one kind delays no write of another
     /// controller. Upstream has a client for each controller, too.
     pub api: Api,
@@ -107,8 +112,8 @@ impl Context {
     }
 
     /// The keys of this kind that wait for a cache to catch up.
-    pub fn waiters_of<T: Record>(&self) -> &Waiters<ObjectKey> {
-        &self.control(T::RESOURCE).waiters
+    pub fn parked_keys_of<T: Record>(&self) -> &ParkedKeys<ObjectKey> {
+        &self.control(T::RESOURCE).parked_keys
     }
 
     pub(super) fn control(&self, kind: Resource) -> &Control {
@@ -150,14 +155,19 @@ impl Context {
         &self.memory
     }
 
+    /// What the caches are good for since this process acts.
+    pub fn barrier(&self) -> &LazyReadBarrier {
+        &self.barrier
+    }
+
     /// Cancelled when the daemon is to end: running syncs begin no further pod.
     pub fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
     /// Tells the user something about an object, as this `source.component`. Never waits.
-    pub fn tell<T: Record>(&self, component: &'static str, about: &T, note: Note) {
-        let Note { warning, reason, message } = note;
+    pub fn record_event<T: Record>(&self, component: &'static str, about: &T, note: EventNote) {
+        let EventNote { warning, reason, message } = note;
         let kind = if warning { EventType::Warning } else { EventType::Normal };
         let meta = about.meta();
         let target = EventTarget {
@@ -171,7 +181,7 @@ impl Context {
 
     /// Whether the caches show all our writes to an owner's objects (S23). If not, the key is parked:
     /// it wakes when the watch has caught up, and the answer is when to look again at the latest.
-    pub fn behind<T: Record>(&self, owner: &T, waiters: &Waiters<ObjectKey>) -> Option<Next> {
+    pub fn behind<T: Record>(&self, owner: &T, parked_keys: &ParkedKeys<ObjectKey>) -> Option<Next> {
         let meta = owner.meta();
         let Freshness::Behind(behind) = self.expectations.check(&meta.uid, &self.caches, Instant::now())
         else {
@@ -181,14 +191,14 @@ impl Context {
             return None;
         }
         tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");
-        waiters.park(&meta.key, &behind, &self.caches);
+        parked_keys.park(&meta.key, &behind, &self.caches);
         Some(Next::After(behind.check_again))
     }
 
     /// A write to an object of this owner, or to the owner itself, was answered with this version: the owner is not
     /// decided about before the cache of that kind shows it.
-    pub fn wrote<T: Record>(&self, owner: &T, resource: Resource, version: u64) {
-        self.expectations.wrote(&owner.meta().uid, resource, version);
+    pub fn expect_write<T: Record>(&self, owner: &T, resource: Resource, version: u64) {
+        self.expectations.expect_write(&owner.meta().uid, resource, version);
     }
 
     /// Forgets whatever was noted of an owner.

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::error::SyncError;
 use super::explanations::Explanation;
+use super::past_caches::Children;
 use super::setup::Setup;
 use crate::model::{Condition, ObjectKey, Record};
 use crate::plan::Urgency;
@@ -30,8 +31,12 @@ pub trait Controller: Send + Sync + 'static {
     type Outcome: Send + Sync;
 
     /// Whether another controller of this process writes the objects too: then each waits for the other's writes
-    /// instead of sending what would come second ([`super::turns`]).
+    /// instead of sending what would come second ([`super::write_lock`]).
     const SHARES_OBJECTS: bool = false;
+
+    /// Whether [`Controller::children`] names all that decisions rest on. Otherwise nothing is decided before the caches
+    /// of the kinds that the controller watches are complete and show what there was at the election.
+    const READS_CHILDREN: bool = false;
 
     /// Wake: the changes of other objects that concern it. Its own objects wake their own keys.
     fn watch(self: &Arc<Self>, _setup: &mut Setup) {}
@@ -59,9 +64,30 @@ pub trait Controller: Send + Sync + 'static {
     fn plan(&self, observed: &Self::Observed<'_>) -> Self::Plan;
 
     /// Whether a plan creates objects. Before some are created again a moment later, the owner is read past the
-    /// cache ([`super::vanished`]).
+    /// cache ([`super::recreate_guard`]).
     fn creates(&self, _plan: &Self::Plan) -> bool {
         false
+    }
+
+    /// Whether a plan writes anything.
+    fn writes(&self, _plan: &Self::Plan) -> bool {
+        true
+    }
+
+    /// What is read past the caches with an object, where the caches cannot be relied on yet; in this order.
+    fn children(&self, _object: &Self::Object) -> Vec<Children> {
+        Vec::new()
+    }
+
+    /// Whether the object itself shows that there is something to do: then it does not wait until the caches are
+    /// complete. Pure.
+    fn is_unsettled(&self, _object: &Self::Object) -> bool {
+        false
+    }
+
+    /// Whether a plan may be carried out before the caches are complete, after the read past them. Pure.
+    fn needs_no_others(&self, _plan: &Self::Plan) -> bool {
+        true
     }
 
     /// Execute: all writes in order, up to the first that fails.
@@ -101,7 +127,7 @@ pub trait Controller: Send + Sync + 'static {
         _executed: &Executed<Self::Outcome>,
         _settled: &Settled<Self::Status>,
     ) -> Urgency {
-        Urgency::Spaced
+        Urgency::Throttled
     }
 
     /// The status says what was settled, and nothing is left to be reported.
@@ -109,7 +135,7 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// When to look again besides what was settled.
-    fn look_again(
+    fn requeue_after(
         &self,
         _object: &Self::Object,
         _observed: &Self::Observed<'_>,
@@ -161,7 +187,7 @@ pub struct Settled<S> {
     /// Annotations of the object that are written with it.
     pub annotations: BTreeMap<&'static str, String>,
     /// When something is due.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// What became of a plan. Made by the step that carries it out, and by nothing else.

@@ -2,7 +2,7 @@
 
 mod execute;
 pub mod lost_creations;
-pub mod rollouts;
+pub mod rollout_metrics;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use super::context::Context;
 use super::controller::{Controller, Executed, Settled, Status};
 use super::driver::{Driver, Worker};
 use super::error::SyncError;
+use super::event_handlers::may_be_adopted_anew;
 use super::explanations::Explanation;
+use super::past_caches::{Children, OwnedBy};
 use super::patch;
 use super::registry::ControllerEntry;
-use super::setup::{Setup, Turn};
-use super::wake::may_be_adopted_anew;
+use super::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Strategy};
 use crate::plan::Urgency;
 use crate::plan::deployment::{
-    self as planner, Course, Observed, Plan, Write, progress, revision, status, why,
+    self as planner, Observed, Plan, StatusScope, Write, explain, progress, revision, status,
 };
 use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
-use rollouts::{NewSet, Rollouts, show_stuck};
+use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 
 /// What the registry says of it.
 pub static ENTRY: ControllerEntry = ControllerEntry {
@@ -47,10 +48,10 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let context = setup.context().clone();
     let controller = DeploymentController {
         deployments: context.store(),
-        sets: context.store(),
+        replica_sets: context.store(),
         pods: context.store(),
         lost_creations: Arc::default(),
-        rollouts: Arc::default(),
+        rollout_metrics: Arc::default(),
         context,
     };
     Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
@@ -60,12 +61,12 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
 pub struct DeploymentController {
     context: Arc<Context>,
     deployments: Arc<Store<Deployment>>,
-    sets: Arc<Store<ReplicaSet>>,
+    replica_sets: Arc<Store<ReplicaSet>>,
     pods: Arc<Store<Pod>>,
     /// ReplicaSets that may have been created although nobody said so.
     lost_creations: Arc<LostCreations>,
     /// The rollouts that are under way, for the metrics.
-    rollouts: Arc<Rollouts>,
+    rollout_metrics: Arc<RolloutMetrics>,
 }
 
 impl Status for DeploymentStatus {
@@ -89,13 +90,15 @@ impl Controller for DeploymentController {
     type Plan = Plan;
     type Outcome = progress::Outcome;
 
+    const READS_CHILDREN: bool = true;
+
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.lost_creations.clone());
-        self.context.memory().includes(self.rollouts.clone());
+        self.context.memory().includes(self.rollout_metrics.clone());
         let told = self.clone();
-        setup.on_change(Turn::Indirect, move |change| told.set_changed(change));
+        setup.on_change(HandlerOrder::Indirect, move |change| told.replica_set_changed(change));
         let told = self.clone();
-        setup.on_change(Turn::Indirect, move |change| told.pod_changed(change));
+        setup.on_change(HandlerOrder::Indirect, move |change| told.pod_changed(change));
         let (deployments, metrics) = (Arc::downgrade(&self.deployments), self.context.metrics());
         let weak = Arc::downgrade(metrics);
         metrics.before_render(move || {
@@ -112,11 +115,11 @@ impl Controller for DeploymentController {
     }
 
     fn resolve<'a>(&'a self, deployment: &'a Deployment) -> BoxFuture<'a, Result<(), SyncError>> {
-        Box::pin(self.context.resolve_children(deployment, &*self.sets))
+        Box::pin(self.context.resolve_children(deployment, &*self.replica_sets))
     }
 
     fn wants_to_adopt(&self, deployment: &Deployment) -> bool {
-        planner::wants_to_adopt(deployment, &self.sets.orphans(&deployment.meta.key.namespace))
+        planner::wants_to_adopt(deployment, &self.replica_sets.orphans(&deployment.meta.key.namespace))
     }
 
     fn observe<'a>(&self, deployment: &'a Deployment, may_adopt: bool) -> Observed<'a> {
@@ -129,6 +132,35 @@ impl Controller for DeploymentController {
 
     fn creates(&self, plan: &Plan) -> bool {
         plan.writes.iter().any(|write| matches!(write, Write::Create(_)))
+    }
+
+    fn writes(&self, plan: &Plan) -> bool {
+        !plan.writes.is_empty()
+    }
+
+    /// The ReplicaSets, and their pods. One that was adopted may have pods which the Deployment does not select.
+    fn children(&self, deployment: &Deployment) -> Vec<Children> {
+        let selector = &deployment.selector;
+        if selector.defect().is_some() || selector.selects_everything() {
+            return Vec::new();
+        }
+        let sets = self.replica_sets.owned_by(&deployment.as_owner());
+        let odd = sets.iter().filter(|set| !selector.matches(&set.template.labels)).map(|set| &set.selector);
+        let pods = std::iter::once(selector).chain(odd).map(|selector| Children {
+            resource: &Pod::RESOURCE,
+            selector: selector.clone(),
+            owned_by: OwnedBy::Children,
+        });
+        let sets = Children {
+            resource: &ReplicaSet::RESOURCE,
+            selector: selector.clone(),
+            owned_by: OwnedBy::Owner,
+        };
+        std::iter::once(sets).chain(pods).collect()
+    }
+
+    fn is_unsettled(&self, deployment: &Deployment) -> bool {
+        planner::is_unsettled(deployment)
     }
 
     fn execute<'a>(
@@ -147,12 +179,12 @@ impl Controller for DeploymentController {
         plan: &Plan,
         executed: &Executed<progress::Outcome>,
     ) -> Settled<DeploymentStatus> {
-        let progress::Settled { status, revision, look_again } =
+        let progress::Settled { status, revision, requeue_after } =
             progress::settle(observed, plan, executed.outcome());
         let shown = observed.deployment.annotations.get(revision::REVISION);
         let revision = revision.filter(|revision| shown != Some(revision));
         let annotations = revision.map(|revision| (revision::REVISION, revision)).into_iter().collect();
-        Settled { status, annotations, look_again }
+        Settled { status, annotations, requeue_after }
     }
 
     fn status<'a>(&self, deployment: &'a Deployment) -> &'a DeploymentStatus {
@@ -189,12 +221,12 @@ impl Controller for DeploymentController {
 
     fn reported(&self, observed: &Observed<'_>, plan: &Plan, settled: &Settled<DeploymentStatus>) {
         let deployment = observed.deployment;
-        if plan.course == Course::Rollout {
+        if plan.status_scope == StatusScope::Rollout {
             self.lost_creations.condition_written(&deployment.meta.uid);
         }
-        let new = || observed.sets().new.as_deref().map(NewSet::from);
+        let new = || observed.replica_sets().new.as_deref().map(NewReplicaSet::from);
         let metrics = &self.context.metrics().workloads;
-        self.rollouts.note(deployment, &settled.status, new, observed.now, metrics);
+        self.rollout_metrics.note(deployment, &settled.status, new, observed.now, metrics);
     }
 
     fn explain(
@@ -203,27 +235,27 @@ impl Controller for DeploymentController {
         mut plan: Plan,
         settled: &Settled<DeploymentStatus>,
     ) -> Option<Explanation> {
-        plan.why.extend(why::progress(observed.deployment, &plan, &settled.status));
-        Some(Explanation::new(observed.now, plan.why, &plan.writes))
+        plan.reasons.extend(explain::progress(observed.deployment, &plan, &settled.status));
+        Some(Explanation::new(observed.now, plan.reasons, &plan.writes))
     }
 }
 
 impl DeploymentController {
     /// A ReplicaSet has changed: the key of the Deployment that it belongs or belonged to. One that nobody owns
     /// any more, or with other labels, concerns every Deployment that selects it.
-    fn set_changed(&self, change: &Change<ReplicaSet>) {
-        let set = change.object();
+    fn replica_set_changed(&self, change: &Change<ReplicaSet>) {
+        let replica_set = change.object();
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
         {
             self.wake_owner_of(old);
         }
-        match &set.meta.controller {
-            Some(_) => self.wake_owner_of(set),
-            None if set.meta.is_deleting() || !may_be_adopted_anew(change) => {}
+        match &replica_set.meta.controller {
+            Some(_) => self.wake_owner_of(replica_set),
+            None if replica_set.meta.is_deleting() || !may_be_adopted_anew(change) => {}
             None => {
-                for deployment in self.deployments.in_namespace(&set.meta.key.namespace) {
-                    if deployment.selector.matches(&set.meta.labels) {
+                for deployment in self.deployments.in_namespace(&replica_set.meta.key.namespace) {
+                    if deployment.selector.matches(&replica_set.meta.labels) {
                         self.wake(&deployment);
                     }
                 }
@@ -244,8 +276,8 @@ impl DeploymentController {
         };
         // Recreate waits for its old pods to end: the last one to go, or to fail, lets it go on.
         if (ended || said)
-            && let Some(set) = self.sets.controller_of(&pod.meta)
-            && let Some(deployment) = self.deployments.controller_of(&set.meta)
+            && let Some(replica_set) = self.replica_sets.controller_of(&pod.meta)
+            && let Some(deployment) = self.deployments.controller_of(&replica_set.meta)
             && (said || deployment.strategy == Strategy::Recreate)
         {
             self.wake(&deployment);
@@ -253,8 +285,8 @@ impl DeploymentController {
     }
 
     /// An owner that is not in the cache is woken when it comes.
-    fn wake_owner_of(&self, set: &ReplicaSet) {
-        if let Some(deployment) = self.deployments.controller_of(&set.meta) {
+    fn wake_owner_of(&self, replica_set: &ReplicaSet) {
+        if let Some(deployment) = self.deployments.controller_of(&replica_set.meta) {
             self.wake(&deployment);
         }
     }
@@ -270,20 +302,20 @@ impl DeploymentController {
         for new in self.lost_creations.seen(&deployment.meta.uid, exists) {
             if let Some(note) = Write::Create(new).note() {
                 tracing::info!(deployment = %deployment.meta.key, "{}, as it turns out", note.message);
-                self.context.tell(ENTRY.component, deployment, note);
+                self.context.record_event(ENTRY.component, deployment, note);
             }
         }
     }
 
     /// What is decided on.
     fn observed<'a>(&self, deployment: &'a Deployment, may_adopt: bool) -> Observed<'a> {
-        let mut owned = self.sets.owned_by(&deployment.as_owner());
+        let mut owned = self.replica_sets.owned_by(&deployment.as_owner());
         if planted!("the owner's UID is ignored") {
-            let all = self.sets.in_namespace(&deployment.meta.key.namespace);
-            owned = crate::planted::owned_by_name(&deployment.meta, all);
+            let all = self.replica_sets.in_namespace(&deployment.meta.key.namespace);
+            owned = crate::mutations::owned_by_name(&deployment.meta, all);
         }
-        let orphans = self.sets.orphans(&deployment.meta.key.namespace);
-        let pods_of = |set: &ReplicaSet| self.pods.owned_by(&set.as_owner());
+        let orphans = self.replica_sets.orphans(&deployment.meta.key.namespace);
+        let pods_of = |replica_set: &ReplicaSet| self.pods.owned_by(&replica_set.as_owner());
         Observed::gather(deployment, owned, orphans, may_adopt, pods_of, self.context.now())
     }
 }

@@ -13,14 +13,15 @@ use super::controller::{Controller, Settled, Status};
 use super::error::SyncError;
 use super::execute::path;
 use super::explanations::Explanation;
-use super::pace::SPACING;
 use super::registry::ControllerEntry;
-use super::setup::{Setup, Turn};
+use super::setup::{HandlerOrder, Setup};
+use super::status_throttle::SPACING;
 use crate::model::{ObjectKey, Record, Resource};
 use crate::plan::Urgency;
+use crate::runtime::lazy_read_barrier::Footing;
+use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
-use crate::runtime::waiters::Waiters;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 
 /// A controller as the daemon starts, watches and ends it, whatever its kind is.
@@ -40,6 +41,10 @@ pub trait Worker: Send + Sync {
     /// Has every object synced once more.
     fn resync(&self);
 
+    /// Whether it reads past the caches what they do not show yet ([`Controller::READS_CHILDREN`]). Otherwise it waits
+    /// for them.
+    fn reads_past_caches(&self) -> bool;
+
     /// Drops the keys of what no longer exists, of which a standby would collect more and more.
     fn drop_gone_keys(&self);
 }
@@ -51,7 +56,7 @@ pub struct Driver<C: Controller> {
     entry: &'static ControllerEntry,
     objects: Arc<Store<C::Object>>,
     queue: WorkQueue<ObjectKey>,
-    waiters: Waiters<ObjectKey>,
+    parked_keys: ParkedKeys<ObjectKey>,
 }
 
 impl<C: Controller> Driver<C> {
@@ -61,13 +66,13 @@ impl<C: Controller> Driver<C> {
         let driver = Arc::new(Driver {
             objects: context.store::<C::Object>(),
             queue: context.queue_of::<C::Object>().clone(),
-            waiters: context.waiters_of::<C::Object>().clone(),
+            parked_keys: context.parked_keys_of::<C::Object>().clone(),
             entry,
             context,
             controller: controller.clone(),
         });
         let (own, watches_rivals) = (driver.clone(), setup.is_enabled(entry));
-        setup.on_change::<C::Object>(Turn::Owner, move |change| own.changed(change, watches_rivals));
+        setup.on_change::<C::Object>(HandlerOrder::Owner, move |change| own.changed(change, watches_rivals));
         controller.watch(setup);
         driver
     }
@@ -87,7 +92,9 @@ impl<C: Controller> Driver<C> {
         // What is not ours is rightly somebody else's.
         if watches_rivals && self.controller.in_scope(object) {
             let controller = &self.controller;
-            context.coexistence.saw(change, |old, new| controller.status(old) != controller.status(new));
+            context
+                .foreign_writers
+                .status_changed(change, |old, new| controller.status(old) != controller.status(new));
         }
     }
 
@@ -111,6 +118,19 @@ impl<C: Controller> Driver<C> {
     async fn decide(&self, object: &C::Object) -> Result<Next, SyncError> {
         let Driver { controller, context, .. } = self;
         controller.resolve(object).await?;
+        let footing = context.barrier.footing(self.entry.watches, &context.caches);
+        let is_held = match footing {
+            Footing::Firm => false,
+            _ if !C::READS_CHILDREN => true,
+            Footing::Unconfirmed => false,
+            Footing::Incomplete => !controller.is_unsettled(object),
+        };
+        if is_held {
+            return Ok(self.wait_for_caches(object));
+        }
+        if footing == Footing::Incomplete && !context.was_read(&object.meta().uid) {
+            context.read_past_caches(object, &controller.children(object)).await?;
+        }
         let adopts = controller.wants_to_adopt(object);
         let may_adopt = adopts && context.may_adopt(object).await?;
         let mut has_asked = adopts;
@@ -121,7 +141,7 @@ impl<C: Controller> Driver<C> {
                 return Ok(Next::Settled);
             };
             let object = &*object;
-            if let Some(wait) = context.behind(object, &self.waiters) {
+            if let Some(wait) = context.behind(object, &self.parked_keys) {
                 let Resource { group, plural, .. } = C::Object::RESOURCE;
                 if let Some(skips) = self.entry.stale_skips {
                     skips(context.metrics()).with_label_values(&[group, plural]).inc();
@@ -130,13 +150,34 @@ impl<C: Controller> Driver<C> {
             }
             let observed = controller.observe(object, may_adopt);
             let plan = controller.plan(&observed);
-            let repeats = || context.creations.just_created(object.meta(), Instant::now());
+            if controller.writes(&plan) {
+                if footing == Footing::Incomplete && !controller.needs_no_others(&plan) {
+                    return Ok(self.wait_for_caches(object));
+                }
+                if !self.may_write(object) {
+                    context.read_past_caches(object, &controller.children(object)).await?;
+                    continue;
+                }
+            }
+            let repeats = || context.recreate_guard.was_just_created(object.meta(), Instant::now());
             if has_asked || !controller.creates(&plan) || !repeats() {
                 return self.carry_out(object, &observed, plan).await;
             }
-            context.is_there(object).await?;
+            context.still_exists(object).await?;
             has_asked = true;
         }
+    }
+
+    /// Whether the caches can be relied on for a write: they show what there was at the election, or the object and
+    /// what it owns were read past them since.
+    fn may_write(&self, object: &C::Object) -> bool {
+        let Driver { context, entry, .. } = self;
+        context.barrier.footing(entry.watches, &context.caches) == Footing::Firm
+            || context.was_read(&object.meta().uid)
+    }
+
+    fn wait_for_caches(&self, object: &C::Object) -> Next {
+        self.context.wait_for_caches(&object.meta().key, self.entry.watches, &self.parked_keys)
     }
 
     async fn carry_out(
@@ -149,7 +190,12 @@ impl<C: Controller> Driver<C> {
         let executed = controller.execute(object, observed, &plan).await;
         let mut settled = controller.settle(observed, &plan, &executed);
         let (before, meta) = (controller.status(object), object.meta());
-        context.words.keep(&meta.uid, before.conditions(), settled.status.conditions_mut(), Instant::now());
+        context.failure_text_throttle.keep(
+            &meta.uid,
+            before.conditions(),
+            settled.status.conditions_mut(),
+            Instant::now(),
+        );
 
         let stale = executed.error().is_some_and(SyncError::is_stale);
         let mut written = Ok(());
@@ -157,10 +203,15 @@ impl<C: Controller> Driver<C> {
         if let Some(patch) = self.status_patch(object, &settled).filter(|_| !stale) {
             let now = Instant::now();
             later = match controller.urgency(observed, &plan, &executed, &settled) {
-                Urgency::AtOnce => None,
-                Urgency::Spaced => context.pace.wait(&meta.uid, now),
-                Urgency::PutOff => context.pace.put_off(&meta.uid, now),
+                Urgency::Immediate => None,
+                Urgency::Throttled => context.status_throttle.wait(&meta.uid, now),
+                Urgency::Postponed => context.status_throttle.postpone(&meta.uid, now),
             };
+            if later.is_none() && !self.may_write(object) {
+                context.read_past_caches(object, &controller.children(object)).await?;
+                // What is reported is what the caches show then.
+                return Ok(Next::After(Duration::ZERO));
+            }
             if later.is_none() {
                 written = self.write_status(object, &patch).await;
             }
@@ -172,18 +223,18 @@ impl<C: Controller> Driver<C> {
         let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error().is_some();
         let overtaken = overtaken.then_some(SPACING);
         let later = later.filter(|_| !planted!("a status that was put off is forgotten"));
-        let more = controller.look_again(object, observed, &plan);
-        let look_again = [settled.look_again, more, later, overtaken].into_iter().flatten().min();
-        settled.look_again = look_again;
+        let more = controller.requeue_after(object, observed, &plan);
+        let requeue_after = [settled.requeue_after, more, later, overtaken].into_iter().flatten().min();
+        settled.requeue_after = requeue_after;
         let explanation = controller.explain(observed, plan, &settled);
         let error = executed.into_error().or(written.err());
         if let Some(explanation) = explanation {
-            self.publish(object, explanation, look_again, error.as_ref());
+            self.publish(object, explanation, requeue_after, error.as_ref());
         }
-        let Some(error) = error else { return Ok(look_again.map_or(Next::Settled, Next::After)) };
+        let Some(error) = error else { return Ok(requeue_after.map_or(Next::Settled, Next::After)) };
         // What is due is due while steps are refused, too: the backoff of that may be a minute. The price is one
         // more doomed call.
-        if let Some(wait) = look_again {
+        if let Some(wait) = requeue_after {
             self.queue.add_after(meta.key.clone(), wait);
         }
         Err(error)
@@ -213,11 +264,11 @@ impl<C: Controller> Driver<C> {
         &self,
         object: &C::Object,
         mut explanation: Explanation,
-        look_again: Option<Duration>,
+        requeue_after: Option<Duration>,
         error: Option<&SyncError>,
     ) {
         match error {
-            None => explanation.look_again = look_again,
+            None => explanation.requeue_after = requeue_after,
             Some(error) => explanation.fail(error),
         }
         let meta = object.meta();
@@ -227,7 +278,7 @@ impl<C: Controller> Driver<C> {
             key = %meta.key,
             writes = ?explanation.writes,
             error = explanation.error,
-            look_again = ?explanation.look_again,
+            requeue_after = ?explanation.requeue_after,
             "{explanation}"
         );
         self.context.explanations.keep(&meta.uid, explanation);
@@ -261,6 +312,10 @@ impl<C: Controller> Worker for Arc<Driver<C>> {
 
     fn resync(&self) {
         self.objects.for_each(|object| self.queue.add(object.meta().key.clone()));
+    }
+
+    fn reads_past_caches(&self) -> bool {
+        C::READS_CHILDREN
     }
 
     fn drop_gone_keys(&self) {

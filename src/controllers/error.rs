@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pace::SPACING;
+use super::status_throttle::SPACING;
 use crate::runtime::api::ApiError;
 use crate::runtime::worker::SyncFailure;
 
@@ -65,8 +65,8 @@ pub enum SyncError {
         /// What was being done.
         what: String,
     },
-    /// The name of the new set was taken; the next sync tries the next name.
-    #[error("the name {name:?} is taken by a ReplicaSet that is not ours")]
+    /// The name of the new set or revision was taken; the next sync tries the next name.
+    #[error("the name {name:?} is taken by an object that is not ours")]
     NameTaken {
         /// The name.
         name: String,

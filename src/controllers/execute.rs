@@ -13,13 +13,17 @@ use super::context::Context;
 use super::error::SyncError;
 use super::patch;
 use crate::model::{Meta, Record, Resource};
-use crate::plan::replicaset::body::OwnerReference;
+use crate::plan::replicaset::new_pod::OwnerReference;
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 use crate::runtime::store::Store;
 
 /// Who writes, for `managedFields`.
 pub const FIELD_MANAGER: &str = "windlass";
+
+/// How many creations or deletions of one batch are under way at once. The client's rate limit holds
+/// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
+pub(super) const AT_ONCE: usize = 32;
 
 /// The metadata of an answer, as far as it is read.
 #[derive(serde::Deserialize)]
@@ -75,6 +79,7 @@ impl Context {
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
         let request = request::patch(path, &[self.field_manager()], kind, body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let written: Written =
             self.api_for(owner).call(request).await.map_err(|error| SyncError::api(what(), error))?;
@@ -88,21 +93,21 @@ impl Context {
         now.is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
     }
 
-    /// Patches a set, unless another write of ours to it comes first; see [`super::turns`].
+    /// Patches a set, unless another write of ours to it comes first; see [`super::write_lock`].
     pub(super) async fn in_turn(
         &self,
         owner: &impl Record,
-        set: &Meta,
+        replica_set: &Meta,
         what: impl Fn() -> String,
         path: &str,
         kind: PatchType,
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
-        let Some(turn) = self.turns.take(set, Instant::now()) else {
+        let Some(write_lock) = self.write_locks.take(replica_set, Instant::now()) else {
             return Err(SyncError::Overtaken { what: what() });
         };
         let version = self.patch(owner, what, path, kind, body).await?;
-        turn.wrote(version, Instant::now());
+        write_lock.wrote(version, Instant::now());
         Ok(version)
     }
 
@@ -112,7 +117,7 @@ impl Context {
         let what = || format!("adopting {} {}", T::RESOURCE.kind, object.meta().key);
         let version =
             self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
-        self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version);
+        self.expectations.expect_write(&owner.meta().uid, T::RESOURCE, version);
         Ok(())
     }
 
@@ -120,7 +125,7 @@ impl Context {
         let body = patch::release(object.meta(), &owner.meta().uid);
         let what = || format!("releasing {} {}", T::RESOURCE.kind, object.meta().key);
         match self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
-            Ok(version) => self.expectations.wrote(&owner.meta().uid, T::RESOURCE, version),
+            Ok(version) => self.expectations.expect_write(&owner.meta().uid, T::RESOURCE, version),
             // What is gone needs no releasing.
             Err(SyncError::Gone { .. }) => {}
             Err(error) => return Err(error),
@@ -139,8 +144,9 @@ impl Context {
     ) -> Result<(), ApiError> {
         let preconditions = if planted!("deletions carry no UID") { Value::Null } else { preconditions };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
-        let request =
-            request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
+        let request = request::delete(&path(T::RESOURCE, object.meta()), &[], &options)
+            .map(request::metadata_only)
+            .map_err(ApiError::Decode)?;
         let version = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
             Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
@@ -150,7 +156,7 @@ impl Context {
         if planted!("deletions are not waited for") {
             return Ok(());
         }
-        self.expectations.deleted(&owner.meta().uid, T::RESOURCE, &meta.key, &meta.uid, version);
+        self.expectations.expect_deletion(&owner.meta().uid, T::RESOURCE, &meta.key, &meta.uid, version);
         Ok(())
     }
 }
@@ -158,4 +164,12 @@ impl Context {
 /// A body that is JSON already, to be sent as it is.
 pub(super) fn raw(json: Vec<u8>) -> Result<Box<RawValue>, serde_json::Error> {
     Box::<RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(&json))
+}
+
+/// What became of calls at once: where several failed, an answer that says no rather than none, because the status
+/// reports it.
+pub(super) fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
+    let mut errors: Vec<SyncError> = results.into_iter().filter_map(Result::err).collect();
+    let first = errors.iter().position(SyncError::is_refusal).unwrap_or(0);
+    if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first)) }
 }

@@ -1,7 +1,7 @@
-//! Why the last plans of each Deployment were what they were, for people who ask.
+//! Why the last plans of each workload were what they were, for people who ask.
 //!
-//! Bounded in bytes: by [`MOST`] for all Deployments together, and by [`LARGEST`] for one explanation. Five
-//! explanations are kept of a Deployment that is rolled out, one of a Deployment that is settled, and none of
+//! Bounded in bytes: by [`MOST`] for all of them together, and by [`LARGEST`] for one explanation. Five
+//! explanations are kept of a workload that is rolled out, one of a workload that is settled, and none of
 //! one that is gone. When they take too much memory, the one that was current longest ago goes first.
 //!
 //! A plan that only says again what one of them says makes that one current again; a pod that crashes every
@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
-use crate::model::{ContainerText, Meta, Uid};
-use crate::plan::deployment::Why;
-use crate::plan::deployment::why::shorten;
+use crate::model::{ContainerText, Meta, Resource, Uid};
+use crate::plan::Reason;
+use crate::plan::deployment::explain::shorten;
 
 /// The most bytes that all explanations may take.
 pub const MOST: usize = 16 << 20;
@@ -25,7 +25,7 @@ pub const MOST: usize = 16 << 20;
 /// About the most bytes that one explanation may take; reasons beyond that are left out.
 pub const LARGEST: usize = 32 << 10;
 
-/// So many explanations are kept of each Deployment.
+/// So many explanations are kept of each workload.
 const KEPT: usize = 5;
 
 /// So many writes of one plan are listed; a history that is trimmed at last may have hundreds.
@@ -51,7 +51,8 @@ pub struct Explanation {
     pub times: u64,
     /// The reasons.
     #[serde(serialize_with = "with_sentences")]
-    pub why: Vec<Why>,
+    #[serde(rename = "why")]
+    pub reasons: Vec<Reason>,
     /// How many reasons more there were than are kept.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasons_left_out: usize,
@@ -64,39 +65,44 @@ pub struct Explanation {
     /// Which of the writes failed, and how; the rest of them was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When the Deployment is looked at again even if nothing changes, in seconds.
+    /// When the object is looked at again even if nothing changes, in seconds.
     #[serde(rename = "lookAgainAfterSeconds", serialize_with = "as_seconds")]
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Explanation {
     /// Of one plan, at this time.
-    pub fn new(now: Timestamp, mut why: Vec<Why>, writes: &[impl Display]) -> Self {
+    pub fn new(
+        now: Timestamp,
+        reasons: impl IntoIterator<Item = impl Into<Reason>>,
+        writes: &[impl Display],
+    ) -> Self {
+        let mut reasons: Vec<Reason> = reasons.into_iter().map(Into::into).collect();
         let mut listed: Vec<String> = writes.iter().take(WRITES).map(ToString::to_string).collect();
         if let Some(more) = writes.len().checked_sub(WRITES).filter(|&more| more > 0) {
             listed.push(format!("and {more} more"));
         }
         listed.iter_mut().for_each(|write| shorten(write, LONGEST_TEXT));
-        why.iter_mut().for_each(|why| why.shorten(LONGEST_TEXT));
+        reasons.iter_mut().for_each(|reason| reason.shorten(LONGEST_TEXT));
         let mut total = 0;
-        let fit = why.iter().take_while(|why| {
-            total += why.bytes();
+        let fit = reasons.iter().take_while(|reason| {
+            total += reason.bytes();
             total <= LARGEST
         });
         let fit = fit.count().max(1);
-        let reasons_left_out = why.len().saturating_sub(fit);
-        why.truncate(fit);
-        why.shrink_to_fit();
+        let reasons_left_out = reasons.len().saturating_sub(fit);
+        reasons.truncate(fit);
+        reasons.shrink_to_fit();
         Explanation {
             since: now,
             last: now,
             times: 1,
-            why,
+            reasons,
             reasons_left_out,
             termination_messages: BTreeMap::new(),
             writes: listed,
             error: None,
-            look_again: None,
+            requeue_after: None,
         }
     }
 
@@ -108,37 +114,38 @@ impl Explanation {
     }
 
     fn says_the_same_as(&self, other: &Explanation) -> bool {
-        self.why == other.why && self.writes == other.writes && self.error == other.error
+        self.reasons == other.reasons && self.writes == other.writes && self.error == other.error
     }
 
     /// Whether there was nothing left to do.
     fn is_settled(&self) -> bool {
-        self.error.is_none() && self.writes.is_empty() && self.why.iter().all(Why::is_at_rest)
+        self.error.is_none() && self.writes.is_empty() && self.reasons.iter().all(Reason::is_at_rest)
     }
 
     fn bytes(&self) -> usize {
-        let why: usize = self.why.iter().map(Why::bytes).sum();
+        let reasons: usize = self.reasons.iter().map(Reason::bytes).sum();
         let writes: usize = self.writes.iter().map(|write| size_of::<String>() + write.capacity()).sum();
         let error = self.error.as_ref().map_or(0, String::capacity);
-        OVERHEAD + size_of::<Explanation>() + why + writes + error
+        OVERHEAD + size_of::<Explanation>() + reasons + writes + error
     }
 }
 
 /// In one line, for logs.
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (at, why) in self.why.iter().enumerate() {
-            write!(f, "{}{why}", if at == 0 { "" } else { "; " })?;
+        for (at, reason) in self.reasons.iter().enumerate() {
+            write!(f, "{}{reason}", if at == 0 { "" } else { "; " })?;
         }
         if self.reasons_left_out > 0 { write!(f, "; and {} more", self.reasons_left_out) } else { Ok(()) }
     }
 }
 
-/// The explanations of one Deployment, as they are served.
+/// The explanations of one workload, as they are served.
 #[derive(Debug, Serialize)]
 pub struct Explained {
-    /// Its namespace and name.
-    pub deployment: String,
+    /// Its namespace and name, by its kind.
+    #[serde(flatten)]
+    pub object: BTreeMap<String, String>,
     /// Of the last plan.
     pub current: Explanation,
     /// Of the plans before it, the latest first.
@@ -150,7 +157,7 @@ impl Explained {
     #[must_use]
     pub fn with_termination_messages(mut self) -> Self {
         for explanation in std::iter::once(&mut self.current).chain(&mut self.earlier) {
-            let pods = explanation.why.iter().flat_map(Why::named_pods);
+            let pods = explanation.reasons.iter().flat_map(Reason::named_pods);
             let said = |text: &ContainerText| text.reveal().to_owned();
             let told = pods
                 .filter_map(|pod| Some((pod.name.to_string(), pod.termination_message.as_ref().map(said)?)));
@@ -160,13 +167,13 @@ impl Explained {
     }
 }
 
-/// The last explanations of all Deployments.
+/// The last explanations of all workloads.
 #[derive(Debug, Default)]
 pub struct Explanations(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Of each Deployment, the current one first, each with the turn in which it became that.
+    /// Of each workload, the current one first, each with the turn in which it became that.
     by_owner: BTreeMap<Uid, VecDeque<(u64, Explanation)>>,
     /// The owner of each by that turn, the oldest first.
     by_turn: BTreeMap<u64, Uid>,
@@ -233,13 +240,14 @@ impl Explanations {
         kept.evict(MOST);
     }
 
-    /// The explanations of a Deployment, without what containers said; `None` before its first plan, and when
+    /// The explanations of an object of this kind, without what containers said; `None` before its first plan, and when
     /// they have made room for others.
-    pub fn of(&self, deployment: &Meta) -> Option<Explained> {
+    pub fn of(&self, resource: Resource, object: &Meta) -> Option<Explained> {
         let kept = self.0.lock();
-        let mut all = kept.by_owner.get(&deployment.uid)?.iter().map(|(_, explanation)| explanation.clone());
+        let mut all = kept.by_owner.get(&object.uid)?.iter().map(|(_, explanation)| explanation.clone());
         let current = all.next()?;
-        Some(Explained { deployment: deployment.key.to_string(), current, earlier: all.collect() })
+        let object = BTreeMap::from([(field_name(resource.kind), object.key.to_string())]);
+        Some(Explained { object, current, earlier: all.collect() })
     }
 
     /// How many bytes all of them take, about.
@@ -258,11 +266,17 @@ impl Explanations {
 struct Told<'a> {
     text: String,
     #[serde(flatten)]
-    why: &'a Why,
+    reason: &'a Reason,
 }
 
-fn with_sentences<S: Serializer>(why: &[Why], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(why.iter().map(|why| Told { text: why.to_string(), why }))
+/// A kind as the name of a field.
+fn field_name(kind: &str) -> String {
+    let first = kind.chars().take(1).map(|c| c.to_ascii_lowercase());
+    first.chain(kind.chars().skip(1)).collect()
+}
+
+fn with_sentences<S: Serializer>(reasons: &[Reason], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(reasons.iter().map(|reason| Told { text: reason.to_string(), reason }))
 }
 
 fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
@@ -281,10 +295,11 @@ fn is_zero(number: &usize) -> bool {
 mod tests {
     use super::*;
     use crate::model::{Interner, Pod, Record};
-    use crate::plan::deployment::why::{NamedPod, Pods};
+    use crate::plan::deployment::PlanReason;
+    use crate::plan::deployment::explain::{NamedPod, Pods};
 
     fn at(second: i64, writes: &[&str]) -> Explanation {
-        Explanation::new(Timestamp::from_second(second).unwrap(), vec![Why::Paused], writes)
+        Explanation::new(Timestamp::from_second(second).unwrap(), vec![PlanReason::Paused], writes)
     }
 
     fn named(uid: &str) -> Meta {
@@ -294,14 +309,14 @@ mod tests {
         Pod::decode(&json, &mut Interner::default()).unwrap().meta
     }
 
-    fn crashing(pod: &str, message: &str) -> Why {
+    fn crashing(pod: &str, message: &str) -> PlanReason {
         let pod = NamedPod {
             name: pod.into(),
             reason: "CrashLoopBackOff".into(),
             message: Some(message.into()),
             termination_message: Some(ContainerText::new("password=hunter2".into())),
         };
-        Why::OldPodsEnding { running: 1, pods: Pods { named: vec![pod], more: 0 } }
+        PlanReason::OldPodsEnding { running: 1, pods: Pods { named: vec![pod], more: 0 } }
     }
 
     /// The sum of what the explanations that are kept take, counted anew.
@@ -321,7 +336,7 @@ mod tests {
         }
         all.keep(&owner, at(10, &["4"]));
         all.keep(&owner, at(11, &["4"]));
-        let Explained { current, earlier, .. } = all.of(&web).unwrap();
+        let Explained { current, earlier, .. } = all.of(Pod::RESOURCE, &web).unwrap();
         let writes: Vec<&str> =
             [&current].into_iter().chain(&earlier).map(|e| e.writes[0].as_str()).collect();
         assert_eq!(writes, ["4", "6", "5", "3", "2"]);
@@ -329,7 +344,7 @@ mod tests {
         assert_eq!(times, (4, 11, 3));
         assert_eq!(all.bytes(), counted(&all));
         all.forget(&owner);
-        assert!(all.of(&web).is_none());
+        assert!(all.of(Pod::RESOURCE, &web).is_none());
         assert_eq!((all.bytes(), counted(&all)), (0, 0));
     }
 
@@ -341,14 +356,18 @@ mod tests {
             all.keep(&web.uid, at(second, &[&second.to_string()]));
         }
         let complete =
-            || Explanation::new(Timestamp::UNIX_EPOCH, vec![Why::Complete { replicas: 3 }], &[""; 0]);
+            || Explanation::new(Timestamp::UNIX_EPOCH, vec![PlanReason::Complete { replicas: 3 }], &[""; 0]);
         let mut refused = complete();
         refused.fail(&"no");
         all.keep(&web.uid, refused);
-        assert_eq!(all.of(&web).unwrap().earlier.len(), 4, "a step that failed is tried again");
+        assert_eq!(
+            all.of(Pod::RESOURCE, &web).unwrap().earlier.len(),
+            4,
+            "a step that failed is tried again"
+        );
         all.keep(&web.uid, complete());
-        let Explained { current, earlier, .. } = all.of(&web).unwrap();
-        assert_eq!((current.why, earlier), (vec![Why::Complete { replicas: 3 }], vec![]));
+        let Explained { current, earlier, .. } = all.of(Pod::RESOURCE, &web).unwrap();
+        assert_eq!((current.reasons, earlier), (vec![PlanReason::Complete { replicas: 3 }.into()], vec![]));
         assert_eq!(all.bytes(), counted(&all));
     }
 
@@ -367,8 +386,10 @@ mod tests {
         }
         assert_eq!(all.bytes(), counted(&all));
         assert!(all.bytes() > MOST - LARGEST, "no more than needed is thrown away: {}", all.bytes());
-        assert!(all.of(&metas[1]).is_none() && all.of(&metas[99_999]).is_some());
-        assert_eq!(all.of(&metas[0]).unwrap().earlier.len(), KEPT - 1);
+        assert!(
+            all.of(Pod::RESOURCE, &metas[1]).is_none() && all.of(Pod::RESOURCE, &metas[99_999]).is_some()
+        );
+        assert_eq!(all.of(Pod::RESOURCE, &metas[0]).unwrap().earlier.len(), KEPT - 1);
         metas.iter().for_each(|meta| all.forget(&meta.uid));
         assert_eq!((all.bytes(), counted(&all)), (0, 0));
     }
@@ -376,21 +397,22 @@ mod tests {
     #[test]
     fn hostile_texts_take_no_more_than_one_explanation_may() {
         let long = "ä".repeat(1 << 20);
-        let failure = |n: usize| Why::ReplicaFailure {
-            set: format!("web-{n}").into(),
+        let failure = |n: usize| PlanReason::ReplicaFailure {
+            replica_set: format!("web-{n}").into(),
             reason: long.as_str().into(),
             message: long.as_str().into(),
         };
-        let why = (0..200).map(failure).chain([Why::Refused { defect: long.clone() }]).collect();
-        let mut explanation = Explanation::new(Timestamp::UNIX_EPOCH, why, &[long.as_str(); 300]);
+        let reasons = (0..200).map(failure).chain([PlanReason::Refused { defect: long.clone() }]);
+        let mut explanation = Explanation::new(Timestamp::UNIX_EPOCH, reasons, &[long.as_str(); 300]);
         explanation.fail(&long);
         let most = LARGEST + (WRITES + 2) * (LONGEST_TEXT + 100) + OVERHEAD;
         assert!(explanation.bytes() <= most, "{}", explanation.bytes());
-        assert_eq!(explanation.why.len() + explanation.reasons_left_out, 201);
-        assert!(!explanation.why.is_empty() && explanation.reasons_left_out > 100);
+        assert_eq!(explanation.reasons.len() + explanation.reasons_left_out, 201);
+        assert!(!explanation.reasons.is_empty() && explanation.reasons_left_out > 100);
         assert!(explanation.to_string().ends_with(&format!("and {} more", explanation.reasons_left_out)));
-        let mut one = Explanation::new(Timestamp::UNIX_EPOCH, vec![Why::Blocked { reason: long }], &[""; 0]);
-        one.look_again = None;
+        let mut one =
+            Explanation::new(Timestamp::UNIX_EPOCH, vec![PlanReason::CreateLimit { reason: long }], &[""; 0]);
+        one.requeue_after = None;
         assert!(one.bytes() < 2 * LONGEST_TEXT + OVERHEAD, "{}", one.bytes());
     }
 
@@ -399,12 +421,12 @@ mod tests {
         let web = named("u");
         let all = Explanations::default();
         for wait in ["back-off 10s", "back-off 20s"] {
-            let why = crashing("web-1", wait);
-            all.keep(&web.uid, Explanation::new(Timestamp::UNIX_EPOCH, vec![why], &[""; 0]));
+            let reasons = crashing("web-1", wait);
+            all.keep(&web.uid, Explanation::new(Timestamp::UNIX_EPOCH, vec![reasons], &[""; 0]));
         }
-        let Explained { current, earlier, .. } = all.of(&web).unwrap();
+        let Explained { current, earlier, .. } = all.of(Pod::RESOURCE, &web).unwrap();
         assert_eq!((current.times, earlier.len()), (2, 0));
-        assert!(current.why[0].to_string().contains("back-off 20s"), "{}", current.why[0]);
+        assert!(current.reasons[0].to_string().contains("back-off 20s"), "{}", current.reasons[0]);
         assert_eq!(all.bytes(), counted(&all));
     }
 
@@ -417,9 +439,10 @@ mod tests {
         let logged = format!("{explanation} {explanation:?}");
         assert!(logged.contains("exit code 1") && !logged.contains("hunter2"), "{logged}");
         all.keep(&web.uid, explanation);
-        let explained = all.of(&web).unwrap();
+        let explained = all.of(Pod::RESOURCE, &web).unwrap();
         let open = serde_json::to_string(&explained).unwrap();
         assert!(open.contains("exit code 1") && !open.contains("hunter2"), "{open}");
+        assert!(open.contains("\"pod\":\"shop/web\""), "{open}");
         let closed = serde_json::to_value(explained.with_termination_messages()).unwrap();
         assert_eq!(closed["current"]["terminationMessages"]["web-1"], "password=hunter2");
     }

@@ -20,7 +20,7 @@ use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::AnyInformer;
-use crate::runtime::limit::Limiter;
+use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::store::Change;
 
 /// The controllers of the registry, whose informers do not run: their stores hold what a test puts there.
@@ -34,9 +34,9 @@ pub(super) struct Rig {
 
 impl Rig {
     /// Tells the handlers of a change.
-    pub fn tell<T: Record>(&mut self, change: Change<T>) {
+    pub fn dispatch<T: Record>(&mut self, change: Change<T>) {
         let informer = self.informers.get_mut(&T::RESOURCE).unwrap();
-        informer.as_any().downcast_mut::<Informer<T>>().unwrap().tell(change);
+        informer.as_any().downcast_mut::<Informer<T>>().unwrap().dispatch(change);
     }
 
     /// Empties the queues: the short name of a controller with each of its keys.
@@ -70,7 +70,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
     });
     let metrics = Metrics::new();
     let client = kube::Client::new(service, "default");
-    let api = Api::new(client, "h", Limiter::unlimited(), metrics.clone());
+    let api = Api::new(client, "h", RateLimiter::unlimited(), metrics.clone());
     let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
     let (recorder, _) = EventRecorder::new(api.clone(), clock.clone(), 1);
     let plumbing = Plumbing {

@@ -6,49 +6,50 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`controller`], [`driver`]: what a controller is, and what runs the steps of each.
 //! * [`setup`], [`context`]: how controllers are built and wired, and what they ask for.
-//! * [`deployment`], [`replicas`], [`replicaset`], [`replicationcontroller`]: the controllers.
-//! * [`wake`]: a change in a store becomes the keys that it concerns.
+//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`]: the controllers.
+//! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
 //! * [`execute`], [`patch`]: every write to workloads that Windlass makes.
-//! * [`resolve`]: what only the API server itself knows.
+//! * [`live_reads`]: what only the API server itself knows.
+//! * [`past_caches`]: what is read past the caches before the first write of a new leader.
 //! * [`owner_memory`]: what is remembered of owners, and forgotten with them.
-//! * [`vanished`]: what vanishes as fast as it is made.
-//! * [`unresolved`]: writes of which nobody knows yet whether they happened.
+//! * [`recreate_guard`]: what vanishes as fast as it is made.
+//! * [`in_doubt_writes`]: writes of which nobody knows yet whether they happened.
 //! * [`explanations`]: why the last plans were what they were, for people who ask.
-//! * [`pace`]: how often a status is written.
+//! * [`status_throttle`]: how often a status is written, and how often the text of a failure in it.
 //! * [`gated_field`]: a field of statuses that older API servers drop.
-//! * [`turns`]: who writes an object of those two who may.
-//! * [`words`]: when the text of a failure may change in a status.
+//! * [`write_lock`]: who writes an object of those two who may.
 //! * [`scope`], [`resync`]: whose objects are ours to act on, and a sync of all of them from time to time.
-//! * [`coexistence`]: another controller that acts on the same objects is noticed.
+//! * [`foreign_writers`]: another controller that acts on the same objects is noticed.
 
 #[cfg(test)]
 mod fixture;
 
-pub mod coexistence;
 pub mod context;
 pub mod controller;
+pub mod daemonset;
 pub mod deployment;
 pub mod driver;
 pub mod error;
+pub mod event_handlers;
 pub mod execute;
 pub mod explanations;
+pub mod foreign_writers;
 pub mod gated_field;
+pub mod in_doubt_writes;
+pub mod live_reads;
 pub mod owner_memory;
-pub mod pace;
+pub mod past_caches;
 pub mod patch;
+pub mod recreate_guard;
 pub mod registry;
 pub mod replicas;
 pub mod replicaset;
 pub mod replicationcontroller;
-pub mod resolve;
 pub mod resync;
 pub mod scope;
 pub mod setup;
-pub mod turns;
-pub mod unresolved;
-pub mod vanished;
-pub mod wake;
-pub mod words;
+pub mod status_throttle;
+pub mod write_lock;
 
 pub use context::Context;
 pub use controller::Controller;

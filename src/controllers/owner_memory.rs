@@ -6,16 +6,16 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::deployment::lost_creations::LostCreations;
-use super::deployment::rollouts::Rollouts;
+use super::deployment::rollout_metrics::RolloutMetrics;
 use super::explanations::Explanations;
-use super::pace::Pace;
+use super::in_doubt_writes::InDoubtWrites;
+use super::recreate_guard::RecreateGuard;
 use super::replicas::pod_names::PodNames;
-use super::turns::Turns;
-use super::unresolved::Unresolved;
-use super::vanished::Creations;
-use super::words::Words;
+use super::status_throttle::{FailureTextThrottle, StatusThrottle};
+use super::write_lock::WriteLocks;
 use crate::model::Uid;
 use crate::runtime::expectations::Expectations;
+use crate::runtime::lazy_read_barrier::LazyReadBarrier;
 
 /// Remembers something of owners, by their UIDs.
 pub trait Forget: Send + Sync {
@@ -57,14 +57,15 @@ macro_rules! forgets {
 
 forgets!(
     Expectations,
+    LazyReadBarrier,
     Explanations,
-    Unresolved,
-    Creations,
-    Pace,
-    Turns,
-    Words,
+    InDoubtWrites,
+    RecreateGuard,
+    StatusThrottle,
+    WriteLocks,
+    FailureTextThrottle,
     LostCreations,
-    Rollouts,
+    RolloutMetrics,
     PodNames
 );
 
@@ -76,18 +77,23 @@ mod tests {
 
     #[test]
     fn one_call_forgets_an_owner_everywhere_and_no_other_owner() {
-        let (pace, unresolved) = (Arc::new(Pace::default()), Arc::new(Unresolved::default()));
+        let (status_throttle, in_doubt_writes) =
+            (Arc::new(StatusThrottle::default()), Arc::new(InDoubtWrites::default()));
         let memory = OwnerMemory::default();
-        memory.includes(pace.clone());
-        memory.includes(unresolved.clone());
+        memory.includes(status_throttle.clone());
+        memory.includes(in_doubt_writes.clone());
         let now = Instant::now();
         for owner in ["gone", "there"] {
-            pace.wrote(&Uid::new(owner), now);
-            unresolved.created(&Uid::new(owner), "web-1".into());
+            status_throttle.wrote(&Uid::new(owner), now);
+            in_doubt_writes.created(&Uid::new(owner), "web-1".into());
         }
         memory.forget(&Uid::new("gone"));
-        let known =
-            |owner| (pace.wait(&Uid::new(owner), now).is_some(), unresolved.take(&Uid::new(owner)).0.len());
+        let known = |owner| {
+            (
+                status_throttle.wait(&Uid::new(owner), now).is_some(),
+                in_doubt_writes.take(&Uid::new(owner)).0.len(),
+            )
+        };
         assert_eq!([known("gone"), known("there")], [(false, 0), (true, 1)]);
     }
 }

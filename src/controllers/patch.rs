@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::model::{Condition, DeploymentStatus, Meta, ReplicaSetStatus, Uid};
+use crate::model::{
+    CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, ReplicaSetStatus, Uid,
+};
+use crate::plan::daemonset::revisions::RevisionChange;
 use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
-use crate::plan::replicaset::body::OwnerReference;
+use crate::plan::replicaset::new_pod::OwnerReference;
 
 /// Makes an object ours (strategic merge: the list of owners is merged by UID).
 pub fn adopt(object: &Meta, owner: &OwnerReference<'_>) -> Value {
@@ -31,7 +34,7 @@ pub fn release(object: &Meta, owner: &Uid) -> Value {
 }
 
 /// Resizes a set and brings its annotations up to date (merge patch).
-pub fn change(set: &Meta, change: &Change) -> Value {
+pub fn change(replica_set: &Meta, change: &Change) -> Value {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Spec {
@@ -42,8 +45,8 @@ pub fn change(set: &Meta, change: &Change) -> Value {
     }
     let Change { replicas, annotations, min_ready_seconds } = change;
     let mut patch = json!({"metadata": {
-        "uid": set.uid,
-        "resourceVersion": set.resource_version.to_string(),
+        "uid": replica_set.uid,
+        "resourceVersion": replica_set.resource_version.to_string(),
     }});
     if !annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(annotations);
@@ -112,7 +115,7 @@ pub fn deployment_status(
 /// The status of a ReplicaSet. `None` when it would change nothing. For `keeps_terminating` see
 /// [`super::gated_field`].
 pub fn set_status(
-    set: &Meta,
+    replica_set: &Meta,
     before: &ReplicaSetStatus,
     after: &ReplicaSetStatus,
     keeps_terminating: bool,
@@ -134,7 +137,63 @@ pub fn set_status(
     fields.number("availableReplicas", before.available, *available);
     fields.conditions(&before.conditions, conditions);
     fields.terminating(before.terminating, *terminating, keeps_terminating);
-    fields.into_patch(set, &BTreeMap::new())
+    fields.into_patch(replica_set, &BTreeMap::new())
+}
+
+/// The status of a DaemonSet. `None` when it would change nothing. Conditions are not named: those that there are belong
+/// to others.
+pub fn daemon_set_status(
+    daemon_set: &Meta,
+    before: &DaemonSetStatus,
+    after: &DaemonSetStatus,
+) -> Option<Value> {
+    let DaemonSetStatus {
+        observed_generation,
+        desired,
+        current,
+        misscheduled,
+        updated,
+        ready,
+        available,
+        unavailable,
+        collision_count,
+    } = after;
+    let mut fields = Fields::default();
+    fields.number("observedGeneration", before.observed_generation, *observed_generation);
+    fields.number("desiredNumberScheduled", before.desired, *desired);
+    fields.number("currentNumberScheduled", before.current, *current);
+    fields.number("numberMisscheduled", before.misscheduled, *misscheduled);
+    fields.number("updatedNumberScheduled", before.updated, *updated);
+    fields.number("numberReady", before.ready, *ready);
+    fields.number("numberAvailable", before.available, *available);
+    fields.number("numberUnavailable", before.unavailable, *unavailable);
+    fields.optional("collisionCount", before.collision_count, *collision_count);
+    fields.into_patch(daemon_set, &BTreeMap::new())
+}
+
+/// Sets the hash label of a pod (merge patch).
+pub fn relabel(pod: &Meta, hash: &str) -> Value {
+    json!({"metadata": {
+        "uid": pod.uid,
+        "resourceVersion": pod.resource_version.to_string(),
+        "labels": {CONTROLLER_REVISION_HASH: hash},
+    }})
+}
+
+/// Sets the hash label or the number of a revision (merge patch).
+pub fn change_revision(revision: &Meta, change: &RevisionChange) -> Value {
+    let RevisionChange { hash, number } = change;
+    let mut patch = json!({"metadata": {
+        "uid": revision.uid,
+        "resourceVersion": revision.resource_version.to_string(),
+    }});
+    if let Some(hash) = hash {
+        patch["metadata"]["labels"] = json!({CONTROLLER_REVISION_HASH: hash});
+    }
+    if let Some(number) = number {
+        patch["revision"] = json!(number);
+    }
+    patch
 }
 
 /// The fields of a status that differ.
@@ -217,7 +276,7 @@ mod tests {
     use crate::model::{Interner, Record, ReplicaSet};
     use jiff::Timestamp;
 
-    fn set() -> ReplicaSet {
+    fn replica_set() -> ReplicaSet {
         let json = r#"{"metadata":{"name":"web-1","namespace":"shop","uid":"u-set","resourceVersion":"7"},
             "spec":{},"status":{"replicas":2}}"#;
         ReplicaSet::decode(json, &mut Interner::default()).unwrap()
@@ -225,28 +284,31 @@ mod tests {
 
     #[test]
     fn a_status_patch_names_what_differs_and_nothing_else() {
-        let set = set();
-        let after = ReplicaSetStatus { replicas: 3, ..set.status.clone() };
+        let replica_set = replica_set();
+        let after = ReplicaSetStatus { replicas: 3, ..replica_set.status.clone() };
         assert_eq!(
-            set_status(&set.meta, &set.status, &after, true).unwrap(),
+            set_status(&replica_set.meta, &replica_set.status, &after, true).unwrap(),
             json!({"metadata": {"uid": "u-set", "resourceVersion": "7"}, "status": {"replicas": 3}})
         );
     }
 
     #[test]
     fn nothing_is_written_when_nothing_differs() {
-        let set = set();
-        assert_eq!(set_status(&set.meta, &set.status, &set.status, true), None);
+        let replica_set = replica_set();
+        assert_eq!(set_status(&replica_set.meta, &replica_set.status, &replica_set.status, true), None);
         let deployment = DeploymentStatus::default();
-        assert_eq!(deployment_status(&set.meta, &deployment, &deployment, &BTreeMap::new(), true), None);
+        assert_eq!(
+            deployment_status(&replica_set.meta, &deployment, &deployment, &BTreeMap::new(), true),
+            None
+        );
     }
 
     #[test]
     fn an_absent_pointer_is_not_0_in_either_direction() {
-        let set = set();
-        let counted = |terminating| ReplicaSetStatus { terminating, ..set.status.clone() };
+        let replica_set = replica_set();
+        let counted = |terminating| ReplicaSetStatus { terminating, ..replica_set.status.clone() };
         let written = |before, after| {
-            let patch = set_status(&set.meta, &counted(before), &counted(after), true)?;
+            let patch = set_status(&replica_set.meta, &counted(before), &counted(after), true)?;
             Some(patch["status"].clone())
         };
         assert_eq!(written(None, Some(0)), Some(json!({"terminatingReplicas": 0})));
@@ -259,8 +321,13 @@ mod tests {
                 collision_count,
                 ..DeploymentStatus::default()
             };
-            let patch =
-                deployment_status(&set.meta, &status(before), &status(after), &BTreeMap::new(), true)?;
+            let patch = deployment_status(
+                &replica_set.meta,
+                &status(before),
+                &status(after),
+                &BTreeMap::new(),
+                true,
+            )?;
             Some(patch["status"].clone())
         };
         let written = of_deployment((None, None), (Some(0), None));
@@ -275,25 +342,25 @@ mod tests {
 
     #[test]
     fn a_field_that_the_server_drops_is_no_reason_for_a_write_and_goes_with_another() {
-        let set = set();
-        let counted = ReplicaSetStatus { terminating: Some(0), ..set.status.clone() };
-        assert_eq!(set_status(&set.meta, &set.status, &counted, false), None);
+        let replica_set = replica_set();
+        let counted = ReplicaSetStatus { terminating: Some(0), ..replica_set.status.clone() };
+        assert_eq!(set_status(&replica_set.meta, &replica_set.status, &counted, false), None);
         let more = ReplicaSetStatus { replicas: 3, ..counted.clone() };
-        let patch = set_status(&set.meta, &set.status, &more, false).unwrap();
+        let patch = set_status(&replica_set.meta, &replica_set.status, &more, false).unwrap();
         assert_eq!(patch["status"], json!({"replicas": 3, "terminatingReplicas": 0}));
-        let there = ReplicaSetStatus { terminating: Some(4), ..set.status.clone() };
-        let patch = set_status(&set.meta, &there, &counted, false).unwrap();
+        let there = ReplicaSetStatus { terminating: Some(4), ..replica_set.status.clone() };
+        let patch = set_status(&replica_set.meta, &there, &counted, false).unwrap();
         assert_eq!(patch["status"], json!({"terminatingReplicas": 0}), "what it has, it keeps");
     }
 
     #[test]
     fn conditions_are_named_by_type_and_taken_out_by_directive() {
-        let mut set = set();
+        let mut replica_set = replica_set();
         let condition = |kind| Condition::new(kind, "True", "R", "m", Timestamp::UNIX_EPOCH);
-        set.status.conditions = vec![condition("Theirs"), condition("Old")];
-        let mut after = set.status.clone();
+        replica_set.status.conditions = vec![condition("Theirs"), condition("Old")];
+        let mut after = replica_set.status.clone();
         after.conditions = vec![condition("Theirs"), condition("New")];
-        let patch = set_status(&set.meta, &set.status, &after, true).unwrap();
+        let patch = set_status(&replica_set.meta, &replica_set.status, &after, true).unwrap();
         assert_eq!(
             patch["status"]["conditions"],
             json!([

@@ -11,24 +11,29 @@ use prometheus::IntCounterVec;
 
 use super::driver::Worker;
 use super::setup::Setup;
-use super::{deployment, replicaset, replicationcontroller};
+use super::{daemonset, deployment, replicaset, replicationcontroller};
 use crate::metrics::Metrics;
-use crate::model::{Deployment, Pod, Record, ReplicaSet, ReplicationController, Resource};
+use crate::model::{
+    ControllerRevision, DaemonSet, Deployment, Node, Pod, Record, ReplicaSet, ReplicationController, Resource,
+};
 use crate::runtime::api::Api;
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::AnyInformer;
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 4] = [
+pub static KINDS: [KindEntry; 7] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
-    KindEntry::of::<Pod>(3),
+    KindEntry::of::<DaemonSet>(5),
+    KindEntry::of::<ControllerRevision>(6),
+    KindEntry::of::<Node>(7).of_the_cluster(),
+    KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 3] =
-    [&deployment::ENTRY, &replicaset::ENTRY, &replicationcontroller::ENTRY];
+pub static CONTROLLERS: [&ControllerEntry; 4] =
+    [&deployment::ENTRY, &replicaset::ENTRY, &replicationcontroller::ENTRY, &daemonset::ENTRY];
 
 /// A kind that is cached.
 #[derive(Clone, Copy)]
@@ -37,6 +42,10 @@ pub struct KindEntry {
     pub resource: Resource,
     /// Tells its jitter from that of the other kinds.
     seed: u64,
+    /// Whether its objects are in no namespace.
+    is_of_the_cluster: bool,
+    /// Whether nobody waits for its first list: there are so many that it takes long.
+    pub is_in_bulk: bool,
     build: fn(Api, InformerOptions) -> Built,
 }
 
@@ -46,11 +55,31 @@ pub(super) type Built = (Box<dyn AnyInformer>, Arc<dyn Any + Send + Sync>);
 impl KindEntry {
     /// The kind whose objects are decoded as `T`. `seed` tells its jitter from that of the other kinds.
     pub const fn of<T: Record>(seed: u64) -> Self {
-        KindEntry { resource: T::RESOURCE, seed, build: build::<T> }
+        KindEntry {
+            resource: T::RESOURCE,
+            seed,
+            is_of_the_cluster: false,
+            is_in_bulk: false,
+            build: build::<T>,
+        }
+    }
+
+    /// The same for a kind whose objects are in no namespace: all of them are listed, whatever `--namespace` says.
+    #[must_use]
+    pub const fn of_the_cluster(self) -> Self {
+        KindEntry { is_of_the_cluster: true, ..self }
+    }
+
+    /// The same, of which there are so many that the process acts before its first list is complete: what it needs
+    /// until then, it reads past the cache ([`super::past_caches`]).
+    #[must_use]
+    pub const fn in_bulk(self) -> Self {
+        KindEntry { is_in_bulk: true, ..self }
     }
 
     pub(super) fn build(&self, api: Api, mut options: InformerOptions) -> Built {
         options.seed ^= self.seed;
+        options.namespace = options.namespace.filter(|_| !self.is_of_the_cluster);
         (self.build)(api, options)
     }
 }

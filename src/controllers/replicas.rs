@@ -2,7 +2,7 @@
 
 mod execute;
 pub mod pod_names;
-pub mod refused;
+pub mod quota_queue;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use super::context::Context;
 use super::controller::{Controller, Executed, Settled, Status};
 use super::driver::{Driver, Worker};
 use super::error::SyncError;
+use super::event_handlers::{gathering, may_be_adopted_anew};
+use super::past_caches::{Children, OwnedBy};
 use super::patch;
 use super::registry::ControllerEntry;
-use super::setup::{Setup, Turn};
-use super::wake::{gathering, may_be_adopted_anew};
+use super::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus};
 use crate::plan::Urgency;
 use crate::plan::replicaset::status::Failure;
-use crate::plan::replicaset::{self as planner, Members, Observed, Plan, Write, rank, status};
+use crate::plan::replicaset::{self as planner, Observed, Plan, PodSets, Write, deletion_order, status};
 use crate::runtime::store::{Change, Store};
 use pod_names::PodNames;
-use refused::Refused;
+use quota_queue::QuotaQueue;
 
 /// A kind whose objects each keep a number of pods.
 pub trait ReplicaKind: Record {
@@ -33,7 +34,7 @@ pub trait ReplicaKind: Record {
     const ENTRY: &'static ControllerEntry;
 
     /// The object as the planner knows it.
-    fn as_set(&self) -> &ReplicaSet;
+    fn as_replica_set(&self) -> &ReplicaSet;
 
     /// What the kind can report of a status.
     fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
@@ -57,7 +58,7 @@ pub struct ReplicaController<O: ReplicaKind> {
     /// The names that pods have had.
     pod_names: Arc<PodNames>,
     /// Owners whose pods were refused, of all these kinds together: they share the quotas of a namespace.
-    refused: Arc<Refused>,
+    quota_queue: Arc<QuotaQueue>,
 }
 
 /// Builds the controller of a kind and wires it.
@@ -67,12 +68,12 @@ pub fn install<O: ReplicaKind>(setup: &mut Setup) -> Box<dyn Worker> {
 
 pub(super) fn driver<O: ReplicaKind>(setup: &mut Setup) -> Arc<Driver<ReplicaController<O>>> {
     let context = setup.context().clone();
-    let (refused, _) = setup.shared();
+    let (quota_queue, _) = setup.shared();
     let controller = ReplicaController {
         owners: context.store::<O>(),
         pods: context.store(),
         pod_names: Arc::default(),
-        refused,
+        quota_queue,
         context,
     };
     Driver::new(Arc::new(controller), O::ENTRY, setup)
@@ -106,13 +107,15 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
     /// A ReplicaSet's Deployment resizes it.
     const SHARES_OBJECTS: bool = true;
 
+    const READS_CHILDREN: bool = true;
+
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.pod_names.clone());
         let told = self.clone();
-        setup.on_change(Turn::Owner, move |change| told.pod_changed(change));
+        setup.on_change(HandlerOrder::Owner, move |change| told.pod_changed(change));
         if let (_, true) = setup.shared::<PodsOfAll>() {
             let told = self.clone();
-            setup.on_change(Turn::Shared, move |change| told.pod_of_anybody_changed(change));
+            setup.on_change(HandlerOrder::Shared, move |change| told.pod_of_anybody_changed(change));
         }
         O::watch(self, setup);
     }
@@ -122,21 +125,22 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
     }
 
     fn has_gone(&self, key: &ObjectKey) {
-        self.needs_no_room(key);
+        self.quota_queue.needs_no_room(&self.context, O::RESOURCE, key);
     }
 
     fn resolve<'a>(&'a self, owner: &'a O) -> BoxFuture<'a, Result<(), SyncError>> {
-        Box::pin(self.resolve_pods(owner))
+        let found = |pod: &Pod| self.pod_created(owner, &pod.meta.key.name, pod.meta.resource_version);
+        Box::pin(self.context.resolve_named(owner, found))
     }
 
     fn wants_to_adopt(&self, owner: &O) -> bool {
-        let set = owner.as_set();
-        let orphans = self.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
-        !Members::of(set, Vec::new(), orphans).orphans.is_empty()
+        let replica_set = owner.as_replica_set();
+        let orphans = self.pods.orphans_selected_by(&replica_set.meta.key.namespace, &replica_set.selector);
+        !PodSets::of(replica_set, Vec::new(), orphans).orphans.is_empty()
     }
 
     fn observe<'a>(&self, owner: &'a O, may_adopt: bool) -> Observed<'a> {
-        self.observed(owner.as_set(), may_adopt)
+        self.observed(owner.as_replica_set(), may_adopt)
     }
 
     fn plan(&self, observed: &Observed<'_>) -> Plan {
@@ -145,6 +149,25 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
 
     fn creates(&self, plan: &Plan) -> bool {
         plan.creates()
+    }
+
+    fn writes(&self, plan: &Plan) -> bool {
+        !plan.writes.is_empty()
+    }
+
+    fn children(&self, owner: &O) -> Vec<Children> {
+        let selector = owner.as_replica_set().selector.clone();
+        let is_asked = selector.defect().is_none() && !selector.selects_everything();
+        let pods = Children { resource: &Pod::RESOURCE, selector, owned_by: OwnedBy::Owner };
+        is_asked.then_some(pods).into_iter().collect()
+    }
+
+    fn is_unsettled(&self, owner: &O) -> bool {
+        planner::is_unsettled(owner.as_replica_set())
+    }
+
+    fn needs_no_others(&self, plan: &Plan) -> bool {
+        plan.compares_no_siblings()
     }
 
     fn execute<'a>(
@@ -156,13 +179,14 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
         for write in &plan.writes {
             if let Write::Delete(victims) = write {
                 let histogram = &self.context.metrics().workloads.deletion_age_ratio;
-                let ratios = rank::age_ratios(&observed.members.active, victims, observed.now);
+                let ratios = deletion_order::age_ratios(&observed.pod_sets.active, victims, observed.now);
                 ratios.for_each(|ratio| histogram.observe(ratio));
             }
         }
         Box::pin(async move {
             let executed = self.carry_out(owner, plan).await;
-            self.make_room(owner, plan, executed.error());
+            let key = &owner.meta().key;
+            self.quota_queue.tried(&self.context, O::RESOURCE, key, plan.creates(), executed.error());
             executed
         })
     }
@@ -173,13 +197,13 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
         _: &Plan,
         executed: &Executed<Option<Failure>>,
     ) -> Settled<ReplicaSetStatus> {
-        let status::Settled { status, look_again } =
+        let status::Settled { status, requeue_after } =
             status::report(observed, executed.outcome().as_ref(), executed.error().is_some());
-        Settled { status: O::reportable(status), annotations: Default::default(), look_again }
+        Settled { status: O::reportable(status), annotations: Default::default(), requeue_after }
     }
 
     fn status<'a>(&self, owner: &'a O) -> &'a ReplicaSetStatus {
-        &owner.as_set().status
+        &owner.as_replica_set().status
     }
 
     fn status_patch(
@@ -188,7 +212,7 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
         settled: &Settled<ReplicaSetStatus>,
         keeps_terminating: bool,
     ) -> Option<Value> {
-        patch::set_status(owner.meta(), &owner.as_set().status, &settled.status, keeps_terminating)
+        patch::set_status(owner.meta(), &owner.as_replica_set().status, &settled.status, keeps_terminating)
     }
 
     fn urgency(
@@ -198,12 +222,12 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
         executed: &Executed<Option<Failure>>,
         settled: &Settled<ReplicaSetStatus>,
     ) -> Urgency {
-        status::urgency(observed.set, plan, executed.error().is_some(), &settled.status)
+        status::urgency(observed.replica_set, plan, executed.error().is_some(), &settled.status)
     }
 
-    fn look_again(&self, owner: &O, observed: &Observed<'_>, plan: &Plan) -> Option<Duration> {
+    fn requeue_after(&self, owner: &O, observed: &Observed<'_>, plan: &Plan) -> Option<Duration> {
         let reserved = (observed.reserved > 0).then(|| self.reserved_for(owner));
-        plan.look_again.into_iter().chain(reserved).min()
+        plan.requeue_after.into_iter().chain(reserved).min()
     }
 }
 
@@ -239,7 +263,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             Change::Deleted(last) => !last.is_terminal(),
         };
         if ended && counted {
-            self.wake_refused(&pod.meta.key.namespace);
+            self.quota_queue.wake_next(&self.context, &pod.meta.key.namespace);
         }
         if let Change::Updated { old, new } = change
             && new.phase == Phase::Failed
@@ -259,111 +283,47 @@ impl<O: ReplicaKind> ReplicaController<O> {
 
     fn wake_who_selects(&self, pod: &Pod) {
         for owner in self.owners.in_namespace(&pod.meta.key.namespace) {
-            if owner.as_set().selector.matches(&pod.meta.labels) {
+            if owner.as_replica_set().selector.matches(&pod.meta.labels) {
                 self.context.queue_of::<O>().add(owner.meta().key.clone());
             }
         }
     }
 
-    /// A pod of the namespace has ended, or a refused owner got its pods: there may be room for more.
-    fn wake_refused(&self, namespace: &str) {
-        if let Some((kind, key)) = self.refused.next(namespace) {
-            self.context.control(kind).queue.add(key);
-        }
-    }
-
-    /// An owner whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
-    /// lets the next one try.
-    fn make_room(&self, owner: &O, plan: &Plan, error: Option<&SyncError>) {
-        let key = &owner.meta().key;
-        match error {
-            Some(error) if plan.creates() && error.is_refusal() => self.refused.add(O::RESOURCE, key),
-            // It will be tried again.
-            Some(_) if plan.creates() => {}
-            _ => self.needs_no_room(key),
-        }
-    }
-
-    fn needs_no_room(&self, key: &ObjectKey) {
-        if self.refused.remove(O::RESOURCE, key) {
-            self.wake_refused(&key.namespace);
-        }
-    }
-
-    /// Finds out what became of writes whose replies were lost, before anything is decided.
-    ///
-    /// # Errors
-    /// When the API server cannot be asked; what is not resolved is kept.
-    pub(super) async fn resolve_pods(&self, set: &O) -> Result<(), SyncError> {
-        let owner = &set.meta().uid;
-        let (mut creates, mut deletes) = self.context.unresolved.take(owner);
-        let collection = Pod::RESOURCE.path(Some(&set.meta().key.namespace));
-        let mut result = Ok(());
-        while let Some(name) = creates.pop() {
-            match self.context.read::<Pod>(set, &format!("{collection}/{name}")).await {
-                Ok(pod) if set.controls(&pod.meta) => {
-                    self.pod_created(set, &name, pod.meta.resource_version);
-                }
-                Ok(_) => {}
-                Err(SyncError::Gone { .. }) => {
-                    self.context.unresolved.not_yet_created(owner, name, Instant::now())
-                }
-                Err(error) => {
-                    creates.push(name);
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        while let Some((key, uid)) = deletes.pop() {
-            match self.context.read::<Pod>(set, &format!("{collection}/{}", key.name)).await {
-                Ok(pod) if pod.meta.uid == uid && !pod.meta.is_deleting() => {
-                    self.context.unresolved.doomed(owner, key, uid, Instant::now());
-                }
-                Ok(_) | Err(SyncError::Gone { .. }) => {
-                    self.context.expectations.deleted(owner, Pod::RESOURCE, &key, &uid, None);
-                }
-                Err(error) => {
-                    deletes.push((key, uid));
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        creates.into_iter().for_each(|name| self.context.unresolved.created(owner, name));
-        deletes.into_iter().for_each(|(key, uid)| self.context.unresolved.deleted(owner, key, uid));
-        result
-    }
-
-    fn observed<'a>(&self, set: &'a ReplicaSet, may_adopt: bool) -> Observed<'a> {
-        let owned = self.pods.owned_by(&set.as_owner());
-        let orphans = self.pods.orphans_selected_by(&set.meta.key.namespace, &set.selector);
-        let members = Members::of(set, owned, orphans);
-        let pod_named = |name: &str| self.pods.get(&ObjectKey::new(set.meta.key.namespace.clone(), name));
-        let late = self.context.unresolved.late(&set.meta.uid, Instant::now());
-        let (free_names, reserved) =
-            planner::choose_names(set, &members, late, &self.used_names(set), pod_named);
-        let siblings = if planner::is_too_large(set, &members) { self.siblings(set) } else { Vec::new() };
+    fn observed<'a>(&self, replica_set: &'a ReplicaSet, may_adopt: bool) -> Observed<'a> {
+        let owned = self.pods.owned_by(&replica_set.as_owner());
+        let orphans = self.pods.orphans_selected_by(&replica_set.meta.key.namespace, &replica_set.selector);
+        let pod_sets = PodSets::of(replica_set, owned, orphans);
+        let pod_named =
+            |name: &str| self.pods.get(&ObjectKey::new(replica_set.meta.key.namespace.clone(), name));
+        let late = self.context.in_doubt_writes.late(&replica_set.meta.uid, Instant::now());
+        let names =
+            planner::choose_names(replica_set, &pod_sets, late, &self.used_names(replica_set), pod_named);
+        names.foreign.iter().for_each(|name| self.name_had(replica_set, name));
+        let siblings = if planner::is_too_large(replica_set, &pod_sets) {
+            self.siblings(replica_set)
+        } else {
+            Vec::new()
+        };
         Observed {
-            set,
-            members,
+            replica_set,
+            pod_sets,
             may_adopt,
             siblings,
-            free_names,
-            reserved,
+            free_names: names.free,
+            reserved: names.reserved,
             failed_pod_backoff: self.context.settings.failed_pod_backoff,
             now: self.context.now(),
         }
     }
 
     /// Active pods of the others with the same owner.
-    fn siblings(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
-        let Some(owner) = set.meta.owner() else { return Vec::new() };
+    fn siblings(&self, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
+        let Some(owner) = replica_set.meta.owner() else { return Vec::new() };
         let owners = self.owners.owned_by(&owner);
         owners
             .iter()
-            .map(|sibling| sibling.as_set())
-            .filter(|sibling| sibling.meta.uid != set.meta.uid)
+            .map(|sibling| sibling.as_replica_set())
+            .filter(|sibling| sibling.meta.uid != replica_set.meta.uid)
             .flat_map(|sibling| self.pods.owned_by(&sibling.as_owner()))
             .filter(|pod| pod.is_active())
             .collect()
@@ -377,15 +337,15 @@ mod tests {
 
     use super::*;
     use crate::controllers::fixture::{answering, rig};
-    use crate::controllers::pace::SPACING;
+    use crate::controllers::status_throttle::SPACING;
     use crate::model::{Interner, Meta};
     use crate::runtime::store::{Change, Store};
 
-    fn set() -> ReplicaSet {
-        set_at(1, 1)
+    fn replica_set() -> ReplicaSet {
+        replica_set_at(1, 1)
     }
 
-    fn set_at(generation: i64, replicas: i32) -> ReplicaSet {
+    fn replica_set_at(generation: i64, replicas: i32) -> ReplicaSet {
         let json = json!({
             "metadata": {"name": "web", "namespace": "shop", "uid": "u", "generation": generation,
                          "resourceVersion": (6 + generation).to_string()},
@@ -398,21 +358,21 @@ mod tests {
     /// How many pods are asked for in one sync of a set of three that the cache shows with another size
     /// when the first request is answered with `code`.
     async fn created_when_resized_meanwhile(code: u16, unresolved: bool, replicas: i32) -> usize {
-        let (sets, creations) =
+        let (replica_sets, creations) =
             (Arc::new(Mutex::new(None::<Arc<Store<ReplicaSet>>>)), Arc::new(Mutex::new(0)));
-        let (cache, count) = (sets.clone(), creations.clone());
+        let (cache, count) = (replica_sets.clone(), creations.clone());
         let rig = rig(code, move |request| {
             if let Some(cache) = &*cache.lock() {
-                cache.put(set_at(2, replicas));
+                cache.put(replica_set_at(2, replicas));
             }
             *count.lock() += usize::from(request.method() == http::Method::POST);
         });
-        rig.context.store::<ReplicaSet>().put(set_at(1, 3));
-        *sets.lock() = Some(rig.context.store::<ReplicaSet>());
+        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 3));
+        *replica_sets.lock() = Some(rig.context.store::<ReplicaSet>());
         if unresolved {
-            rig.context.unresolved.created(&set().meta.uid, "web-x".into());
+            rig.context.in_doubt_writes.created(&replica_set().meta.uid, "web-x".into());
         }
-        let _ends = rig.replica_sets.sync(&set().meta.key).await;
+        let _ends = rig.replica_sets.sync(&replica_set().meta.key).await;
         *creations.lock()
     }
 
@@ -429,12 +389,15 @@ mod tests {
         let log = requests.clone();
         let rig = rig(201, move |request| log.lock().push(request.method().clone()));
         if lags {
-            rig.context.caches.add(Pod::RESOURCE, rig.context.store::<Pod>());
+            let pods = rig.context.store::<Pod>();
+            pods.begin_list(false);
+            pods.end_list(1);
+            rig.context.caches.add(Pod::RESOURCE, pods);
         }
-        rig.context.store::<ReplicaSet>().put(set_at(1, 3));
-        let _first = rig.replica_sets.sync(&set().meta.key).await;
+        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 3));
+        let _first = rig.replica_sets.sync(&replica_set().meta.key).await;
         requests.lock().clear();
-        let _second = rig.replica_sets.sync(&set().meta.key).await;
+        let _second = rig.replica_sets.sync(&replica_set().meta.key).await;
         requests.lock().clone()
     }
 
@@ -448,8 +411,8 @@ mod tests {
             *count += usize::from(request.method() == http::Method::POST);
             if *count > successes { code } else { 201 }
         });
-        rig.context.store::<ReplicaSet>().put(set_at(1, 500));
-        let _fails = rig.replica_sets.sync(&set().meta.key).await;
+        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 500));
+        let _fails = rig.replica_sets.sync(&replica_set().meta.key).await;
         *creations.lock()
     }
 
@@ -476,6 +439,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn of_what_was_written_only_the_metadata_is_asked_for() {
+        let accepted = Arc::new(Mutex::new(Vec::new()));
+        for replicas in [1, 0] {
+            let log = accepted.clone();
+            let rig = rig(201, move |request| {
+                let accept = request.headers()[http::header::ACCEPT].to_str().unwrap();
+                log.lock().push((request.method().clone(), accept.contains("as=PartialObjectMetadata;")));
+            });
+            rig.context.store::<ReplicaSet>().put(replica_set_at(1, replicas));
+            let _ends = rig.replica_sets.sync(&replica_set().meta.key).await;
+        }
+        let (a_pod, a_status) = (http::Method::POST, http::Method::PATCH);
+        assert_eq!(*accepted.lock(), [(a_pod, true), (a_status, true)]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn pods_that_the_cache_has_yet_to_show_are_no_reason_to_ask() {
         assert_eq!(asked_in_a_second_sync(true).await, Vec::<http::Method>::new());
     }
@@ -485,9 +464,9 @@ mod tests {
         let requests = Arc::new(Mutex::new(0));
         let count = requests.clone();
         let rig = rig(200, move |_| *count.lock() += 1);
-        rig.context.store::<ReplicaSet>().put(set_at(1, 0));
-        let meta = set().meta;
-        let resize = rig.context.turns.take(&meta, Instant::now());
+        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 0));
+        let meta = replica_set().meta;
+        let resize = rig.context.write_locks.take(&meta, Instant::now());
         let ended = rig.replica_sets.sync(&meta.key).await;
         assert!(matches!(ended, Err(SyncError::Overtaken { .. })), "{ended:?}");
         assert_eq!(*requests.lock(), 0);
@@ -501,13 +480,13 @@ mod tests {
         let requests = Arc::new(Mutex::new(0));
         let count = requests.clone();
         let rig = rig(200, move |_| *count.lock() += 1);
-        rig.context.store::<ReplicaSet>().put(set_at(1, 0));
-        let meta = set().meta;
+        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 0));
+        let meta = replica_set().meta;
         for _ in 0..12 {
             tokio::time::sleep(rig.context.queue_of::<ReplicaSet>().retry(meta.key.clone())).await;
         }
         rig.context.queue_of::<ReplicaSet>().retain(|_| false);
-        let resize = rig.context.turns.take(&meta, Instant::now());
+        let resize = rig.context.write_locks.take(&meta, Instant::now());
         rig.context.queue_of::<ReplicaSet>().add(meta.key.clone());
         let _workers = tokio::spawn(rig.replica_sets.run(1));
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -533,28 +512,30 @@ mod tests {
         pods.put(Pod::decode(pod, &mut Interner::default()).unwrap());
         pods.end_list(60);
         rig.context.caches.add(Pod::RESOURCE, pods);
-        rig.context.store::<ReplicaSet>().put(set_at(1, 0));
-        let _ends = rig.replica_sets.sync(&set().meta.key).await;
-        assert!(rig.context.behind(&set_at(1, 0), rig.context.waiters_of::<ReplicaSet>()).is_some());
+        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 0));
+        let _ends = rig.replica_sets.sync(&replica_set().meta.key).await;
+        assert!(
+            rig.context.behind(&replica_set_at(1, 0), rig.context.parked_keys_of::<ReplicaSet>()).is_some()
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_noted_for_a_set_that_goes_during_its_sync_is_forgotten() {
         for code in [201, 500] {
             // The cache shows the set gone while a write for it is under way.
-            let sets: Arc<Mutex<Option<Arc<Store<ReplicaSet>>>>> = Arc::default();
-            let gone = sets.clone();
+            let replica_sets: Arc<Mutex<Option<Arc<Store<ReplicaSet>>>>> = Arc::default();
+            let gone = replica_sets.clone();
             let mut rig = rig(code, move |_| {
-                if let Some(sets) = &*gone.lock() {
-                    let Meta { key, uid, .. } = set().meta;
-                    sets.remove(&key, &uid, 60, None);
+                if let Some(replica_sets) = &*gone.lock() {
+                    let Meta { key, uid, .. } = replica_set().meta;
+                    replica_sets.remove(&key, &uid, 60, None);
                 }
             });
-            rig.context.store::<ReplicaSet>().put(set());
-            *sets.lock() = Some(rig.context.store::<ReplicaSet>());
-            rig.tell(Change::Deleted(Arc::new(set())));
-            let _ends = rig.replica_sets.sync(&set().meta.key).await;
-            assert!(rig.context.expectations.is_empty() && rig.context.unresolved.is_empty(), "{code}");
+            rig.context.store::<ReplicaSet>().put(replica_set());
+            *replica_sets.lock() = Some(rig.context.store::<ReplicaSet>());
+            rig.dispatch(Change::Deleted(Arc::new(replica_set())));
+            let _ends = rig.replica_sets.sync(&replica_set().meta.key).await;
+            assert!(rig.context.expectations.is_empty() && rig.context.in_doubt_writes.is_empty(), "{code}");
             assert!(rig.replica_sets.controller().pod_names.is_empty(), "{code}");
         }
     }

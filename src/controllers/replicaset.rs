@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::context::Context;
 use super::registry::ControllerEntry;
 use super::replicas::{self, ReplicaController, ReplicaKind};
-use super::setup::{Setup, Turn};
+use super::setup::{HandlerOrder, Setup};
 use crate::model::{Deployment, Pod, Record, ReplicaSet};
 use crate::runtime::store::Change;
 
@@ -27,7 +27,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
 impl ReplicaKind for ReplicaSet {
     const ENTRY: &'static ControllerEntry = &ENTRY;
 
-    fn as_set(&self) -> &ReplicaSet {
+    fn as_replica_set(&self) -> &ReplicaSet {
         self
     }
 
@@ -47,7 +47,7 @@ impl ReplicaKind for ReplicaSet {
 
     fn watch(controller: &Arc<ReplicaController<Self>>, setup: &mut Setup) {
         let told = controller.clone();
-        setup.on_change(Turn::Indirect, move |change| told.scope_may_have_changed(change));
+        setup.on_change(HandlerOrder::Indirect, move |change| told.scope_may_have_changed(change));
     }
 }
 
@@ -61,8 +61,8 @@ impl ReplicaController<ReplicaSet> {
         };
         if moved && self.context.settings().scope.selector.is_some() {
             let queue = self.context.queue_of::<ReplicaSet>();
-            let sets = self.owners.owned_by(&change.object().as_owner());
-            sets.iter().for_each(|set| queue.add(set.meta.key.clone()));
+            let replica_sets = self.owners.owned_by(&change.object().as_owner());
+            replica_sets.iter().for_each(|replica_set| queue.add(replica_set.meta.key.clone()));
         }
     }
 }

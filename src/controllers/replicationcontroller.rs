@@ -22,7 +22,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
 impl ReplicaKind for ReplicationController {
     const ENTRY: &'static ControllerEntry = &ENTRY;
 
-    fn as_set(&self) -> &ReplicaSet {
+    fn as_replica_set(&self) -> &ReplicaSet {
         &self.0
     }
 

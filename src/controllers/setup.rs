@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::{Context, Control, Settings};
 use super::driver::Worker;
 use super::owner_memory::OwnerMemory;
-use super::registry::{ControllerEntry, Registry};
+use super::registry::{ControllerEntry, KindEntry, Registry};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, set_gauge};
 use crate::model::{Record, Resource};
@@ -18,8 +18,8 @@ use crate::runtime::events::EventRecorder;
 use crate::runtime::expectations::{Caches, Expectations};
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::{AnyInformer, Informers};
+use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::store::Change;
-use crate::runtime::waiters::Waiters;
 use crate::runtime::worker::WorkQueue;
 
 /// What the controllers stand on.
@@ -55,7 +55,7 @@ pub struct Shell {
 /// When a handler is told of a change, among those of the same kind. Handlers of the same turn are told in the
 /// order of the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Turn {
+pub enum HandlerOrder {
     /// Of the object's own controller, or its owner's.
     Owner,
     /// Of what several controllers share.
@@ -71,7 +71,7 @@ type Attach = Box<dyn FnOnce(&mut ByResource)>;
 pub struct Setup {
     context: Arc<Context>,
     switched_off: BTreeSet<&'static str>,
-    handlers: Vec<(Turn, Attach)>,
+    handlers: Vec<(HandlerOrder, Attach)>,
     shared: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -90,7 +90,11 @@ impl Setup {
     ///
     /// # Panics
     /// When the registry does not list the kind.
-    pub fn on_change<T: Record>(&mut self, turn: Turn, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
+    pub fn on_change<T: Record>(
+        &mut self,
+        order: HandlerOrder,
+        handler: impl Fn(&Change<T>) + Send + Sync + 'static,
+    ) {
         let attach = move |informers: &mut ByResource| {
             let informer = informers.get_mut(&T::RESOURCE).map(|informer| informer.as_any());
             let informer = informer.and_then(|informer| informer.downcast_mut::<Informer<T>>());
@@ -99,14 +103,14 @@ impl Setup {
                 None => panic!("the registry lists no kind {}", T::RESOURCE.kind),
             }
         };
-        self.handlers.push((turn, Box::new(attach)));
+        self.handlers.push((order, Box::new(attach)));
     }
 
     /// Gives the handlers to the informers.
     pub(super) fn attach(self, informers: &mut ByResource) {
         let Setup { mut handlers, .. } = self;
         // Stable: of the same turn in the order of the registry.
-        handlers.sort_by_key(|(turn, _)| *turn);
+        handlers.sort_by_key(|(order, _)| *order);
         handlers.into_iter().for_each(|(_, attach)| attach(informers));
     }
 
@@ -133,13 +137,17 @@ pub(super) struct Assembly {
 pub fn build(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) -> Shell {
     let Assembly { context, mut setup, informers: mut by_resource } = assemble(registry, settings, plumbing);
     let workers = registry.controllers().iter().map(|entry| (entry.install)(&mut setup)).collect();
+    // What only controllers look at that are switched off is not listed, and needs no rights.
+    let running: Vec<_> = registry.controllers().iter().filter(|entry| setup.is_enabled(entry)).collect();
+    let is_watched = |kind: &&KindEntry| running.iter().any(|entry| entry.watches.contains(&kind.resource));
     setup.attach(&mut by_resource);
     let woken = context.clone();
     let reached = move |resource, position| {
-        woken.controls.iter().for_each(|control| control.waiters.reached(resource, position));
+        woken.controls.iter().for_each(|control| control.parked_keys.reached(resource, position));
     };
     let informers = Informers::new(context.caches.clone(), context.expectations.clone(), reached);
-    let in_order = registry.kinds().iter().filter_map(|kind| by_resource.remove(&kind.resource));
+    let watched = registry.kinds().iter().filter(is_watched);
+    let in_order = watched.filter_map(|kind| by_resource.remove(&kind.resource));
     in_order.for_each(|informer| informers.add(informer));
     Shell { context, informers, workers }
 }
@@ -148,7 +156,7 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
     let Plumbing { clock, metrics, recorder, draining, api, watch_api, informers, switched_off } = plumbing;
     let control = |entry: &&ControllerEntry| {
         let queue = WorkQueue::new(entry.queue, &metrics);
-        Control { kind: entry.kind, waiters: Waiters::new(queue.clone()), queue, api: api() }
+        Control { kind: entry.kind, parked_keys: ParkedKeys::new(queue.clone()), queue, api: api() }
     };
     let controls: Vec<Control> = registry.controllers().iter().map(control).collect();
     let (mut stores, mut by_resource) = (BTreeMap::new(), ByResource::new());
@@ -157,6 +165,8 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
         stores.insert(kind.resource, store);
         by_resource.insert(kind.resource, informer);
     }
+    let fresh_lists =
+        by_resource.iter().map(|(resource, informer)| (*resource, informer.fresh_list())).collect();
     let expectations = Expectations::new(metrics.clone());
     let context = Arc::new(Context {
         clock,
@@ -168,15 +178,17 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
         controls,
         caches: Caches::default(),
         expectations,
+        barrier: Arc::default(),
+        fresh_lists,
         memory: OwnerMemory::default(),
-        unresolved: Arc::default(),
-        creations: Arc::default(),
-        pace: Arc::default(),
-        words: Arc::default(),
-        turns: Arc::default(),
+        in_doubt_writes: Arc::default(),
+        recreate_guard: Arc::default(),
+        status_throttle: Arc::default(),
+        failure_text_throttle: Arc::default(),
+        write_locks: Arc::default(),
         explanations: Arc::default(),
         terminating_field: Default::default(),
-        coexistence: Default::default(),
+        foreign_writers: Default::default(),
     });
     remember(&context);
     let setup =
@@ -188,11 +200,12 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
 fn remember(context: &Arc<Context>) {
     let Context { memory, .. } = &**context;
     memory.includes(Arc::new(context.expectations.clone()));
-    memory.includes(context.unresolved.clone());
-    memory.includes(context.creations.clone());
-    memory.includes(context.pace.clone());
-    memory.includes(context.turns.clone());
-    memory.includes(context.words.clone());
+    memory.includes(context.barrier.clone());
+    memory.includes(context.in_doubt_writes.clone());
+    memory.includes(context.recreate_guard.clone());
+    memory.includes(context.status_throttle.clone());
+    memory.includes(context.write_locks.clone());
+    memory.includes(context.failure_text_throttle.clone());
     memory.includes(context.explanations.clone());
     let explanations = Arc::downgrade(&context.explanations);
     let gauge = context.metrics.workloads.explanations_bytes.clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::authentication::User;
-use super::counters::ServingMetrics;
+use super::metrics::ServingMetrics;
 use super::review_cache::{Answered, ReviewCache, Standing, Unasked};
 use super::reviews::{Kind, Reviews};
 use crate::runtime::api::ApiError;

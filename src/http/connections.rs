@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::limits::{Limits, client_of};
+use super::connection_limits::{Limits, client_of};
 
 /// A connection is safe for so long from newcomers of its own address, or it would lose its place before
 /// it could ask. The price: a flood passes through at `connections` in each such time, some 2500 a second;

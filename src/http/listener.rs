@@ -33,11 +33,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::access::slow_down;
+use super::auth_layer::slow_down;
+use super::connection_limits::{AddressLimiter, Limits};
 use super::connections::{Connections, Room};
-use super::counters::ServingMetrics;
 use super::host::{Hosts, known_host};
-use super::limits::{AddressLimiter, Limits};
+use super::metrics::ServingMetrics;
 use super::router::plain;
 use super::tls::HTTP2;
 

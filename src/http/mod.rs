@@ -7,34 +7,34 @@
 //! Rules and waiting are apart here as well. In reading order:
 //!
 //! * [`health`], [`mod@router`]: what is served.
-//! * [`limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
+//! * [`connection_limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
 //! * `host`: under which names plain HTTP answers.
 //! * [`tls`], [`certificates`]: HTTPS.
-//! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `access`: who may read it. The API
+//! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `auth_layer`: who may read it. The API
 //!   server decides both, by TokenReview and SubjectAccessReview.
 //! * [`serving`]: the options, and the server that puts these together.
-//! * [`counters`]: what all of this counts.
+//! * [`metrics`]: what all of this counts.
 
-mod access;
+mod auth_layer;
 pub mod authentication;
 pub mod authorization;
 pub mod certificates;
+pub mod connection_limits;
 mod connections;
-pub mod counters;
 pub mod health;
 mod host;
-pub mod limits;
 pub mod listener;
+pub mod metrics;
 mod review_cache;
 pub mod reviews;
 pub mod router;
 pub mod serving;
 pub mod tls;
 
-pub use counters::ServingMetrics;
+pub use connection_limits::Limits;
 pub use health::Checks;
-pub use limits::Limits;
 pub use listener::serve;
+pub use metrics::ServingMetrics;
 pub use reviews::Reviewers;
 pub use router::{configz, explanations, profiling, router, verbosity};
 pub use serving::{AuthenticationOptions, AuthorizationOptions, SecureOptions, SecureServer, ServingOptions};

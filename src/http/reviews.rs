@@ -11,7 +11,7 @@ use serde_json::json;
 use super::review_cache::Standing;
 use crate::metrics::Metrics;
 use crate::runtime::api::{Api, ApiError};
-use crate::runtime::limit::Limiter;
+use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::request;
 
 /// How many reviews of one kind are asked for in a second, and at once. A scraper needs one in ten
@@ -56,8 +56,8 @@ impl Reviewers {
     /// All through one client. `host` labels the metrics.
     pub fn new(client: kube::Client, host: &str, metrics: Arc<Metrics>) -> Self {
         let api = |(qps, burst)| {
-            let limiter = Limiter::new(qps, burst);
-            Api::new(client.clone(), host, limiter, metrics.clone()).with_timeout(TIMEOUT)
+            let rate_limiter = RateLimiter::new(qps, burst);
+            Api::new(client.clone(), host, rate_limiter, metrics.clone()).with_timeout(TIMEOUT)
         };
         let reviews = || Reviews { strangers: api(REVIEWS), regulars: api(REVIEWS) };
         let authentication = Authentication { look_up: api(LOOK_UPS), tokens: reviews() };

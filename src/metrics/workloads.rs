@@ -37,6 +37,11 @@ pub struct WorkloadMetrics {
     /// upstream's (`reportSortingDeletionAgeRatioMetric`). Logarithmic scale-down keeps it below 2.
     pub deletion_age_ratio: Histogram,
 
+    /// Nodes on which pods of a DaemonSet have failed a while ago, of all DaemonSets together.
+    pub daemonset_nodes_backing_off: IntGauge,
+    /// How often it was found out what a DaemonSet wants of a node.
+    pub daemonset_verdicts: IntCounter,
+
     /// Bytes that the explanations of plans take.
     pub explanations_bytes: IntGauge,
 
@@ -83,9 +88,17 @@ impl WorkloadMetrics {
                 "Ratio of the age of each pod chosen for deletion to that of the youngest pod.",
                 AGE_RATIO_BUCKETS,
             ),
+            daemonset_nodes_backing_off: catalogue.gauge(
+                "windlass_daemonset_nodes_backing_off",
+                "Nodes on which a failed DaemonSet pod was replaced in the last half an hour, summed over all DaemonSets.",
+            ),
+            daemonset_verdicts: catalogue.counter(
+                "windlass_daemonset_verdicts_total",
+                "Evaluations of whether a DaemonSet runs on a node. A node heartbeat causes none.",
+            ),
             explanations_bytes: catalogue.gauge(
                 "windlass_explanations_bytes",
-                "Approximate memory of the explanations at /debug/deployments, at most 16 MiB.",
+                "Approximate memory of the explanations at /debug/deployments and /debug/daemonsets, at most 16 MiB.",
             ),
             foreign_writes: catalogue.counters(
                 "windlass_foreign_writes_total",

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::fingerprint::Fingerprint;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{Record, Resource};
 use super::template::{POD_TEMPLATE_HASH, Template};
+use super::template_equality::Fingerprint;
 use super::wire::MetaWire;
 
 /// The label that names the revision of a pod, and of the revision itself.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::condition::{Condition, ConditionWire};
-use super::count::IntOrPercent;
+use super::int_or_percent::IntOrPercent;
 use super::intern::Interner;
 use super::meta::{Meta, StringMap};
 use super::record::{self, Record, Resource};

@@ -7,10 +7,9 @@
 pub mod condition;
 pub mod container_text;
 pub mod controllerrevision;
-pub mod count;
 pub mod daemonset;
 pub mod deployment;
-pub mod fingerprint;
+pub mod int_or_percent;
 pub mod intern;
 pub mod meta;
 pub mod node;
@@ -23,12 +22,13 @@ pub mod replicaset;
 pub mod replicationcontroller;
 pub mod selector;
 pub mod template;
+pub mod template_equality;
 pub mod wire;
 
 pub use condition::Condition;
 pub use container_text::ContainerText;
 pub use controllerrevision::{CONTROLLER_REVISION_HASH, ControllerRevision};
-pub use daemonset::{DaemonSet, DaemonSetStatus, UpdateStrategy};
+pub use daemonset::{AnnotatedDaemonSet, DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};

@@ -50,6 +50,11 @@ impl Owner {
         Owner { namespace: meta.key.namespace.clone(), source: Source::Object(resource, meta.uid.clone()) }
     }
 
+    /// The identity of the object of this kind in this namespace with this UID.
+    pub fn by_uid(resource: &'static Resource, namespace: &Arc<str>, uid: &Uid) -> Self {
+        Owner { namespace: namespace.clone(), source: Source::Object(resource, uid.clone()) }
+    }
+
     fn identity(&self) -> Identity<'_> {
         match &self.source {
             Source::Object(resource, uid) => identity(uid, &self.namespace, resource.group, resource.kind),

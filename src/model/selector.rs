@@ -1,6 +1,7 @@
 //! Label selectors, compiled once when an object is decoded.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -140,6 +141,28 @@ impl Selector {
     }
 }
 
+/// As the query parameter `labelSelector` has it.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (key, value) in self.match_labels.iter() {
+            write!(f, "{separator}{key}={value}")?;
+            separator = ",";
+        }
+        for Requirement { key, operator, values, .. } in &self.match_expressions {
+            f.write_str(separator)?;
+            match operator {
+                Operator::In => write!(f, "{key} in ({})", values.join(","))?,
+                Operator::NotIn => write!(f, "{key} notin ({})", values.join(","))?,
+                Operator::Exists => f.write_str(key)?,
+                Operator::DoesNotExist => write!(f, "!{key}")?,
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
 impl Requirement {
     fn holds(&self, labels: &StringMap) -> bool {
         let value = labels.get(&self.key);
@@ -175,6 +198,15 @@ mod tests {
         let both = r#"{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"tier","operator":"Exists"}]}"#;
         check(both, &[("app", "web")], false);
         check(both, &[("app", "web"), ("tier", "")], true);
+    }
+
+    #[test]
+    fn a_selector_is_written_as_a_query_has_it() {
+        let all = r#"{"matchLabels":{"app":"web","tier":""},"matchExpressions":[
+            {"key":"env","operator":"In","values":["b","a"]},{"key":"zone","operator":"NotIn","values":["x"]},
+            {"key":"old","operator":"DoesNotExist"},{"key":"new","operator":"Exists"}]}"#;
+        assert_eq!(selector(all).to_string(), "app=web,tier=,env in (b,a),zone notin (x),!old,new");
+        assert_eq!(selector(r#"{"matchExpressions":[{"key":"a","operator":"Exists"}]}"#).to_string(), "a");
     }
 
     #[test]

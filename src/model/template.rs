@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::fingerprint::Fingerprint;
 use super::intern::Interner;
 use super::meta::StringMap;
+use super::template_equality::Fingerprint;
 use super::wire::Pairs;
 
 /// The label that tells the pods of one ReplicaSet from those of its siblings.

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::model::{ControllerRef, Interner, Pod, ReplicaSet};
 
-    fn set(metadata: &str) -> ReplicaSet {
+    fn replica_set(metadata: &str) -> ReplicaSet {
         let json = format!(
             r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u-set","resourceVersion":"1"{metadata}}},
                 "spec":{{"selector":{{"matchLabels":{{"app":"web"}}}}}}}}"#
@@ -91,20 +91,20 @@ mod tests {
 
     #[test]
     fn what_is_ours_is_kept_while_it_matches_and_released_when_it_does_not() {
-        check(&set(""), &pod("web", "u-set", ""), Claim::Keep);
-        check(&set(""), &pod("api", "u-set", ""), Claim::Release);
+        check(&replica_set(""), &pod("web", "u-set", ""), Claim::Keep);
+        check(&replica_set(""), &pod("api", "u-set", ""), Claim::Release);
     }
 
     #[test]
     fn an_orphan_that_matches_is_adopted_unless_it_is_on_its_way_out() {
-        check(&set(""), &pod("web", "", ""), Claim::Adopt);
-        check(&set(""), &pod("api", "", ""), Claim::Ignore);
-        check(&set(""), &pod("web", "", DELETING), Claim::Ignore);
+        check(&replica_set(""), &pod("web", "", ""), Claim::Adopt);
+        check(&replica_set(""), &pod("api", "", ""), Claim::Ignore);
+        check(&replica_set(""), &pod("web", "", DELETING), Claim::Ignore);
     }
 
     #[test]
     fn what_belongs_to_another_is_never_taken_even_under_the_same_name() {
-        check(&set(""), &pod("web", "u-other", ""), Claim::Ignore);
+        check(&replica_set(""), &pod("web", "u-other", ""), Claim::Ignore);
     }
 
     #[test]
@@ -115,37 +115,45 @@ mod tests {
             pod
         };
         for app in ["web", "api"] {
-            check(&set(""), &forged(app, |owner| owner.kind = "Deployment".into()), Claim::Ignore);
-            check(&set(""), &forged(app, |owner| owner.api_version = "example.com/v1".into()), Claim::Ignore);
+            check(&replica_set(""), &forged(app, |owner| owner.kind = "Deployment".into()), Claim::Ignore);
+            check(
+                &replica_set(""),
+                &forged(app, |owner| owner.api_version = "example.com/v1".into()),
+                Claim::Ignore,
+            );
             let mut elsewhere = pod(app, "u-set", "");
             elsewhere.meta.key.namespace = "other".into();
-            check(&set(""), &elsewhere, Claim::Ignore);
+            check(&replica_set(""), &elsewhere, Claim::Ignore);
         }
-        check(&set(""), &forged("web", |owner| owner.api_version = "apps/v1beta2".into()), Claim::Keep);
-        check(&set(""), &forged("web", |owner| owner.name = "another".into()), Claim::Keep);
-        check(&set(""), &forged("api", |owner| owner.name = "another".into()), Claim::Release);
+        check(
+            &replica_set(""),
+            &forged("web", |owner| owner.api_version = "apps/v1beta2".into()),
+            Claim::Keep,
+        );
+        check(&replica_set(""), &forged("web", |owner| owner.name = "another".into()), Claim::Keep);
+        check(&replica_set(""), &forged("api", |owner| owner.name = "another".into()), Claim::Release);
     }
 
     #[test]
     fn an_owner_on_its_way_out_neither_adopts_nor_releases() {
-        check(&set(DELETING), &pod("web", "", ""), Claim::Ignore);
-        check(&set(DELETING), &pod("api", "u-set", ""), Claim::Ignore);
-        check(&set(DELETING), &pod("web", "u-set", ""), Claim::Keep);
+        check(&replica_set(DELETING), &pod("web", "", ""), Claim::Ignore);
+        check(&replica_set(DELETING), &pod("api", "u-set", ""), Claim::Ignore);
+        check(&replica_set(DELETING), &pod("web", "u-set", ""), Claim::Keep);
     }
 
     #[test]
     fn a_selector_that_cannot_be_understood_lets_nothing_go_and_takes_nothing() {
-        let mut set = set("");
-        set.selector = crate::model::Selector::compile(None);
-        check(&set, &pod("web", "u-set", ""), Claim::Keep);
-        check(&set, &pod("web", "", ""), Claim::Ignore);
-        check(&set, &pod("web", "u-other", ""), Claim::Ignore);
+        let mut replica_set = replica_set("");
+        replica_set.selector = crate::model::Selector::compile(None);
+        check(&replica_set, &pod("web", "u-set", ""), Claim::Keep);
+        check(&replica_set, &pod("web", "", ""), Claim::Ignore);
+        check(&replica_set, &pod("web", "u-other", ""), Claim::Ignore);
     }
 
     #[test]
     fn an_orphan_of_another_namespace_is_not_adopted() {
         let mut elsewhere = pod("web", "", "");
         elsewhere.meta.key.namespace = "other".into();
-        check(&set(""), &elsewhere, Claim::Ignore);
+        check(&replica_set(""), &elsewhere, Claim::Ignore);
     }
 }

@@ -8,20 +8,91 @@ pub mod daemonset;
 pub mod deployment;
 pub mod replicaset;
 
+use std::fmt;
+
+use serde::Serialize;
+
+/// A reason of a plan, of whichever controller. Serialized and displayed as the controller's own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Reason {
+    /// Why ReplicaSets have these sizes.
+    Sizes(deployment::PlanReason),
+    /// Why nodes have these pods.
+    Nodes(daemonset::PlanReason),
+}
+
+impl From<deployment::PlanReason> for Reason {
+    fn from(reason: deployment::PlanReason) -> Self {
+        Reason::Sizes(reason)
+    }
+}
+
+impl From<daemonset::PlanReason> for Reason {
+    fn from(reason: daemonset::PlanReason) -> Self {
+        Reason::Nodes(reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Sizes(reason) => reason.fmt(f),
+            Reason::Nodes(reason) => reason.fmt(f),
+        }
+    }
+}
+
+impl Reason {
+    /// Cuts texts of any length to so many bytes.
+    pub fn shorten(&mut self, longest: usize) {
+        match self {
+            Reason::Sizes(reason) => reason.shorten(longest),
+            Reason::Nodes(reason) => reason.shorten(longest),
+        }
+    }
+
+    /// How many bytes it takes with all that it refers to.
+    pub fn bytes(&self) -> usize {
+        size_of::<Reason>()
+            + match self {
+                Reason::Sizes(reason) => reason.heap(),
+                Reason::Nodes(reason) => reason.heap(),
+            }
+    }
+
+    /// The pods that it names with what they said.
+    pub fn named_pods(&self) -> impl Iterator<Item = &deployment::explain::NamedPod> {
+        let sizes = match self {
+            Reason::Sizes(reason) => Some(reason.named_pods()),
+            Reason::Nodes(_) => None,
+        };
+        sizes.into_iter().flatten()
+    }
+
+    /// Whether nothing more is to be done.
+    pub fn is_at_rest(&self) -> bool {
+        match self {
+            Reason::Sizes(reason) => reason.is_at_rest(),
+            Reason::Nodes(reason) => reason.is_at_rest(),
+        }
+    }
+}
+
 /// How soon a status that has changed is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Somebody waits for it.
-    AtOnce,
+    Immediate,
     /// A second after the last one: each write is a revision that everybody who watches gets.
-    Spaced,
+    Throttled,
     /// When it has waited for a second, since the sync that comes next says more.
-    PutOff,
+    Postponed,
 }
 
 /// Something to tell the user in an Event, in upstream's words so that people and alerts know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct EventNote {
     /// Whether the event is of type `Warning`; otherwise `Normal`.
     pub warning: bool,
     /// The event's reason.
@@ -30,14 +101,14 @@ pub struct Note {
     pub message: String,
 }
 
-impl Note {
+impl EventNote {
     /// Something that went as it should.
     pub fn normal(reason: &'static str, message: String) -> Self {
-        Note { warning: false, reason, message }
+        EventNote { warning: false, reason, message }
     }
 
     /// Something that a person should look at.
     pub fn warning(reason: &'static str, message: String) -> Self {
-        Note { warning: true, reason, message }
+        EventNote { warning: true, reason, message }
     }
 }

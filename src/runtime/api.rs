@@ -24,9 +24,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::without_secrets;
-use super::fence::Fence;
-use super::limit::Limiter;
+use super::leader_election::fence::Fence;
 use super::protobuf_decoder;
+use super::rate_limiter::RateLimiter;
+use super::watch_decoder::DecodeError;
 use crate::metrics::Metrics;
 use crate::model::Uid;
 use crate::model::protobuf::unwrap_object;
@@ -106,6 +107,15 @@ fn describe(status: &Status) -> String {
         ("", "") => format!("the API server answered {}", status.code),
         ("", reason) => reason.to_owned(),
         (message, _) => message.to_owned(),
+    }
+}
+
+impl From<DecodeError> for ApiError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::TooLong(bytes) => ApiError::TooLarge(bytes),
+            DecodeError::Malformed(error) => ApiError::Decode(error),
+        }
     }
 }
 
@@ -241,7 +251,7 @@ impl ApiError {
 pub struct Api {
     client: kube::Client,
     host: Arc<str>,
-    limiter: Limiter,
+    rate_limiter: RateLimiter,
     timeout: Duration,
     fence: Option<Fence>,
     /// When to stop waiting for repetitions; nothing is repeated without it.
@@ -259,12 +269,12 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    /// Calls through `client`, held back by `limiter`. `host` labels the metrics.
-    pub fn new(client: kube::Client, host: &str, limiter: Limiter, metrics: Arc<Metrics>) -> Self {
+    /// Calls through `client`, held back by `rate_limiter`. `host` labels the metrics.
+    pub fn new(client: kube::Client, host: &str, rate_limiter: RateLimiter, metrics: Arc<Metrics>) -> Self {
         Api {
             client,
             host: host.into(),
-            limiter,
+            rate_limiter,
             timeout: CALL_TIMEOUT,
             fence: None,
             patience: None,
@@ -288,7 +298,7 @@ impl Api {
     /// The same API server and rate limit, for calls on behalf of this owner: while they wait for the rate
     /// limit, they take turns with those of other owners.
     pub fn on_behalf_of(&self, owner: &Uid) -> Self {
-        Api { limiter: self.limiter.on_behalf_of(owner), ..self.clone() }
+        Api { rate_limiter: self.rate_limiter.on_behalf_of(owner), ..self.clone() }
     }
 
     /// The metrics that calls are counted in.
@@ -352,9 +362,9 @@ impl Api {
     }
 
     /// Why no request of this kind may go on; waits until then, for ever without a fence.
-    pub(super) async fn shuts(&self, method: &Method) -> &'static str {
+    pub(super) async fn wait_closed(&self, method: &Method) -> &'static str {
         match self.fence.as_ref().filter(|_| *method != Method::GET) {
-            Some(fence) => fence.shuts().await,
+            Some(fence) => fence.wait_closed().await,
             None => std::future::pending().await,
         }
     }
@@ -368,10 +378,10 @@ impl Api {
     ) -> Result<T, ApiError> {
         let method = request.method().clone();
         let labels = [method.as_str(), &self.host];
-        let waited = self.limiter.acquire().await;
+        let waited = self.rate_limiter.acquire().await;
         self.metrics.rest_limiter_duration.with_label_values(&labels).observe(waited.as_secs_f64());
         let fence = self.fence.as_ref().filter(|_| method != Method::GET);
-        let passage = fence.map(Fence::pass).transpose().map_err(ApiError::NotSent)?;
+        let permit = fence.map(Fence::permit).transpose().map_err(ApiError::NotSent)?;
         self.metrics.rest_request_size.with_label_values(&labels).observe(request.body().len() as f64);
         let start = Instant::now();
         let mut code = None;
@@ -383,16 +393,16 @@ impl Api {
         let result = tokio::select! {
             // The fence first, so that nothing of the call goes on once it has shut.
             biased;
-            reason = self.shuts(&method) => Err(ApiError::CutOff(reason)),
+            reason = self.wait_closed(&method) => Err(ApiError::CutOff(reason)),
             result = tokio::time::timeout(self.timeout, exchange) => {
                 result.unwrap_or(Err(ApiError::Timeout(self.timeout)))
             }
         };
-        if let Some(passage) = passage
+        if let Some(permit) = permit
             && (code.is_some_and(|code| code.is_success())
                 || !result.as_ref().is_err_and(ApiError::may_still_happen))
         {
-            passage.ended();
+            permit.completed();
         }
         self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
@@ -405,7 +415,7 @@ impl Api {
     }
 }
 
-fn transport(error: kube::Error) -> ApiError {
+pub(super) fn transport(error: kube::Error) -> ApiError {
     ApiError::Transport { sent: !never_sent(&error), error: Box::new(error) }
 }
 
@@ -521,7 +531,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::runtime::fence::fence;
+    use crate::runtime::leader_election::fence::fence;
     use crate::runtime::request;
 
     fn answer(code: u16, body: impl Into<Bytes>) -> Response<Body> {
@@ -538,7 +548,7 @@ mod tests {
             async move { Ok::<_, Infallible>(response) }
         });
         let client = kube::Client::new(service, "default");
-        Api::new(client, "test:443", Limiter::unlimited(), Metrics::new())
+        Api::new(client, "test:443", RateLimiter::unlimited(), Metrics::new())
     }
 
     async fn error(code: u16, body: Value) -> ApiError {
@@ -617,7 +627,7 @@ mod tests {
                 Err::<Response<Body>, _>(io::Error::from(kind))
             });
             let client = kube::Client::new(service, "default");
-            let api = Api::new(client, "h", Limiter::unlimited(), Metrics::new());
+            let api = Api::new(client, "h", RateLimiter::unlimited(), Metrics::new());
             let error = api.call::<Value>(request::get("/x", &[])).await.unwrap_err();
             assert_eq!(error.outcome_unknown(), unknown, "{error}");
             assert!(api.metrics().render().contains(r#"code="<error>""#));
@@ -631,7 +641,7 @@ mod tests {
             Ok::<_, Infallible>(answer(200, "1"))
         });
         let client = kube::Client::new(service, "default");
-        let api = Api::new(client, "h", Limiter::new(1.0 / 25.0, 1), Metrics::new());
+        let api = Api::new(client, "h", RateLimiter::new(1.0 / 25.0, 1), Metrics::new());
         let call = || api.call::<u32>(request::get("/x", &[]));
         let both = tokio::join!(call(), call());
         assert!(both.0.is_ok() && both.1.is_ok(), "the second waited 25 s and took 20 s: {both:?}");
@@ -710,7 +720,7 @@ mod tests {
             tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(answer(200, "{}")) }),
             "default",
         );
-        let api = Api::new(client, "h", Limiter::new(1.0 / 15.0, 1), Metrics::new()).fenced(fence);
+        let api = Api::new(client, "h", RateLimiter::new(1.0 / 15.0, 1), Metrics::new()).fenced(fence);
         keeper.extend(Instant::now() + Duration::from_secs(10));
         let post = || request::post("/x", &[], &json!({})).unwrap();
         assert!(api.call::<Value>(post()).await.is_ok());
@@ -725,7 +735,7 @@ mod tests {
         });
         let client = kube::Client::new(service, "default");
         let (keeper, fence) = fence();
-        let api = Api::new(client, "h", Limiter::unlimited(), Metrics::new()).fenced(fence);
+        let api = Api::new(client, "h", RateLimiter::unlimited(), Metrics::new()).fenced(fence);
         let start = Instant::now();
         keeper.extend(start + Duration::from_secs(10));
         let slow = api.clone();

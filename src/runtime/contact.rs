@@ -24,7 +24,7 @@ struct State {
 
 impl Contact {
     /// The server has answered.
-    pub(crate) fn made(&self) {
+    pub(crate) fn record(&self) {
         let mut state = self.0.lock();
         state.since = Some(Instant::now());
         state.error.clear();
@@ -61,7 +61,7 @@ mod tests {
         let contact = Contact::default();
         tokio::time::sleep(2 * OUT_OF_REACH).await;
         assert_eq!(contact.check(), Ok(()), "nothing has been tried");
-        contact.made();
+        contact.record();
         tokio::time::sleep(OUT_OF_REACH).await;
         contact.failed(&"connection refused");
         assert_eq!(contact.check(), Ok(()));
@@ -70,7 +70,7 @@ mod tests {
             contact.check(),
             Err("the API server has been out of reach for 70 s: connection refused".to_owned())
         );
-        contact.made();
+        contact.record();
         assert_eq!(contact.check(), Ok(()));
         tokio::time::sleep(Duration::from_secs(61)).await;
         assert!(contact.check().is_err_and(|error| error.ends_with("61 s: no answer")));

@@ -16,13 +16,17 @@ use tokio::time::Instant;
 
 use super::store::{Lists, Store};
 use crate::metrics::Metrics;
-use crate::model::{ObjectKey, Record, Resource, Uid};
+use crate::model::{Meta, ObjectKey, Owner, Record, Resource, Selector, Uid};
 
 /// How long a wait may take before a fresh list is demanded; as long as client-go's expectations.
 pub const SAFETY_NET: Duration = Duration::from_secs(300);
 
 /// How often to look whether the demanded list has come.
 const OVERDUE_CHECK: Duration = Duration::from_secs(1);
+
+/// How long a cache that was found to be behind the API server may take to catch up before a fresh list is demanded: a
+/// watch that is alive brings what has happened within a fraction of that.
+const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// What [`Expectations`] need to know of the caches.
 pub trait CacheView {
@@ -34,6 +38,23 @@ pub trait CacheView {
 
     /// How many lists the cache of this kind has begun and completed.
     fn lists(&self, resource: Resource) -> Lists;
+
+    /// The version of this object in the cache, if it is there.
+    fn version_of(&self, resource: Resource, key: &ObjectKey) -> Option<u64>;
+
+    /// The objects in the cache that this owner controls and the selector matches.
+    fn owned_by(&self, resource: Resource, owner: &Owner, selector: &Selector) -> Vec<Shown>;
+}
+
+/// An object as a cache or a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its name.
+    pub key: ObjectKey,
+    /// Its UID.
+    pub uid: Uid,
+    /// Its version.
+    pub version: u64,
 }
 
 /// One kind's store, whatever the type of its records is.
@@ -86,6 +107,14 @@ impl CacheView for Caches {
     fn lists(&self, resource: Resource) -> Lists {
         self.of(resource).map_or_else(Lists::default, |store| store.lists(resource))
     }
+
+    fn version_of(&self, resource: Resource, key: &ObjectKey) -> Option<u64> {
+        self.of(resource)?.version_of(resource, key)
+    }
+
+    fn owned_by(&self, resource: Resource, owner: &Owner, selector: &Selector) -> Vec<Shown> {
+        self.of(resource).map_or_else(Vec::new, |store| store.owned_by(resource, owner, selector))
+    }
 }
 
 impl<T: Record> CacheView for Store<T> {
@@ -99,6 +128,19 @@ impl<T: Record> CacheView for Store<T> {
 
     fn lists(&self, _: Resource) -> Lists {
         Store::lists(self)
+    }
+
+    fn version_of(&self, _: Resource, key: &ObjectKey) -> Option<u64> {
+        self.get(key).map(|object| object.meta().resource_version)
+    }
+
+    fn owned_by(&self, _: Resource, owner: &Owner, selector: &Selector) -> Vec<Shown> {
+        let shown = |object: &Arc<T>| {
+            let Meta { key, uid, resource_version, .. } = object.meta();
+            Shown { key: key.clone(), uid: uid.clone(), version: *resource_version }
+        };
+        let owned = Store::owned_by(self, owner);
+        owned.iter().filter(|object| selector.matches(&object.meta().labels)).map(shown).collect()
     }
 }
 
@@ -141,11 +183,18 @@ pub struct Expectations {
 
 struct Shared {
     owners: Mutex<BTreeMap<Uid, Pending>>,
-    relists: Mutex<BTreeMap<Resource, Demand>>,
+    relists: Mutex<BTreeMap<Resource, Relists>>,
     metrics: Arc<Metrics>,
 }
 
-type Demand = Arc<dyn Fn() + Send + Sync>;
+type RequestRelist = Arc<dyn Fn() + Send + Sync>;
+
+/// How lists of a kind are demanded.
+struct Relists {
+    request: RequestRelist,
+    /// The number of the list that had begun last when one was last requested.
+    requested_after: Option<u64>,
+}
 
 #[derive(Default)]
 struct Pending {
@@ -155,6 +204,8 @@ struct Pending {
     behind_since: Option<Instant>,
     /// By kind, the number of the list that settles everything, once the safety net has been reached.
     settled_by: BTreeMap<Resource, u64>,
+    /// What is awaited was read past the cache, and has happened by then.
+    is_overdue_soon: bool,
 }
 
 struct Deletion {
@@ -176,10 +227,11 @@ impl Expectations {
         }
     }
 
-    /// Has `demand` called when the wait for this kind's cache is overdue; give it the informer's
-    /// [`super::informer::Relist::demand`].
-    pub fn relist_with(&self, resource: Resource, demand: impl Fn() + Send + Sync + 'static) {
-        self.shared.relists.lock().insert(resource, Arc::new(demand));
+    /// Has `request_relist` called when the wait for this kind's cache is overdue; give it the informer's
+    /// [`super::informer::Relist::request_relist`].
+    pub fn relist_with(&self, resource: Resource, request_relist: impl Fn() + Send + Sync + 'static) {
+        let relists = Relists { request: Arc::new(request_relist), requested_after: None };
+        self.shared.relists.lock().insert(resource, relists);
     }
 
     /// Demands no list of this kind any more: its informer is gone.
@@ -189,7 +241,7 @@ impl Expectations {
 
     /// Notes a write to an object of `owner`, or to the owner itself: the cache of its kind must reach
     /// the resourceVersion that the server returned.
-    pub fn wrote(&self, owner: &Uid, resource: Resource, resource_version: u64) {
+    pub fn expect_write(&self, owner: &Uid, resource: Resource, resource_version: u64) {
         let mut owners = self.shared.owners.lock();
         let pending = owners.entry(owner.clone()).or_default();
         let never = if planted!("expectations are not lowered") { 1_000_000 } else { 0 };
@@ -201,7 +253,7 @@ impl Expectations {
     /// Notes a deletion: the cache must show the object gone or on its way out, or reach the version
     /// that the server returned, if it returned one. "Not found" counts as a deletion; a deletion whose
     /// outcome is not known does not, because the object may well stay: ask the server first.
-    pub fn deleted(
+    pub fn expect_deletion(
         &self,
         owner: &Uid,
         resource: Resource,
@@ -214,6 +266,14 @@ impl Expectations {
         let deletion = Deletion { key: object.clone(), position: resource_version };
         pending.deletions.insert((resource, uid.clone()), deletion);
         pending.start_over();
+    }
+
+    /// Whatever is expected for `owner` by now has happened, and a watch that is alive shows it at once: a cache that
+    /// does not is listed anew after a second. A list that is under way is not broken off for that.
+    pub fn hurry(&self, owner: &Uid) {
+        if let Some(pending) = self.shared.owners.lock().get_mut(owner) {
+            pending.is_overdue_soon = true;
+        }
     }
 
     /// Says whether `owner` may be planned on these caches, and drops what they show.
@@ -233,9 +293,15 @@ impl Expectations {
         }
         let waited = now.saturating_duration_since(*pending.behind_since.get_or_insert(now));
         let mut overdue = Vec::new();
-        if waited >= SAFETY_NET {
+        let is_overdue_soon = pending.is_overdue_soon;
+        let patience = if is_overdue_soon { IMPATIENCE } else { SAFETY_NET };
+        if waited >= patience {
             for awaited in &awaited {
                 let resource = awaited.resource;
+                let Lists { begun, completed } = view.lists(resource);
+                if is_overdue_soon && begun != completed {
+                    continue;
+                }
                 if let std::collections::btree_map::Entry::Vacant(entry) = pending.settled_by.entry(resource)
                 {
                     entry.insert(view.lists(resource).begun + 1);
@@ -245,9 +311,12 @@ impl Expectations {
         }
         drop(owners);
         for resource in overdue {
-            self.report_overdue(owner, resource, view, &awaited);
+            if !is_overdue_soon {
+                self.report_overdue(owner, resource, view, &awaited);
+            }
+            self.request_relist(resource, view.lists(resource), is_overdue_soon);
         }
-        let check_again = if waited >= SAFETY_NET { OVERDUE_CHECK } else { SAFETY_NET - waited };
+        let check_again = if waited >= patience { OVERDUE_CHECK } else { patience - waited };
         Freshness::Behind(Behind { awaited, check_again })
     }
 
@@ -272,10 +341,20 @@ impl Expectations {
         let awaited = awaited.iter().filter(|a| a.resource == resource).find_map(|a| a.position);
         let position = view.position(resource);
         tracing::error!(%owner, resource = plural, position, ?awaited, "the cache does not catch up; listing anew");
-        let demand = self.shared.relists.lock().get(&resource).cloned();
-        if let Some(demand) = demand {
-            demand();
-        }
+    }
+
+    /// Requests a fresh list. Several owners that find the same cache behind have one list requested, if `once`.
+    fn request_relist(&self, resource: Resource, lists: Lists, once: bool) {
+        let request = {
+            let mut relists = self.shared.relists.lock();
+            let Some(Relists { request, requested_after }) = relists.get_mut(&resource) else { return };
+            if once && *requested_after == Some(lists.begun) {
+                return;
+            }
+            *requested_after = Some(lists.begun);
+            request.clone()
+        };
+        request();
     }
 }
 
@@ -342,8 +421,8 @@ mod tests {
     #[test]
     fn an_owner_waits_until_the_cache_has_reached_the_last_write() {
         let (expectations, store) = (expectations(), store_at(10));
-        expectations.wrote(&uid("o"), THINGS, 20);
-        expectations.wrote(&uid("o"), THINGS, 15);
+        expectations.expect_write(&uid("o"), THINGS, 20);
+        expectations.expect_write(&uid("o"), THINGS, 15);
         assert!(!is_fresh(&expectations, "o", &store));
         assert!(is_fresh(&expectations, "another", &store));
         store.bookmark(19);
@@ -357,7 +436,7 @@ mod tests {
     fn a_deletion_is_seen_by_its_mark_its_absence_or_the_position() {
         let (expectations, store) = (expectations(), store_at(10));
         let owner = uid("o");
-        let delete = |version| expectations.deleted(&owner, THINGS, &key("a"), &uid("1"), version);
+        let delete = |version| expectations.expect_deletion(&owner, THINGS, &key("a"), &uid("1"), version);
         store.put(thing("a", "1", 11));
         delete(None);
         assert!(!is_fresh(&expectations, "o", &store));
@@ -384,8 +463,8 @@ mod tests {
     #[test]
     fn all_kinds_count_and_one_without_a_cache_is_not_waited_for() {
         let (expectations, store) = (expectations(), store_at(10));
-        expectations.wrote(&uid("o"), THINGS, 20);
-        expectations.wrote(&uid("o"), OTHERS, 1_000);
+        expectations.expect_write(&uid("o"), THINGS, 20);
+        expectations.expect_write(&uid("o"), OTHERS, 1_000);
         let view = Caches::default().with(store.clone());
         let Freshness::Behind(behind) = expectations.check(&uid("o"), &view, Instant::now()) else {
             panic!("the things are behind")
@@ -397,11 +476,46 @@ mod tests {
     }
 
     #[test]
-    fn an_overdue_wait_ends_with_a_list_begun_afterwards_and_not_by_itself() {
+    fn what_was_read_past_a_cache_is_listed_anew_after_a_second_and_once_for_all_owners() {
         let metrics = Metrics::new();
         let expectations = Expectations::new(metrics.clone());
         let demands = Arc::new(AtomicUsize::new(0));
         let counted = demands.clone();
+        expectations.relist_with(THINGS, move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let store = store_at(10);
+        let (view, start) = (Caches::default().with(store.clone()), Instant::now());
+        let is_fresh = |owner: &str, milliseconds| {
+            let now = start + Duration::from_millis(milliseconds);
+            matches!(expectations.check(&uid(owner), &view, now), Freshness::Fresh)
+        };
+        for owner in ["a", "b"] {
+            expectations.expect_write(&uid(owner), THINGS, 20);
+            expectations.hurry(&uid(owner));
+            assert!(!is_fresh(owner, 0) && !is_fresh(owner, 999));
+        }
+        assert_eq!(demands.load(Ordering::Relaxed), 0);
+        assert!(!is_fresh("a", 1000) && !is_fresh("b", 1000) && !is_fresh("a", 2000));
+        assert_eq!(demands.load(Ordering::Relaxed), 1);
+        // A list that is under way is waited for, and is not enough for who did not demand it.
+        store.begin_list(false);
+        expectations.expect_write(&uid("c"), THINGS, 20);
+        expectations.hurry(&uid("c"));
+        assert!(!is_fresh("c", 2000) && !is_fresh("c", 3500));
+        assert_eq!(demands.load(Ordering::Relaxed), 1);
+        store.end_list(12);
+        assert!(is_fresh("a", 3500) && is_fresh("b", 3500) && !is_fresh("c", 3500));
+        assert_eq!(demands.load(Ordering::Relaxed), 2);
+        assert!(!metrics.render().contains("windlass_expectations_expired_total{"), "nothing was lost");
+    }
+
+    #[test]
+    fn an_overdue_wait_ends_with_a_list_begun_afterwards_and_not_by_itself() {
+        let metrics = Metrics::new();
+        let expectations = Expectations::new(metrics.clone());
+        let relist_requests = Arc::new(AtomicUsize::new(0));
+        let counted = relist_requests.clone();
         expectations.relist_with(THINGS, move || {
             counted.fetch_add(1, Ordering::Relaxed);
         });
@@ -412,16 +526,16 @@ mod tests {
             Freshness::Behind(behind) => behind.check_again,
             Freshness::Fresh => panic!("fresh after {after:?}"),
         };
-        expectations.wrote(&uid("o"), THINGS, 20);
+        expectations.expect_write(&uid("o"), THINGS, 20);
         assert_eq!(behind(Duration::ZERO), SAFETY_NET);
         assert_eq!(behind(SAFETY_NET / 3), SAFETY_NET - SAFETY_NET / 3);
-        assert_eq!(demands.load(Ordering::Relaxed), 0);
+        assert_eq!(relist_requests.load(Ordering::Relaxed), 0);
         // A list is under way already when the net is reached: it may be too old.
         store.begin_list(true);
         assert_eq!(behind(SAFETY_NET), OVERDUE_CHECK);
         store.end_list(11);
         assert_eq!(behind(2 * SAFETY_NET), OVERDUE_CHECK);
-        assert_eq!(demands.load(Ordering::Relaxed), 1, "demanded once");
+        assert_eq!(relist_requests.load(Ordering::Relaxed), 1, "demanded once");
         store.begin_list(true);
         store.end_list(12);
         assert_eq!(check(2 * SAFETY_NET), Freshness::Fresh, "the write is lost with the server's history");

@@ -6,10 +6,11 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
-use super::catch_up::CatchUp;
 use super::contact::Contact;
-use super::intake::Intake;
-use super::reflect::Reflector;
+use super::delta_handler::DeltaHandler;
+use super::fresh_list::FreshList;
+use super::read_barrier::ReadBarrier;
+use super::reflector::Reflector;
 #[cfg(test)]
 use super::store::Applied;
 use super::store::{Change, Store};
@@ -28,7 +29,7 @@ pub struct InformerOptions {
     /// Seeds the jitter of timeouts and delays.
     pub seed: u64,
     /// Whether the first list may show what was a while ago, which costs the API server less. For a cache that is
-    /// brought up to date ([`Informer::catch_up`]) before anybody acts by it.
+    /// brought up to date ([`Informer::read_barrier`]) before anybody acts by it.
     pub may_lag: bool,
 }
 
@@ -48,7 +49,7 @@ pub struct Informer<T: Record> {
     resource: Resource,
     api: Api,
     options: InformerOptions,
-    intake: Intake<T>,
+    delta_handler: DeltaHandler<T>,
     ready: watch::Sender<bool>,
     relist: Relist,
     contact: Contact,
@@ -63,15 +64,15 @@ impl<T: Record> Informer<T> {
     /// The same for objects of a resource that the type does not fix: metadata, for example, is decoded alike
     /// whatever the kind is that discovery has found.
     pub fn of(resource: Resource, api: Api, options: InformerOptions) -> Self {
-        let intake = Intake::new(resource, api.metrics());
-        export(resource, api.metrics(), &intake.store);
+        let delta_handler = DeltaHandler::new(resource, api.metrics());
+        export(resource, api.metrics(), &delta_handler.store);
         Informer {
             resource,
             api,
             options,
-            intake,
+            delta_handler,
             ready: watch::Sender::new(false),
-            relist: Relist { demanded: Arc::default() },
+            relist: Relist { relist_requested: Arc::default() },
             contact: Contact::default(),
         }
     }
@@ -83,24 +84,24 @@ impl<T: Record> Informer<T> {
 
     /// The store that this informer fills.
     pub fn store(&self) -> Arc<Store<T>> {
-        self.intake.store.clone()
+        self.delta_handler.store.clone()
     }
 
     /// Has `handler` told of every change, right after the store shows it. Several handlers are told in
     /// the order of their registration. A handler holds up the watch: it must only note what to do.
     pub fn on_change(&mut self, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
-        self.intake.on_change(handler);
+        self.delta_handler.on_change(handler);
     }
 
     /// Has `handler` told of every new [`Store::position`], after the changes that led there.
     pub fn on_position(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
-        self.intake.on_position(handler);
+        self.delta_handler.on_position(handler);
     }
 
     /// Tells the handlers of a change that a test makes up.
     #[cfg(test)]
-    pub(crate) fn tell(&self, change: Change<T>) {
-        self.intake.tell(Applied { changes: vec![change], position: None });
+    pub(crate) fn dispatch(&self, change: Change<T>) {
+        self.delta_handler.dispatch(Applied { changes: vec![change], position: None });
     }
 
     /// Tells when the first list is complete and its changes have been told.
@@ -114,8 +115,8 @@ impl<T: Record> Informer<T> {
     }
 
     /// Has the store show what there is, for who begins to act where another has acted before.
-    pub fn catch_up(&self) -> CatchUp {
-        CatchUp {
+    pub fn read_barrier(&self) -> ReadBarrier {
+        ReadBarrier {
             resource: self.resource,
             api: self.api.clone(),
             path: self.resource.path(self.options.namespace.as_deref()),
@@ -124,10 +125,16 @@ impl<T: Record> Informer<T> {
         }
     }
 
+    /// Reads past the store.
+    pub fn fresh_list(&self) -> FreshList {
+        FreshList::new(self.resource, self.options.label_selector.as_deref(), self.delta_handler.sink())
+    }
+
     /// Lists and watches until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Informer { resource, api, options, intake, ready, relist, contact } = self;
-        let reflector = Reflector::new(resource, api, options, intake, ready, relist.demanded, contact);
+        let Informer { resource, api, options, delta_handler, ready, relist, contact } = self;
+        let reflector =
+            Reflector::new(resource, api, options, delta_handler, ready, relist.relist_requested, contact);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
@@ -167,13 +174,13 @@ impl Ready {
 /// Demands new lists from an informer.
 #[derive(Clone, Debug)]
 pub struct Relist {
-    demanded: Arc<Notify>,
+    relist_requested: Arc<Notify>,
 }
 
 impl Relist {
     /// Ends the current watch and lists anew. Demands that come together lead to one list.
-    pub fn demand(&self) {
-        self.demanded.notify_one();
+    pub fn request_relist(&self) {
+        self.relist_requested.notify_one();
     }
 }
 

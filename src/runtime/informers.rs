@@ -16,9 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::catch_up::CatchUp;
 use super::expectations::{Cache, Caches, Expectations};
+use super::fresh_list::FreshList;
 use super::informer::{Informer, Ready, Relist};
+use super::read_barrier::ReadBarrier;
 use super::tasks::{Ended, named};
 use crate::model::{Record, Resource};
 
@@ -30,10 +31,12 @@ pub trait AnyInformer: Send {
     fn cache(&self) -> Cache;
     /// See [`Informer::ready`].
     fn ready(&self) -> Ready;
-    /// See [`Informer::catch_up`].
-    fn catch_up(&self) -> CatchUp;
+    /// See [`Informer::read_barrier`].
+    fn read_barrier(&self) -> ReadBarrier;
     /// See [`Informer::relist`].
     fn relist(&self) -> Relist;
+    /// See [`Informer::fresh_list`].
+    fn fresh_list(&self) -> FreshList;
     /// See [`Informer::on_position`].
     fn on_any_position(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>);
     /// See [`Informer::run`].
@@ -55,12 +58,16 @@ impl<T: Record> AnyInformer for Informer<T> {
         Informer::ready(self)
     }
 
-    fn catch_up(&self) -> CatchUp {
-        Informer::catch_up(self)
+    fn read_barrier(&self) -> ReadBarrier {
+        Informer::read_barrier(self)
     }
 
     fn relist(&self) -> Relist {
         Informer::relist(self)
+    }
+
+    fn fresh_list(&self) -> FreshList {
+        Informer::fresh_list(self)
     }
 
     fn on_any_position(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>) {
@@ -106,7 +113,7 @@ struct State {
 struct Entry {
     resource: Resource,
     ready: Ready,
-    catch_up: Arc<CatchUp>,
+    read_barrier: Arc<ReadBarrier>,
     /// Until it begins.
     waiting: Option<Box<dyn AnyInformer>>,
     /// Its task, and what ends that.
@@ -120,7 +127,7 @@ impl fmt::Debug for Informers {
 }
 
 impl Informers {
-    /// No informer yet. `reached` is told each position that a cache reaches, for [`super::Waiters::reached`].
+    /// No informer yet. `reached` is told each position that a cache reaches, for [`super::ParkedKeys::reached`].
     pub fn new(
         caches: Caches,
         expectations: Expectations,
@@ -139,12 +146,12 @@ impl Informers {
         let Shared { caches, expectations, reached, state, .. } = &*self.shared;
         caches.add(resource, informer.cache());
         let relist = informer.relist();
-        expectations.relist_with(resource, move || relist.demand());
+        expectations.relist_with(resource, move || relist.request_relist());
         let reached = reached.clone();
         informer.on_any_position(Box::new(move |position| reached(resource, position)));
-        let (ready, catch_up) = (informer.ready(), Arc::new(informer.catch_up()));
+        let (ready, read_barrier) = (informer.ready(), Arc::new(informer.read_barrier()));
         let mut state = state.lock();
-        state.entries.push(Entry { resource, ready, catch_up, waiting: Some(informer), running: None });
+        state.entries.push(Entry { resource, ready, read_barrier, waiting: Some(informer), running: None });
         if let Some(stop) = state.stop.clone() {
             state.start(&stop);
             self.shared.begun.notify_one();
@@ -188,8 +195,8 @@ impl Informers {
     }
 
     /// The read barriers of all stores.
-    pub fn catch_ups(&self) -> Vec<Arc<CatchUp>> {
-        self.shared.state.lock().entries.iter().map(|entry| entry.catch_up.clone()).collect()
+    pub fn read_barriers(&self) -> Vec<Arc<ReadBarrier>> {
+        self.shared.state.lock().entries.iter().map(|entry| entry.read_barrier.clone()).collect()
     }
 
     /// Waits until an informer ends that nobody has ended. Pending for as long as all is well.
@@ -263,7 +270,7 @@ mod tests {
     use crate::runtime::expectations::Freshness;
     use crate::runtime::fixture::{THINGS, Thing, json_of, key};
     use crate::runtime::informer::InformerOptions;
-    use crate::runtime::limit::Limiter;
+    use crate::runtime::rate_limiter::RateLimiter;
     use crate::runtime::store::Store;
 
     /// A kind that is found while the program runs, and is decoded as things are.
@@ -288,7 +295,7 @@ mod tests {
             let answer = Response::builder().status(code).header("content-type", "application/json");
             Ok(answer.body(Body::from(body.to_string().into_bytes())).unwrap())
         });
-        Api::new(kube::Client::new(service, "default"), "h", Limiter::unlimited(), Metrics::new())
+        Api::new(kube::Client::new(service, "default"), "h", RateLimiter::unlimited(), Metrics::new())
     }
 
     fn informer(resource: Resource) -> (Box<dyn AnyInformer>, Arc<Store<Thing>>) {
@@ -321,7 +328,7 @@ mod tests {
 
         // Whoever waits for a cache that goes waits no longer.
         let owner = Uid::new("o");
-        expectations.wrote(&owner, FOUND, 50);
+        expectations.expect_write(&owner, FOUND, 50);
         let now = tokio::time::Instant::now();
         assert!(matches!(expectations.check(&owner, &caches, now), Freshness::Behind(_)));
         assert!(informers.remove(FOUND) && !informers.remove(FOUND));

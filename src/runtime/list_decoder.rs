@@ -10,8 +10,8 @@ use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use super::api::is_protobuf;
-use super::frame::{FrameError, LONGEST_LINE};
 use super::protobuf_decoder::ProtobufListDecoder;
+use super::watch_decoder::{DecodeError, LONGEST_LINE};
 use crate::model::record::Encoded;
 use crate::model::wire::{Text, parse_resource_version};
 
@@ -40,12 +40,12 @@ struct ListWire<'a> {
 
 impl ListMeta {
     /// Reads it from a list that has come as a whole.
-    pub(crate) fn read(list: &[u8]) -> Result<Self, FrameError> {
+    pub(crate) fn read(list: &[u8]) -> Result<Self, DecodeError> {
         let ListWire { metadata } = serde_json::from_slice(list)?;
         ListMeta::of(metadata)
     }
 
-    fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Result<Self, FrameError> {
+    fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Result<Self, DecodeError> {
         let version = parse_resource_version(resource_version.as_str())?;
         Ok(ListMeta { version, next: Some(next.0.into_owned()).filter(|token| !token.is_empty()) })
     }
@@ -91,7 +91,7 @@ impl AnyListDecoder {
     }
 
     /// The next part that is complete.
-    pub(crate) fn next(&mut self) -> Result<Option<Part>, FrameError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Part>, DecodeError> {
         match self {
             AnyListDecoder::Json(list) => list.next(),
             AnyListDecoder::Protobuf(list) => list.next(),
@@ -107,7 +107,7 @@ impl AnyListDecoder {
     }
 
     /// What the list says of itself, now that nothing more comes.
-    pub(crate) fn finish(self) -> Result<ListMeta, FrameError> {
+    pub(crate) fn finish(self) -> Result<ListMeta, DecodeError> {
         match self {
             AnyListDecoder::Json(list) => list.finish(),
             AnyListDecoder::Protobuf(list) => list.finish(),
@@ -117,7 +117,7 @@ impl AnyListDecoder {
 
 /// Where in the list the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ParserState {
     /// In front of the list.
     Front,
     /// Between the members of the list, in front of a name.
@@ -167,7 +167,7 @@ pub(crate) struct ListDecoder {
     length: usize,
     /// How much of the chunk belongs to the value that is being read.
     read: usize,
-    place: Place,
+    place: ParserState,
     member: Member,
     scan: Scan,
     longest: usize,
@@ -223,8 +223,8 @@ impl Scan {
     }
 }
 
-fn malformed(what: &str) -> FrameError {
-    FrameError::Malformed(serde_json::Error::custom(what))
+fn malformed(what: &str) -> DecodeError {
+    DecodeError::Malformed(serde_json::Error::custom(what))
 }
 
 impl ListDecoder {
@@ -235,7 +235,7 @@ impl ListDecoder {
             begun: BytesMut::new(),
             length: 0,
             read: 0,
-            place: Place::Front,
+            place: ParserState::Front,
             member: Member::Other,
             scan: Scan::default(),
             longest,
@@ -251,9 +251,9 @@ impl ListDecoder {
     }
 
     /// The next part that is complete.
-    pub(crate) fn next(&mut self) -> Result<Option<Part>, FrameError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Part>, DecodeError> {
         loop {
-            if let Place::Within(what) = self.place {
+            if let ParserState::Within(what) = self.place {
                 let Some(value) = self.value(what)? else { return Ok(None) };
                 if let Some(part) = self.end_of(what, value)? {
                     return Ok(Some(part));
@@ -276,51 +276,51 @@ impl ListDecoder {
     }
 
     /// What the list says of itself, now that nothing more comes.
-    pub(crate) fn finish(self) -> Result<ListMeta, FrameError> {
+    pub(crate) fn finish(self) -> Result<ListMeta, DecodeError> {
         match (self.place, self.meta) {
-            (Place::End, Some(meta)) => Ok(meta),
-            (Place::End, None) => Err(malformed("the list has no metadata")),
+            (ParserState::End, Some(meta)) => Ok(meta),
+            (ParserState::End, None) => Err(malformed("the list has no metadata")),
             _ => Err(malformed("the list is cut off")),
         }
     }
 
     /// Goes on by a byte between the values; whether a value begins with it.
-    fn step(&mut self, byte: u8) -> Result<bool, FrameError> {
+    fn step(&mut self, byte: u8) -> Result<bool, DecodeError> {
         self.place = match (self.place, byte) {
-            (Place::Front, b'{') => Place::Name,
-            (Place::Name, b'"') => Place::Within(What::Name),
-            (Place::Name | Place::BehindMember, b'}') => Place::End,
-            (Place::Colon, b':') => Place::Value,
-            (Place::Value, b'[') if self.member == Member::Items => Place::Element,
-            (Place::Value, b',' | b':' | b']' | b'}')
-            | (Place::Element | Place::BehindElement, b':' | b'}') => {
+            (ParserState::Front, b'{') => ParserState::Name,
+            (ParserState::Name, b'"') => ParserState::Within(What::Name),
+            (ParserState::Name | ParserState::BehindMember, b'}') => ParserState::End,
+            (ParserState::Colon, b':') => ParserState::Value,
+            (ParserState::Value, b'[') if self.member == Member::Items => ParserState::Element,
+            (ParserState::Value, b',' | b':' | b']' | b'}')
+            | (ParserState::Element | ParserState::BehindElement, b':' | b'}') => {
                 return Err(malformed("not the structure of a list"));
             }
-            (Place::Value, _) => Place::Within(match self.member {
+            (ParserState::Value, _) => ParserState::Within(match self.member {
                 Member::Metadata => What::Metadata,
                 Member::Items => What::NoItems,
                 Member::Other => What::Nothing,
             }),
-            (Place::Element | Place::BehindElement, b']') => {
+            (ParserState::Element | ParserState::BehindElement, b']') => {
                 self.member = Member::Other;
-                Place::BehindMember
+                ParserState::BehindMember
             }
-            (Place::BehindElement, b',') => Place::Element,
-            (Place::Element, b',') => return Err(malformed("an element is missing")),
-            (Place::Element, _) => Place::Within(What::Item),
-            (Place::BehindMember, b',') => Place::Name,
+            (ParserState::BehindElement, b',') => ParserState::Element,
+            (ParserState::Element, b',') => return Err(malformed("an element is missing")),
+            (ParserState::Element, _) => ParserState::Within(What::Item),
+            (ParserState::BehindMember, b',') => ParserState::Name,
             _ => return Err(malformed("not the structure of a list")),
         };
-        Ok(matches!(self.place, Place::Within(_)))
+        Ok(matches!(self.place, ParserState::Within(_)))
     }
 
     /// The value that is being read, once it is complete.
-    fn value(&mut self, what: What) -> Result<Option<Bytes>, FrameError> {
+    fn value(&mut self, what: What) -> Result<Option<Bytes>, DecodeError> {
         let (more, ends) = self.scan.take(&self.chunk[self.read..]);
         let read = self.read + more;
         self.length += read;
         if self.length > self.longest {
-            return Err(FrameError::TooLong(self.longest));
+            return Err(DecodeError::TooLong(self.longest));
         }
         let rest = self.chunk.split_to(read);
         self.read = 0;
@@ -338,9 +338,9 @@ impl ListDecoder {
         Ok(None)
     }
 
-    fn end_of(&mut self, what: What, value: Bytes) -> Result<Option<Part>, FrameError> {
+    fn end_of(&mut self, what: What, value: Bytes) -> Result<Option<Part>, DecodeError> {
         match what {
-            What::Nothing => self.place = Place::BehindMember,
+            What::Nothing => self.place = ParserState::BehindMember,
             What::Name => {
                 let Text(name) = serde_json::from_slice(&value)?;
                 self.member = match &*name {
@@ -348,20 +348,20 @@ impl ListDecoder {
                     "metadata" => Member::Metadata,
                     _ => Member::Other,
                 };
-                self.place = Place::Colon;
+                self.place = ParserState::Colon;
             }
             What::Metadata => {
                 let meta = ListMeta::of(serde_json::from_slice(&value)?)?;
                 self.meta = Some(meta.clone());
-                self.place = Place::BehindMember;
+                self.place = ParserState::BehindMember;
                 return Ok(Some(Part::Meta(meta)));
             }
-            What::NoItems if &*value == b"null" => self.place = Place::BehindMember,
+            What::NoItems if &*value == b"null" => self.place = ParserState::BehindMember,
             What::NoItems => return Err(malformed("items are no list")),
             What::Item => {
                 // As a whole, so that one that is cut or garbled breaks the list off instead of missing in it.
                 let _: &RawValue = serde_json::from_slice(&value)?;
-                self.place = Place::BehindElement;
+                self.place = ParserState::BehindElement;
                 return Ok(Some(Part::Item(value)));
             }
         }
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     /// Takes a list apart whose bytes come in chunks of this size.
-    fn parts(list: &[u8], size: usize, longest: usize) -> Result<(Vec<String>, ListMeta), FrameError> {
+    fn parts(list: &[u8], size: usize, longest: usize) -> Result<(Vec<String>, ListMeta), DecodeError> {
         let mut decoder = ListDecoder::new(longest);
         let mut items = Vec::new();
         for chunk in list.chunks(size.max(1)) {
@@ -447,9 +447,9 @@ mod tests {
         let list = |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{items}]}}"#);
         let long = list(&format!("\"{}\"", "x".repeat(200)));
         for size in [1, 50, 1000] {
-            assert!(matches!(parts(long.as_bytes(), size, 100), Err(FrameError::TooLong(100))));
+            assert!(matches!(parts(long.as_bytes(), size, 100), Err(DecodeError::TooLong(100))));
             let other = format!("{{\"k\":[{}", "1,".repeat(100));
-            assert!(matches!(parts(other.as_bytes(), size, 100), Err(FrameError::TooLong(100))));
+            assert!(matches!(parts(other.as_bytes(), size, 100), Err(DecodeError::TooLong(100))));
         }
         let many = list(&vec![r#"{"a":1}"#; 1000].join(","));
         assert_eq!(parts(many.as_bytes(), 64, 100).unwrap().0.len(), 1000);

@@ -5,45 +5,46 @@
 //! Nothing in here knows a Deployment.
 //!
 //! Rules and waiting are apart: [`backoff`], [`queue`], [`store`], [`expectations`] and the correlation
-//! of events are told the time and never wait; [`worker`], [`limit`], [`informer`] and the writer of
+//! of events are told the time and never wait; [`worker`], [`rate_limiter`], [`informer`] and the writer of
 //! events wait and decide little. In reading order:
 //!
-//! * [`request`], [`limit`], [`api`], [`patience`], [`client`]: how the API server is called.
-//! * [`store`], `frame`, `list_decoder`, `protobuf_decoder`, `intake`, `reflect`, [`contact`], [`informer`], [`catch_up`]: a cache of one
-//!   kind, kept current.
+//! * [`request`], [`rate_limiter`], [`api`], [`patience`], [`client`]: how the API server is called.
+//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`contact`], [`informer`],
+//!   [`read_barrier`]: a cache of one kind, kept current.
 //! * [`informers`]: the caches of all kinds, which come and go.
+//! * [`lazy_read_barrier`], [`fresh_list`]: what must be read past the caches by who begins to act.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
-//! * [`election`], [`fence`], [`lease`]: one of several processes writes, and until when.
+//! * [`leader_election`]: one of several processes writes, and until when.
 //! * [`tasks`]: tasks that are reported by name.
 //! * [`shutdown`]: the first signal asks, the second insists.
 
 pub mod api;
 pub mod backoff;
-pub mod catch_up;
 pub mod client;
 pub mod contact;
-pub mod election;
+mod delta_handler;
 pub mod events;
 pub mod expectations;
-pub mod fence;
-mod frame;
+pub mod fresh_list;
 pub mod informer;
 pub mod informers;
-mod intake;
-pub mod lease;
-pub mod limit;
+pub mod lazy_read_barrier;
+pub mod leader_election;
 mod list_decoder;
+pub mod parked_keys;
 pub mod patience;
 mod protobuf_decoder;
 pub mod queue;
-mod reflect;
+pub mod rate_limiter;
+pub mod read_barrier;
+mod reflector;
 pub mod request;
 pub mod shutdown;
 pub mod store;
 pub mod tasks;
-pub mod waiters;
+mod watch_decoder;
 pub mod worker;
 
 #[cfg(test)]
@@ -54,7 +55,7 @@ pub use events::{EventRecorder, EventTarget, EventType};
 pub use expectations::{Behind, CacheView, Caches, Expectations, Freshness};
 pub use informer::{Informer, InformerOptions, Ready};
 pub use informers::{AnyInformer, Informers};
-pub use limit::Limiter;
+pub use parked_keys::ParkedKeys;
+pub use rate_limiter::RateLimiter;
 pub use store::{Change, Store};
-pub use waiters::Waiters;
 pub use worker::{Next, SyncFailure, WorkQueue, run_workers};

@@ -89,7 +89,7 @@ impl Api {
                 "the API server asks to wait");
             tokio::select! {
                 biased;
-                reason = self.shuts(request.method()) => return given_up(reason),
+                reason = self.wait_closed(request.method()) => return given_up(reason),
                 () = ending.cancelled() => return given_up(ENDING),
                 () = tokio::time::sleep(wait) => {}
             }
@@ -115,8 +115,8 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
-    use crate::runtime::fence::fence;
-    use crate::runtime::limit::Limiter;
+    use crate::runtime::leader_election::fence::fence;
+    use crate::runtime::rate_limiter::RateLimiter;
     use crate::runtime::request;
 
     const S: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ mod tests {
 
     /// A patient API whose server answers the n-th request with the n-th code and `Retry-After`, and any further
     /// one with the last.
-    fn server(answers: &[(u16, &'static str)], limiter: Limiter) -> (Api, Log, CancellationToken) {
+    fn server(answers: &[(u16, &'static str)], rate_limiter: RateLimiter) -> (Api, Log, CancellationToken) {
         let (log, ending) = (Log::default(), CancellationToken::new());
         let (seen, answers) = (log.clone(), answers.to_vec());
         let service = tower::service_fn(move |_: Request<Body>| {
@@ -143,12 +143,12 @@ mod tests {
             async move { Ok::<_, Infallible>(response) }
         });
         let client = kube::Client::new(service, "default");
-        let api = Api::new(client, "h", limiter, Metrics::new()).patient(ending.clone());
+        let api = Api::new(client, "h", rate_limiter, Metrics::new()).patient(ending.clone());
         (api, log, ending)
     }
 
     fn patient(answers: &[(u16, &'static str)]) -> (Api, Log, CancellationToken) {
-        server(answers, Limiter::unlimited())
+        server(answers, RateLimiter::unlimited())
     }
 
     fn post() -> Request<Vec<u8>> {
@@ -241,7 +241,7 @@ mod tests {
         assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
         assert_eq!((start.elapsed(), log.lock().len()), (10 * S, 1));
 
-        let (api, log, _ending) = server(&[(429, "1"), (200, "")], Limiter::new(0.1, 1));
+        let (api, log, _ending) = server(&[(429, "1"), (200, "")], RateLimiter::new(0.1, 1));
         assert!(api.call::<Value>(post()).await.is_ok());
         assert_eq!(seconds_between(&log), [10]);
     }

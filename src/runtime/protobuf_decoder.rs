@@ -1,4 +1,4 @@
-//! Lists and watches in protobuf, taken apart while they arrive: see [`super::frame`] and [`super::list_decoder`] for the
+//! Lists and watches in protobuf, taken apart while they arrive: see [`super::watch_decoder`] and [`super::list_decoder`] for the
 //! same in JSON.
 //!
 //! A list is the envelope of `runtime.Unknown` around a `PodList` or another list: its metadata in field 1, its items in
@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use kube::core::Status;
 use kube::core::response::{StatusCause, StatusDetails, StatusSummary};
 
-use super::frame::{Frame, FrameError, INITIAL_EVENTS_END, Identity};
 use super::list_decoder::{ListMeta, Part};
+use super::watch_decoder::{DecodeError, INITIAL_EVENTS_END, Identity, WatchEvent};
 use crate::model::protobuf::{Fields, MAGIC, Malformed, Value, find, unwrap_object};
 use crate::model::record::Encoded;
 use crate::model::wire::{Text, parse_resource_version};
@@ -18,14 +18,14 @@ use crate::model::{ObjectKey, Uid};
 
 /// Cuts chunks of bytes into the events of a watch.
 #[derive(Debug)]
-pub(crate) struct ProtobufEvents {
+pub(crate) struct ProtobufEventSplitter {
     pending: BytesMut,
     longest: usize,
 }
 
-impl ProtobufEvents {
+impl ProtobufEventSplitter {
     pub(crate) fn new(longest: usize) -> Self {
-        ProtobufEvents { pending: BytesMut::new(), longest }
+        ProtobufEventSplitter { pending: BytesMut::new(), longest }
     }
 
     pub(crate) fn push(&mut self, chunk: &[u8]) {
@@ -33,11 +33,11 @@ impl ProtobufEvents {
     }
 
     /// The next complete event.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, DecodeError> {
         let Some(prefix) = self.pending.first_chunk::<4>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
         if length > self.longest {
-            return Err(FrameError::TooLong(self.longest));
+            return Err(DecodeError::TooLong(self.longest));
         }
         if self.pending.len() < 4 + length {
             return Ok(None);
@@ -53,7 +53,7 @@ impl ProtobufEvents {
 }
 
 /// Reads one event of a watch.
-pub(crate) fn frame(event: &[u8]) -> Result<Frame<'_>, FrameError> {
+pub(crate) fn watch_event(event: &[u8]) -> Result<WatchEvent<'_>, DecodeError> {
     let (mut kind, mut object) = (Text::default(), &[][..]);
     for field in Fields(event) {
         match field? {
@@ -65,15 +65,15 @@ pub(crate) fn frame(event: &[u8]) -> Result<Frame<'_>, FrameError> {
     }
     let object = unwrap_object(object)?;
     Ok(match kind.as_str() {
-        "ADDED" | "MODIFIED" => Frame::Put(Encoded::Protobuf(object)),
-        "DELETED" => Frame::Delete(Encoded::Protobuf(object)),
+        "ADDED" | "MODIFIED" => WatchEvent::Put(Encoded::Protobuf(object)),
+        "DELETED" => WatchEvent::Delete(Encoded::Protobuf(object)),
         "BOOKMARK" => {
             let meta = Partial::of(object)?;
             let version = parse_resource_version(meta.version.as_str())?;
-            Frame::Bookmark { version, ends_list: meta.ends_list }
+            WatchEvent::Bookmark { version, ends_list: meta.ends_list }
         }
-        "ERROR" => Frame::Error(status(object)?.boxed()),
-        other => Frame::Unknown(other.chars().take(64).collect()),
+        "ERROR" => WatchEvent::Error(status(object)?.boxed()),
+        other => WatchEvent::Unknown(other.chars().take(64).collect()),
     })
 }
 
@@ -181,7 +181,7 @@ fn cause(message: &[u8]) -> Result<StatusCause, Malformed> {
 
 /// Where in the list the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ParserState {
     /// In front of the magic.
     Front,
     /// Between the fields of the envelope.
@@ -213,7 +213,7 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
 #[derive(Debug)]
 pub(crate) struct ProtobufListDecoder {
     pending: BytesMut,
-    place: Place,
+    place: ParserState,
     longest: usize,
     meta: Option<ListMeta>,
     /// Whether the list itself has begun.
@@ -225,7 +225,7 @@ impl ProtobufListDecoder {
     pub(crate) fn new(longest: usize) -> Self {
         ProtobufListDecoder {
             pending: BytesMut::new(),
-            place: Place::Front,
+            place: ParserState::Front,
             longest,
             meta: None,
             has_list: false,
@@ -237,35 +237,35 @@ impl ProtobufListDecoder {
     }
 
     /// The next part that is complete.
-    pub(crate) fn next(&mut self) -> Result<Option<Part>, FrameError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Part>, DecodeError> {
         loop {
             match self.place {
-                Place::Front => {
+                ParserState::Front => {
                     if self.pending.len() < MAGIC.len() {
                         return Ok(None);
                     }
                     if self.pending.split_to(MAGIC.len()) != MAGIC {
                         return Err(Malformed("the magic is missing").into());
                     }
-                    self.place = Place::Envelope;
+                    self.place = ParserState::Envelope;
                 }
-                Place::List(0) => self.place = Place::Envelope,
-                Place::Envelope => {
+                ParserState::List(0) => self.place = ParserState::Envelope,
+                ParserState::Envelope => {
                     let Some(Head { number, head, payload }) = self.head()? else { return Ok(None) };
                     if let (2, Some(length)) = (number, payload) {
                         self.pending.advance(head);
-                        (self.place, self.has_list) = (Place::List(length), true);
+                        (self.place, self.has_list) = (ParserState::List(length), true);
                     } else if self.field(head, payload)?.is_none() {
                         return Ok(None);
                     }
                 }
-                Place::List(left) => {
+                ParserState::List(left) => {
                     let Some(Head { number, head, payload }) = self.head()? else { return Ok(None) };
                     let length = head + payload.unwrap_or_default();
                     let left =
                         left.checked_sub(length).ok_or(Malformed("an item is longer than its list"))?;
                     let Some(field) = self.field(head, payload)? else { return Ok(None) };
-                    self.place = Place::List(left);
+                    self.place = ParserState::List(left);
                     match number {
                         1 => {
                             let meta = list_meta(&field)?;
@@ -280,15 +280,15 @@ impl ProtobufListDecoder {
         }
     }
 
-    fn head(&self) -> Result<Option<Head>, FrameError> {
+    fn head(&self) -> Result<Option<Head>, DecodeError> {
         Ok(head(&self.pending)?)
     }
 
     /// Takes the payload of the field at hand; `None` while it has not arrived as a whole.
-    fn field(&mut self, head: usize, payload: Option<usize>) -> Result<Option<Bytes>, FrameError> {
+    fn field(&mut self, head: usize, payload: Option<usize>) -> Result<Option<Bytes>, DecodeError> {
         let payload = payload.unwrap_or_default();
         if payload > self.longest {
-            return Err(FrameError::TooLong(self.longest));
+            return Err(DecodeError::TooLong(self.longest));
         }
         if self.pending.len() < head + payload {
             return Ok(None);
@@ -298,8 +298,8 @@ impl ProtobufListDecoder {
     }
 
     /// What the list says of itself, now that nothing more comes.
-    pub(crate) fn finish(self) -> Result<ListMeta, FrameError> {
-        let is_whole = self.has_list && matches!(self.place, Place::Envelope | Place::List(0));
+    pub(crate) fn finish(self) -> Result<ListMeta, DecodeError> {
+        let is_whole = self.has_list && matches!(self.place, ParserState::Envelope | ParserState::List(0));
         match self.meta {
             _ if !is_whole || !self.pending.is_empty() => Err(Malformed("the list is cut off").into()),
             Some(meta) => Ok(meta),
@@ -308,7 +308,7 @@ impl ProtobufListDecoder {
     }
 }
 
-fn list_meta(message: &[u8]) -> Result<ListMeta, FrameError> {
+fn list_meta(message: &[u8]) -> Result<ListMeta, DecodeError> {
     let (mut version, mut next) = (Text::default(), Text::default());
     for field in Fields(message) {
         match field? {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     /// The items of a list that comes in chunks of `size` bytes, and its metadata.
-    fn decoded(list: &[u8], size: usize, longest: usize) -> Result<(Vec<Bytes>, ListMeta), FrameError> {
+    fn decoded(list: &[u8], size: usize, longest: usize) -> Result<(Vec<Bytes>, ListMeta), DecodeError> {
         let mut decoder = ProtobufListDecoder::new(longest);
         let mut items = Vec::new();
         for chunk in list.chunks(size) {
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn an_item_that_is_too_long_is_an_error_before_it_is_memory() {
         let list = a_list(&[&b"a".repeat(300)]);
-        assert!(matches!(decoded(&list[..40], 7, 200), Err(FrameError::TooLong(200))));
+        assert!(matches!(decoded(&list[..40], 7, 200), Err(DecodeError::TooLong(200))));
     }
 
     fn an_event(kind: &[u8], object: &[u8]) -> Vec<u8> {
@@ -400,30 +400,30 @@ mod tests {
     fn events_are_found_wherever_the_chunks_are_cut() {
         let stream = [an_event(b"ADDED", &enveloped(b"")), an_event(b"DELETED", &enveloped(b""))].concat();
         for size in 1..stream.len() {
-            let mut events = ProtobufEvents::new(100);
+            let mut events = ProtobufEventSplitter::new(100);
             let mut found = Vec::new();
             for chunk in stream.chunks(size) {
                 events.push(chunk);
                 while let Some(event) = events.next().unwrap() {
-                    found.push(match frame(&event).unwrap() {
-                        Frame::Put(_) => "put",
-                        Frame::Delete(_) => "delete",
+                    found.push(match watch_event(&event).unwrap() {
+                        WatchEvent::Put(_) => "put",
+                        WatchEvent::Delete(_) => "delete",
                         _ => "other",
                     });
                 }
             }
             assert_eq!((found, events.is_cut()), (vec!["put", "delete"], false));
         }
-        let mut events = ProtobufEvents::new(100);
+        let mut events = ProtobufEventSplitter::new(100);
         events.push(&stream[..5]);
         assert!(matches!(events.next(), Ok(None)) && events.is_cut());
     }
 
     #[test]
     fn an_event_without_end_is_an_error_before_it_is_memory() {
-        let mut events = ProtobufEvents::new(100);
+        let mut events = ProtobufEventSplitter::new(100);
         events.push(&[0, 0, 0, 101]);
-        assert!(matches!(events.next(), Err(FrameError::TooLong(100))));
+        assert!(matches!(events.next(), Err(DecodeError::TooLong(100))));
     }
 
     #[test]
@@ -432,7 +432,9 @@ mod tests {
             let annotation = [bytes(1, INITIAL_EVENTS_END.as_bytes()), bytes(2, value)].concat();
             let metadata = [bytes(6, b"7"), bytes(12, &annotation)].concat();
             let event = an_event(b"BOOKMARK", &enveloped(&bytes(1, &metadata)));
-            let Ok(Frame::Bookmark { version: 7, ends_list }) = frame(&event[4..]) else { panic!() };
+            let Ok(WatchEvent::Bookmark { version: 7, ends_list }) = watch_event(&event[4..]) else {
+                panic!()
+            };
             assert_eq!(ends_list, expected);
         }
     }
@@ -448,7 +450,7 @@ mod tests {
             vec![6 << 3, 0x9a, 3],
         ];
         let event = an_event(b"ERROR", &enveloped(&message.concat()));
-        let Ok(Frame::Error(status)) = frame(&event[4..]) else { panic!() };
+        let Ok(WatchEvent::Error(status)) = watch_event(&event[4..]) else { panic!() };
         assert_eq!((status.code, &*status.reason, &*status.message), (410, "Expired", "too old"));
         let details = status.details.unwrap();
         assert_eq!((details.retry_after_seconds, &*details.causes[0].reason), (9, "ResourceVersionTooLarge"));
@@ -460,7 +462,7 @@ mod tests {
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),
             has_magic in any::<bool>(),
         ) {
-            let (mut events, mut list) = (ProtobufEvents::new(64), ProtobufListDecoder::new(64));
+            let (mut events, mut list) = (ProtobufEventSplitter::new(64), ProtobufListDecoder::new(64));
             if has_magic {
                 list.push(MAGIC);
             }
@@ -470,7 +472,7 @@ mod tests {
                 list.push(&chunk);
                 while watching {
                     match events.next() {
-                        Ok(Some(event)) => { let _ = frame(&event).is_ok(); }
+                        Ok(Some(event)) => { let _ = watch_event(&event).is_ok(); }
                         Ok(None) => break,
                         Err(_) => watching = false,
                     }

@@ -12,6 +12,13 @@ pub const JSON: &str = "application/json";
 /// Protobuf where the server offers it for a kind, JSON where it does not.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 
+/// The metadata of an object and nothing else, where the server can leave the rest out.
+pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// The same for each object of a list.
+pub const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// How a patch is to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
@@ -43,6 +50,14 @@ pub fn get(path: &str, query: &[(&str, &str)]) -> Request<Vec<u8>> {
 pub fn get_as(accept: &'static str, path: &str, query: &[(&str, &str)]) -> Request<Vec<u8>> {
     let mut request = get(path, query);
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
+    request
+}
+
+/// The same request, answered with the metadata of the object and nothing else: for a pod of 15 KB that is a tenth.
+/// A server that cannot leave the rest out answers with all of it.
+#[must_use]
+pub fn metadata_only(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
     request
 }
 
@@ -165,6 +180,17 @@ mod tests {
             assert_eq!(request.uri().query(), None);
         }
         assert_eq!(get("", &[]).uri().path(), "/");
+    }
+
+    #[test]
+    fn an_answer_may_be_asked_for_in_its_metadata_alone_or_else_as_it_is() {
+        let request = metadata_only(post("/api/v1/x", &[], &json!({})).unwrap());
+        let accepted: Vec<&str> = request.headers()[ACCEPT].to_str().unwrap().split(',').collect();
+        assert_eq!(
+            accepted,
+            ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/json"]
+        );
+        assert_eq!(request.headers().get_all(ACCEPT).iter().count(), 1);
     }
 
     #[test]

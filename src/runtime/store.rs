@@ -298,6 +298,16 @@ impl<T: Record> Store<T> {
         Applied { changes, position: inner.advance(version) }
     }
 
+    /// Takes in an object that was read past the watch, while the first list is under way. The position stays.
+    ///
+    /// A list that shows neither it nor a later state of it tells by its version whether the object had gone by then,
+    /// or came afterwards, which the watch will bring; see [`Store::end_list`].
+    pub(crate) fn put_early(&self, record: T) -> Applied<T> {
+        let mut inner = self.inner.write();
+        let changes = if inner.lists.completed > 0 { Vec::new() } else { inner.put_early(Arc::new(record)) };
+        Applied { changes, position: None }
+    }
+
     /// Takes note of an object that exists but could not be read: its last readable state stays.
     pub(crate) fn keep(&self, key: &ObjectKey, version: u64) -> Applied<T> {
         let mut inner = self.inner.write();
@@ -329,10 +339,13 @@ impl<T: Record> Store<T> {
     pub(crate) fn end_list(&self, version: u64) -> Applied<T> {
         let mut inner = self.inner.write();
         let epoch = inner.lists.begun;
+        let came_later = |object: &ByKey<T>, mark: u64| {
+            mark == EARLY && object.0.meta().resource_version > version && !inner.trusting
+        };
         let missed: Vec<ObjectKey> = inner
             .objects
             .iter()
-            .filter(|(_, mark)| **mark != epoch)
+            .filter(|(object, mark)| **mark != epoch && !came_later(object, **mark))
             .map(|(object, _)| object.key().clone())
             .collect();
         let changes = missed.iter().filter_map(|key| inner.unlink(key)).map(Change::Deleted).collect();
@@ -342,6 +355,9 @@ impl<T: Record> Store<T> {
         Applied { changes, position: Some(version) }
     }
 }
+
+/// Stands for the number of the list that has shown an object which none has shown.
+const EARLY: u64 = u64::MAX;
 
 /// The labels of an object, each as the index of orphans has it.
 fn labels<T: Record>(object: &Arc<T>) -> impl Iterator<Item = Label> {
@@ -367,10 +383,25 @@ impl<T: Record> Inner<T> {
         Some(version)
     }
 
+    fn put_early(&mut self, new: Arc<T>) -> Vec<Change<T>> {
+        let Some((stored, &mark)) = self.objects.get_key_value(&new.meta().key) else {
+            self.link(new.clone(), EARLY);
+            return vec![Change::Added(new)];
+        };
+        let old = stored.0.clone();
+        if new.meta().resource_version <= old.meta().resource_version {
+            return Vec::new();
+        }
+        let same = old.meta().uid == new.meta().uid;
+        self.unlink(&old.meta().key);
+        self.link(new.clone(), if same { mark } else { EARLY });
+        if same { vec![Change::Updated { old, new }] } else { vec![Change::Deleted(old), Change::Added(new)] }
+    }
+
     fn put(&mut self, new: Arc<T>) -> Vec<Change<T>> {
         let epoch = self.lists.begun;
         let Some((stored, _)) = self.objects.get_key_value(&new.meta().key) else {
-            self.link(new.clone());
+            self.link(new.clone(), epoch);
             return vec![Change::Added(new)];
         };
         let old = stored.0.clone();
@@ -389,11 +420,11 @@ impl<T: Record> Inner<T> {
             return Vec::new();
         }
         self.unlink(&old.meta().key);
-        self.link(new.clone());
+        self.link(new.clone(), epoch);
         if same { vec![Change::Updated { old, new }] } else { vec![Change::Deleted(old), Change::Added(new)] }
     }
 
-    fn link(&mut self, object: Arc<T>) {
+    fn link(&mut self, object: Arc<T>, mark: u64) {
         let entry = ByKey(object);
         if T::IS_OWNER {
             self.owners.insert(entry.0.meta().uid.clone(), entry.clone());
@@ -409,7 +440,7 @@ impl<T: Record> Inner<T> {
                 self.orphans.insert(entry.clone());
             }
         }
-        self.objects.insert(entry, self.lists.begun);
+        self.objects.insert(entry, mark);
     }
 
     fn unlink(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
@@ -471,6 +502,47 @@ mod tests {
         store.begin_list(false);
         store.end_list(10);
         store
+    }
+
+    #[test]
+    fn what_was_put_in_early_stays_unless_the_list_tells_that_it_has_gone() {
+        let store = Store::<Thing>::default();
+        store.begin_list(false);
+        let _listed_first = store.put(thing("changed", "changed", 5));
+        for (name, version) in [("gone", 20), ("later", 40), ("listed", 22), ("changed", 25), ("older", 21)] {
+            assert_eq!(store.put_early(thing(name, name, version)).position, None);
+        }
+        assert!(store.put_early(thing("changed", "changed", 7)).changes.is_empty(), "an earlier state");
+        // The list shows what there was at 30, in the states of then.
+        store.put(thing("listed", "listed", 22));
+        assert!(store.put(thing("older", "older", 19)).changes.is_empty(), "not taken back");
+        let applied = store.end_list(30);
+        assert_eq!(applied.changes.len(), 1);
+        assert_eq!(&*applied.changes[0].object().meta.key.name, "gone");
+        let versions: Vec<_> = store
+            .all()
+            .iter()
+            .map(|thing| (thing.meta.key.name.to_string(), thing.meta.resource_version))
+            .collect();
+        let expected = [("changed", 25), ("later", 40), ("listed", 22), ("older", 21)];
+        assert_eq!(versions, expected.map(|(name, version)| (name.to_owned(), version)));
+        // From here on the watch alone speaks.
+        assert!(store.put_early(thing("late", "late", 50)).changes.is_empty());
+        store.begin_list(false);
+        store.put(thing("changed", "changed", 25));
+        store.end_list(60);
+        assert_eq!(store.len(), 1, "a list after that shows all there is");
+    }
+
+    #[test]
+    fn another_object_of_the_name_that_was_put_in_early_replaces_the_one_before() {
+        let store = Store::<Thing>::default();
+        store.begin_list(false);
+        store.put(thing("a", "1", 5));
+        let applied = store.put_early(thing("a", "2", 8));
+        assert!(matches!(&applied.changes[..], [Change::Deleted(_), Change::Added(_)]));
+        store.end_list(6);
+        assert_eq!(store.get(&key("a")).unwrap().meta.uid, uid("2"), "it came after the list");
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl<K> Debug for WorkQueue<K> {
 }
 
 /// What a worker does next.
-enum Turn<K> {
+enum NextAction<K> {
     Run(K),
     Wait(Option<Instant>),
     Stop,
@@ -218,14 +218,14 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         result
     }
 
-    fn turn(&self) -> Turn<K> {
+    fn next_action(&self) -> NextAction<K> {
         self.change(|state, now| match state.queue.take(now) {
             Some(Taken { key, waited }) => {
                 self.shared.metrics.queue_duration.observe(waited.as_secs_f64());
-                Turn::Run(key)
+                NextAction::Run(key)
             }
-            None if state.queue.is_shutting_down() => Turn::Stop,
-            None => Turn::Wait(state.queue.next_deadline()),
+            None if state.queue.is_shutting_down() => NextAction::Stop,
+            None => NextAction::Wait(state.queue.next_deadline()),
         })
     }
 
@@ -237,11 +237,11 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
             let woken = self.shared.wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            match self.turn() {
-                Turn::Run(key) => return Some(key),
-                Turn::Stop => return None,
-                Turn::Wait(None) => woken.await,
-                Turn::Wait(Some(deadline)) => {
+            match self.next_action() {
+                NextAction::Run(key) => return Some(key),
+                NextAction::Stop => return None,
+                NextAction::Wait(None) => woken.await,
+                NextAction::Wait(Some(deadline)) => {
                     tokio::select! {
                         biased;
                         () = woken => {}

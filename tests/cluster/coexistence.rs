@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled, OnConflict, Scope, parse_selector};
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, unlimited};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, unlimited};
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_switched_off_does_nothing() {
@@ -42,7 +42,8 @@ async fn a_selector_leaves_others_alone_and_takes_sets_with_their_deployment() {
 /// Lets reads of one Deployment name these managers of its status; the sandbox keeps none.
 fn with_managers(router: axum::Router, managers: &'static [&'static str]) -> axum::Router {
     let answer = move |request: axum::extract::Request, next: axum::middleware::Next| async move {
-        let one = request.uri().path().contains("/deployments/") && request.method() == http::Method::GET;
+        let is_one = ["/deployments/", "/daemonsets/"].iter().any(|path| request.uri().path().contains(path));
+        let one = is_one && request.method() == http::Method::GET;
         let response = next.run(request).await;
         if !one {
             return response;
@@ -75,6 +76,47 @@ async fn with_a_rival(
     }
     tokio::time::sleep(Duration::from_secs(15)).await;
     (cluster, daemon)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_controller_looks_at_that_is_switched_off_is_not_listed() {
+    let cluster = Cluster::new().await;
+    let enabled = Enabled::default().without("daemonset-controller");
+    let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
+    cluster.create(deployment("web").replicas(2)).await;
+    cluster.rolled_out("web").await;
+    let asked = |kind: &str| {
+        let log = cluster.log.lock().unwrap();
+        log.iter().any(|request| request.user_agent == USER_AGENT && request.kind == kind)
+    };
+    assert!(asked("ReplicaSet") && asked("Pod"));
+    for kind in ["Node", "DaemonSet", "ControllerRevision"] {
+        assert!(!asked(kind), "{kind}");
+    }
+    let (code, text) = windlass_testkit::cluster::ask(&daemon.http, "/readyz?verbose").await;
+    assert_eq!(code, 200, "{text}");
+    assert!(!text.contains("informer-nodes"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_told_of() {
+    let cluster = Cluster::new().await;
+    let managers = &["windlass", "kube-controller-manager"];
+    let daemon = cluster.start_with(1, exit_on_conflict(), |router| with_managers(router, managers));
+    let sets = "/apis/apps/v1/namespaces/shop/daemonsets";
+    for name in ["a", "b", "c"] {
+        let set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "agent:1"}]}}}});
+        cluster.call(http::Method::POST, sets, &set).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for name in ["a", "b", "c"] {
+        let status = json!({"status": {"numberReady": 7}});
+        cluster.call(http::Method::PATCH, &format!("{sets}/{name}/status"), &status).await;
+    }
+    let error = daemon.task.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("DaemonSet") && error.contains("-daemonset-controller"), "{error}");
 }
 
 fn exit_on_conflict() -> ControllerConfig {

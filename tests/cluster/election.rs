@@ -11,9 +11,9 @@ use tower::ServiceExt as _;
 use windlass::clock::Clock;
 use windlass::metrics::Metrics;
 use windlass::runtime::events::EventRecorder;
-use windlass::runtime::fence::{Fence, fence};
-use windlass::runtime::lease::{Election, Tools, Watchdog};
-use windlass::runtime::{Api, Limiter, request};
+use windlass::runtime::leader_election::fence::{Fence, fence};
+use windlass::runtime::leader_election::lease::{Election, Tools, Watchdog};
+use windlass::runtime::{Api, RateLimiter, request};
 use windlass_apiserver::{RequestInfo, Verdict};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Daemon, tag};
@@ -250,7 +250,7 @@ async fn two_who_meet_at_the_same_moment_agree_on_one() {
 fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
     let api = |agent| {
         let client = kube::Client::new(tag(rig.cluster.sandbox.router(), agent), "default");
-        Api::new(client, "sandbox", Limiter::unlimited(), Metrics::new())
+        Api::new(client, "sandbox", RateLimiter::unlimited(), Metrics::new())
     };
     let (keeper, fence) = fence();
     let clock: Clock = rig.cluster.clock.clone();
@@ -264,7 +264,7 @@ fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
 /// Writes ten times a second through a fence, for ever.
 fn writer(rig: &Rig, agent: &'static str, fence: Fence) -> tokio_util::task::AbortOnDropHandle<()> {
     let client = kube::Client::new(tag(rig.cluster.sandbox.router(), agent), "default");
-    let api = Api::new(client, "sandbox", Limiter::unlimited(), Metrics::new()).fenced(fence);
+    let api = Api::new(client, "sandbox", RateLimiter::unlimited(), Metrics::new()).fenced(fence);
     tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
             let body = json!({"metadata": {"generateName": "x-"}});

@@ -13,10 +13,10 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::{RequestInfo, Verdict};
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
-use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, hook};
+use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, inject_faults};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
-const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 const S: Duration = Duration::from_secs(1);
@@ -59,7 +59,11 @@ fn small() -> DeploymentBuilder {
 
 /// The sizes of all sets together.
 fn wanted(cluster: &Cluster) -> i64 {
-    cluster.objects("ReplicaSet").iter().map(|set| set["spec"]["replicas"].as_i64().unwrap_or(0)).sum()
+    cluster
+        .objects("ReplicaSet")
+        .iter()
+        .map(|replica_set| replica_set["spec"]["replicas"].as_i64().unwrap_or(0))
+        .sum()
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +90,7 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
     for (verb, kind, subresource) in writes {
         for fault in &faults {
             let (count, verdict) = (AtomicUsize::new(0), fault.clone());
-            let cluster = with(hook(move |request| {
+            let cluster = with(inject_faults(move |request| {
                 let meant = is_write(request)
                     && (request.verb, request.kind, request.subresource) == (verb, kind, subresource);
                 if meant && count.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
@@ -110,7 +114,7 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
 #[tokio::test(start_paused = true)]
 async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
     let rng = parking_lot::Mutex::new(fastrand::Rng::with_seed(11));
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         let ours = request.user_agent == USER_AGENT && request.verb != "watch";
         match rng.lock().u8(0..100) {
             0..15 if ours => Verdict::LoseRequest,
@@ -135,7 +139,7 @@ async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_t
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let dead = Arc::new(AtomicBool::new(false));
         let (count, killed) = (left.clone(), dead.clone());
-        let cluster = with(hook(move |request| {
+        let cluster = with(inject_faults(move |request| {
             if is_write(request) && count.fetch_sub(1, Ordering::SeqCst) == 0 {
                 killed.store(true, Ordering::SeqCst);
                 count.store(0, Ordering::SeqCst);
@@ -180,10 +184,14 @@ async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
         while !done.is_cancelled() {
             n += 1;
             let names: Vec<String> = {
-                let list = http::Request::get(SETS).body(Vec::new()).unwrap();
+                let list = http::Request::get(REPLICA_SETS).body(Vec::new()).unwrap();
                 let list: Value = client.request(list).await.unwrap();
                 let items = list["items"].as_array().unwrap().iter();
-                items.map(|set| format!("{SETS}/{}", set["metadata"]["name"].as_str().unwrap())).collect()
+                items
+                    .map(|replica_set| {
+                        format!("{REPLICA_SETS}/{}", replica_set["metadata"]["name"].as_str().unwrap())
+                    })
+                    .collect()
             };
             for path in names.iter().map(String::as_str).chain([&*format!("{DEPLOYMENTS}/web")]) {
                 let body = json!({"metadata": {"annotations": {"rival": n.to_string()}}}).to_string();
@@ -250,8 +258,9 @@ async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_ov
         assert_ne!(web["metadata"]["uid"], uid);
         cluster
             .eventually(300, "what is left belongs to the new one", |c| {
-                let owned =
-                    |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"];
+                let owned = |replica_set: &Value| {
+                    replica_set["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"]
+                };
                 c.objects("ReplicaSet").iter().all(owned)
             })
             .await;
@@ -288,7 +297,7 @@ fn lagging(request: &RequestInfo, kind: &str, lag: &AtomicBool) -> bool {
 async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
     let refuses = Arc::new(AtomicBool::new(false));
     let refused = refuses.clone();
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         let resizes = is_write(request)
             && (request.verb, request.kind, request.subresource) == ("patch", "ReplicaSet", "");
         if resizes && refused.load(Ordering::SeqCst) {
@@ -322,7 +331,7 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
     // The set outlives its pods, as when somebody's finalizer holds it.
     let name = cluster.objects("ReplicaSet")[0]["metadata"]["name"].as_str().unwrap().to_string();
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
-    cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &held).await;
+    cluster.call(Method::PATCH, &format!("{REPLICA_SETS}/{name}"), &held).await;
     cluster.call(Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).await;
     tokio::time::sleep(60 * S).await;
     let doomed = cluster.count("create Pod") - 40;
@@ -331,7 +340,7 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
-    let cluster = with(hook(|request| {
+    let cluster = with(inject_faults(|request| {
         if !is_pod_creation(request) {
             return Verdict::Proceed;
         }

@@ -1,6 +1,7 @@
 //! The daemon's controllers against the embedded API server, in one process and in virtual time.
 
 mod coexistence;
+mod daemon_sets;
 mod election;
 mod explain;
 mod faults;
@@ -14,3 +15,4 @@ mod replica_set_races;
 mod replica_sets;
 mod scenarios;
 mod statuses;
+mod takeover;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
-use windlass::runtime::election::ElectionOptions;
+use windlass::runtime::leader_election::rules::ElectionOptions;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, condition, unlimited};
 use windlass_testkit::rights::{self, Rights};
@@ -47,8 +47,8 @@ async fn hundreds_of_pods_for_one_deployment_delay_no_rollout_of_another() {
         let image = format!("{spec}/containers/0/image");
         cluster.objects(kind).iter().filter(|object| object.pointer(&image) == Some(&json!("app:v2"))).count()
     };
-    let has_set = |cluster: &Cluster| with_image(cluster, "ReplicaSet", "/spec/template/spec") > 0;
-    cluster.eventually(1, "the other Deployment has its new ReplicaSet", has_set).await;
+    let has_replica_set = |cluster: &Cluster| with_image(cluster, "ReplicaSet", "/spec/template/spec") > 0;
+    cluster.eventually(1, "the other Deployment has its new ReplicaSet", has_replica_set).await;
     let has_pod = |cluster: &Cluster| with_image(cluster, "Pod", "/spec") > 0;
     cluster.eventually(1, "the new ReplicaSet has its pod", has_pod).await;
     let pods = cluster.objects("Pod").len();

@@ -84,26 +84,28 @@ fn state_of_the_shop(cluster: &Cluster) -> BTreeMap<String, Value> {
 /// One of each kind in `shop`, at rest.
 struct Shop {
     deployment: Value,
-    set_of_deployment: Value,
-    set: Value,
+    replica_set_of_deployment: Value,
+    replica_set: Value,
     controller: Value,
 }
 
 async fn shop(cluster: &Cluster) -> Shop {
     cluster.create(deployment("web").replicas(3)).await;
-    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "bare"},
+    let replica_set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "bare"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "bare"}}, "template": template("bare")}});
-    create(cluster, "ReplicaSet", "shop", set).await;
+    create(cluster, "ReplicaSet", "shop", replica_set).await;
     let controller = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"},
         "spec": {"replicas": 2, "selector": {"app": "old"}, "template": template("old")}});
     create(cluster, "ReplicationController", "shop", controller).await;
     cluster.rolled_out("web").await;
     tokio::time::sleep(30 * S).await;
     let deployment = named(cluster, "Deployment", "shop", "web");
-    let is_its = |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"];
+    let is_its = |replica_set: &Value| {
+        replica_set["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
+    };
     Shop {
-        set_of_deployment: cluster.objects("ReplicaSet").into_iter().find(is_its).unwrap(),
-        set: named(cluster, "ReplicaSet", "shop", "bare"),
+        replica_set_of_deployment: cluster.objects("ReplicaSet").into_iter().find(is_its).unwrap(),
+        replica_set: named(cluster, "ReplicaSet", "shop", "bare"),
         controller: named(cluster, "ReplicationController", "shop", "old"),
         deployment,
     }
@@ -113,8 +115,8 @@ impl Shop {
     /// The owners of pods, with their apiVersion, their kind, and the label that they select.
     fn pod_owners(&self) -> [(&'static str, &'static str, &Value, &'static str); 3] {
         [
-            ("apps/v1", "ReplicaSet", &self.set_of_deployment, "web"),
-            ("apps/v1", "ReplicaSet", &self.set, "bare"),
+            ("apps/v1", "ReplicaSet", &self.replica_set_of_deployment, "web"),
+            ("apps/v1", "ReplicaSet", &self.replica_set, "bare"),
             ("v1", "ReplicationController", &self.controller, "old"),
         ]
     }
@@ -138,12 +140,12 @@ async fn what_names_the_owners_of_another_namespace_changes_nothing_there() {
             cluster.call(Method::PATCH, &format!("{}/{name}", path("Pod", "tenant")), &labels).await;
         }
     }
-    let mut set = shop.set_of_deployment.clone();
-    set["metadata"] = json!({"name": "forged", "labels": set["metadata"]["labels"],
-        "annotations": set["metadata"]["annotations"],
+    let mut replica_set = shop.replica_set_of_deployment.clone();
+    replica_set["metadata"] = json!({"name": "forged", "labels": replica_set["metadata"]["labels"],
+        "annotations": replica_set["metadata"]["annotations"],
         "ownerReferences": reference("apps/v1", "Deployment", &shop.deployment)});
-    set["status"] = Value::Null;
-    create(&cluster, "ReplicaSet", "tenant", set).await;
+    replica_set["status"] = Value::Null;
+    create(&cluster, "ReplicaSet", "tenant", replica_set).await;
     tokio::time::sleep(120 * S).await;
     assert_eq!(state_of_the_shop(&cluster), before);
 
@@ -186,17 +188,18 @@ async fn what_names_an_owners_uid_with_another_kind_or_group_changes_nothing_for
             forge_pod(&cluster, "shop", &format!("forged-{app}-{n}"), app, owners).await;
         }
     }
-    let forged_set = |name: &str, api_version: &str, kind: &str| {
-        let mut set = shop.set_of_deployment.clone();
-        set["metadata"] = json!({"name": name, "labels": set["metadata"]["labels"],
+    let forged_replica_set = |name: &str, api_version: &str, kind: &str| {
+        let mut replica_set = shop.replica_set_of_deployment.clone();
+        replica_set["metadata"] = json!({"name": name, "labels": replica_set["metadata"]["labels"],
             "ownerReferences": reference(api_version, kind, &shop.deployment)});
         // Its pods would be called forged, too, and they are nobody's business here.
-        set["spec"]["replicas"] = 0.into();
-        set["status"] = Value::Null;
-        set
+        replica_set["spec"]["replicas"] = 0.into();
+        replica_set["status"] = Value::Null;
+        replica_set
     };
-    create(&cluster, "ReplicaSet", "shop", forged_set("forged-1", "apps/v1", "ReplicaSet")).await;
-    create(&cluster, "ReplicaSet", "shop", forged_set("forged-2", "example.com/v1", "Deployment")).await;
+    create(&cluster, "ReplicaSet", "shop", forged_replica_set("forged-1", "apps/v1", "ReplicaSet")).await;
+    create(&cluster, "ReplicaSet", "shop", forged_replica_set("forged-2", "example.com/v1", "Deployment"))
+        .await;
     tokio::time::sleep(120 * S).await;
     assert_eq!(state_of_the_shop(&cluster), before);
     assert!(cluster.objects("Pod").iter().all(|pod| pod["metadata"]["deletionTimestamp"].is_null()));
@@ -209,15 +212,16 @@ async fn the_running_pods_of_another_namespace_hold_no_recreate_up() {
     cluster.create(deployment("web").replicas(2).recreate()).await;
     cluster.rolled_out("web").await;
     let web = cluster.deployment("web");
-    let set = cluster.objects("ReplicaSet").remove(0);
-    forge_pod(&cluster, "tenant", "forged", "web", reference("apps/v1", "ReplicaSet", &set)).await;
+    let replica_set = cluster.objects("ReplicaSet").remove(0);
+    forge_pod(&cluster, "tenant", "forged", "web", reference("apps/v1", "ReplicaSet", &replica_set)).await;
     let forged = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"name": "forged", "labels": {"app": "web"},
                      "ownerReferences": reference("apps/v1", "Deployment", &web)},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template("web")}});
     create(&cluster, "ReplicaSet", "tenant", forged).await;
     // Of another kind, in the same namespace, and running as well.
-    forge_pod(&cluster, "shop", "forged", "other", reference("example.com/v1", "ReplicaSet", &set)).await;
+    forge_pod(&cluster, "shop", "forged", "other", reference("example.com/v1", "ReplicaSet", &replica_set))
+        .await;
     tokio::time::sleep(30 * S).await;
     cluster.set_image("web", "v2").await;
     cluster.rolled_out("web").await;

@@ -14,7 +14,7 @@ use windlass_testkit::cluster::{Cluster, unlimited};
 use windlass_testkit::election::{A, B, options};
 use windlass_testkit::network::{Network, Weather};
 
-const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
 
@@ -25,11 +25,13 @@ async fn create(cluster: &Cluster, replicas: usize) {
                  "template": {"metadata": {"labels": {"app": "web"}},
                               "spec": {"containers": [{"name": "app", "image": "app:v1"}]}}},
     });
-    cluster.call(Method::POST, SETS, &replica_set).await;
+    cluster.call(Method::POST, REPLICA_SETS, &replica_set).await;
 }
 
 async fn scale(cluster: &Cluster, replicas: usize) {
-    cluster.call(Method::PATCH, &format!("{SETS}/web"), &json!({"spec": {"replicas": replicas}})).await;
+    cluster
+        .call(Method::PATCH, &format!("{REPLICA_SETS}/web"), &json!({"spec": {"replicas": replicas}}))
+        .await;
 }
 
 /// Deletes a pod as `kubectl delete --force --grace-period=0` does: its name is free at once.

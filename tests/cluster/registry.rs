@@ -129,7 +129,8 @@ mod controller {
                 let what = || format!("counting the entries of {}", map.meta.key);
                 let path = ConfigMap::RESOURCE.path_of(&map.meta.key);
                 let written = self.context.patch(map, what, &path, PatchType::Merge, &body).await;
-                let written = written.map(|version| self.context.wrote(map, ConfigMap::RESOURCE, version));
+                let written =
+                    written.map(|version| self.context.expect_write(map, ConfigMap::RESOURCE, version));
                 Executed::new((), written.err())
             })
         }

@@ -28,12 +28,12 @@ use windlass_apiserver::Verdict;
 use windlass_testkit::cluster::{Cluster, asks, condition, forbidden, unlimited};
 use windlass_testkit::network::{Network, Weather};
 
-const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
 
-async fn create_set(cluster: &Cluster, name: &str, replicas: usize) -> Value {
-    let set = json!({
+async fn create_replica_set(cluster: &Cluster, name: &str, replicas: usize) -> Value {
+    let replica_set = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
         "spec": {
             "replicas": replicas,
@@ -42,7 +42,7 @@ async fn create_set(cluster: &Cluster, name: &str, replicas: usize) -> Value {
                          "spec": {"containers": [{"name": "app", "image": "app:v1"}]}},
         },
     });
-    cluster.call(Method::POST, SETS, &set).await
+    cluster.call(Method::POST, REPLICA_SETS, &replica_set).await
 }
 
 /// A pod that nobody owns and that the sets select.
@@ -62,7 +62,7 @@ async fn delete(cluster: &Cluster, path: &str, name: &str, options: Value) {
     cluster.call(Method::DELETE, &format!("{path}/{name}"), &options).await;
 }
 
-fn set_named(cluster: &Cluster, name: &str) -> Value {
+fn replica_set_named(cluster: &Cluster, name: &str) -> Value {
     let named = |object: &Value| object["metadata"]["name"] == name;
     cluster.objects("ReplicaSet").into_iter().find(named).unwrap_or(Value::Null)
 }
@@ -76,19 +76,19 @@ fn owner(pod: &Value) -> &Value {
 }
 
 /// The pods of a set that are not on their way out.
-fn live(cluster: &Cluster, set: &str) -> Vec<Value> {
-    let set = set_named(cluster, set);
+fn live(cluster: &Cluster, replica_set: &str) -> Vec<Value> {
+    let replica_set = replica_set_named(cluster, replica_set);
     let mut pods = cluster.objects("Pod");
     pods.retain(|pod| {
-        owner(pod) == &set["metadata"]["uid"] && pod["metadata"]["deletionTimestamp"].is_null()
+        owner(pod) == &replica_set["metadata"]["uid"] && pod["metadata"]["deletionTimestamp"].is_null()
     });
     pods
 }
 
-async fn has(cluster: &Cluster, set: &str, pods: usize) {
+async fn has(cluster: &Cluster, replica_set: &str, pods: usize) {
     let full = |c: &Cluster| {
-        let status = &set_named(c, set)["status"];
-        live(c, set).len() == pods && status["availableReplicas"].as_u64().unwrap_or(0) == pods as u64
+        let status = &replica_set_named(c, replica_set)["status"];
+        live(c, replica_set).len() == pods && status["availableReplicas"].as_u64().unwrap_or(0) == pods as u64
     };
     cluster.eventually(300, "the set has its pods", full).await;
 }
@@ -107,7 +107,7 @@ async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead()
     create_orphan(&cluster, "a").await;
     create_orphan(&cluster, "b").await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 2).await;
+    create_replica_set(&cluster, "web", 2).await;
     tokio::time::sleep(20 * S).await;
     assert!(cluster.count("patch Pod") > 2, "{:?}", cluster.writes());
     assert_eq!(cluster.count("create Pod"), 0);
@@ -128,16 +128,17 @@ async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time()
         })
         .await;
         let _daemon = cluster.start_controllers(1);
-        create_set(&cluster, "web", 2).await;
+        create_replica_set(&cluster, "web", 2).await;
         has(&cluster, "web", 2).await;
         if held {
-            patch(&cluster, SETS, "web", json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+            patch(&cluster, REPLICA_SETS, "web", json!({"metadata": {"finalizers": ["example.com/held"]}}))
+                .await;
         }
         tokio::time::sleep(2 * S).await;
         lag.store(true, Ordering::SeqCst);
         cluster.sandbox.break_watches();
         tokio::time::sleep(2 * S).await;
-        delete(&cluster, SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
+        delete(&cluster, REPLICA_SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
         tokio::time::sleep(60 * S).await;
         assert_eq!(cluster.count("create Pod"), 2, "S17 {held}: {:?}", cluster.writes());
         assert_eq!(cluster.count("patch Pod"), 0, "S15 {held}");
@@ -152,11 +153,11 @@ async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_w
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
     tokio::time::sleep(S).await;
-    create_set(&cluster, "web", 2).await;
+    create_replica_set(&cluster, "web", 2).await;
     cluster.eventually(10, "the first pods are made", |c| c.objects("Pod").len() == 2).await;
     // The predecessor never sees its pods, because from now on no news arrives of any.
-    delete(&cluster, SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
-    create_set(&cluster, "web", 3).await;
+    delete(&cluster, REPLICA_SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
+    create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
     assert_eq!(cluster.count("create Pod"), 3, "two were adopted: {:?}", cluster.writes());
 }
@@ -165,7 +166,7 @@ async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_w
 async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_label() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 2).await;
+    create_replica_set(&cluster, "web", 2).await;
     has(&cluster, "web", 2).await;
     let pod = name_of(&live(&cluster, "web")[0]);
     patch(&cluster, PODS, &pod, json!({"metadata": {"labels": {"app": "debug"}, "annotations": {"x": "y"}}}))
@@ -187,13 +188,13 @@ async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_
 #[tokio::test(start_paused = true)]
 async fn another_controllers_pod_is_neither_taken_nor_counted() {
     let cluster = Cluster::new().await;
-    let other = create_set(&cluster, "other", 0).await;
+    let other = create_replica_set(&cluster, "other", 0).await;
     create_orphan(&cluster, "a").await;
     let reference = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "other",
         "uid": other["metadata"]["uid"], "controller": true}]);
     patch(&cluster, PODS, "a", json!({"metadata": {"ownerReferences": reference}})).await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 2).await;
+    create_replica_set(&cluster, "web", 2).await;
     has(&cluster, "web", 2).await;
     assert_eq!((cluster.count("create Pod"), cluster.count("patch Pod")), (2, 0));
 }
@@ -203,7 +204,7 @@ async fn sets_that_select_the_same_pods_leave_each_other_alone() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
-        create_set(&cluster, name, replicas).await;
+        create_replica_set(&cluster, name, replicas).await;
     }
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
         has(&cluster, name, replicas).await;
@@ -238,7 +239,7 @@ async fn a_status_that_cannot_be_written_is_written_later() {
         })
         .await;
         let _daemon = cluster.start_controllers(1);
-        create_set(&cluster, "web", 1).await;
+        create_replica_set(&cluster, "web", 1).await;
         has(&cluster, "web", 1).await;
         assert_eq!(cluster.count("create Pod"), 1);
     }
@@ -249,13 +250,13 @@ async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has
     let network = Network::new(1);
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
-    create_set(&cluster, "web", 3).await;
+    create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
     network.set(Weather { lag: 200 * S, ..Weather::default() });
     let pod = name_of(&live(&cluster, "web")[0]);
     // Past the cache's back, one pod goes. With the set's own news late too, nothing happens at all.
     delete(&cluster, PODS, &pod, Value::Null).await;
-    patch(&cluster, SETS, "web", json!({"spec": {"replicas": 5}})).await;
+    patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(190 * S).await;
     assert_eq!(cluster.count("create Pod"), 3);
     network.set(Weather::default());
@@ -280,7 +281,7 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
     })
     .await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 3).await;
+    create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
     for pod in live(&cluster, "web").iter().map(name_of) {
         late.store(true, Ordering::SeqCst);
@@ -312,7 +313,7 @@ async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_miss
     })
     .await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 7).await;
+    create_replica_set(&cluster, "web", 7).await;
     for _ in 0..900 {
         assert!(live(&cluster, "web").len() <= 7, "S11: {:?}", cluster.writes());
         tokio::time::sleep(S / 10).await;
@@ -334,7 +335,7 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
     })
     .await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 1).await;
+    create_replica_set(&cluster, "web", 1).await;
     has(&cluster, "web", 1).await;
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
     let pod = name_of(&live(&cluster, "web")[0]);
@@ -372,10 +373,10 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
     })
     .await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 400).await;
+    create_replica_set(&cluster, "web", 400).await;
     cluster
         .eventually(5, "it is refused", |c| {
-            condition(&set_named(c, "web"), "ReplicaFailure") == "FailedCreate"
+            condition(&replica_set_named(c, "web"), "ReplicaFailure") == "FailedCreate"
         })
         .await;
     // 1 + 2 + 4 + 8 + 16 + 32 are 63. The next 64 are all sent, as upstream sends them; of those 17 are created.
@@ -388,7 +389,7 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
 async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_tells_the_last() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 6).await;
+    create_replica_set(&cluster, "web", 6).await;
     has(&cluster, "web", 6).await;
     tokio::time::sleep(5 * S).await;
     let pods: Vec<String> = live(&cluster, "web").iter().map(name_of).collect();
@@ -401,7 +402,7 @@ async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_te
             tokio::time::sleep(S / 10).await;
         }
         tokio::time::sleep(2 * S).await;
-        assert_eq!(set_named(&cluster, "web")["status"]["readyReplicas"], told);
+        assert_eq!(replica_set_named(&cluster, "web")["status"]["readyReplicas"], told);
         let writes = cluster.count("patch ReplicaSet") - before;
         assert!(written.contains(&writes), "{writes} writes within half a second and what followed");
     }

@@ -8,34 +8,34 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass::config::ControllerConfig;
 use windlass_apiserver::{RequestInfo, Verdict};
-use windlass_testkit::cluster::{Cluster, asks, condition, hook, unlimited};
+use windlass_testkit::cluster::{Cluster, asks, condition, inject_faults, unlimited};
 
-const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
 
 async fn create(cluster: &Cluster, name: &str, replicas: i32) {
-    let set = json!({
+    let replica_set = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
             "metadata": {"labels": {"app": name}},
             "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}
     });
-    cluster.call(Method::POST, SETS, &set).await;
+    cluster.call(Method::POST, REPLICA_SETS, &replica_set).await;
 }
 
 async fn scale(cluster: &Cluster, name: &str, replicas: i32) {
     let patch = json!({"spec": {"replicas": replicas}});
-    cluster.call(Method::PATCH, &format!("{SETS}/{name}"), &patch).await;
+    cluster.call(Method::PATCH, &format!("{REPLICA_SETS}/{name}"), &patch).await;
 }
 
-fn set(cluster: &Cluster, name: &str) -> Value {
-    let named = |set: &Value| set["metadata"]["name"] == name;
+fn replica_set(cluster: &Cluster, name: &str) -> Value {
+    let named = |replica_set: &Value| replica_set["metadata"]["name"] == name;
     cluster.objects("ReplicaSet").into_iter().find(named).unwrap_or(Value::Null)
 }
 
 fn is_available(cluster: &Cluster, name: &str, pods: i64) -> bool {
-    set(cluster, name)["status"]["availableReplicas"].as_i64().unwrap_or(0) == pods
+    replica_set(cluster, name)["status"]["availableReplicas"].as_i64().unwrap_or(0) == pods
 }
 
 fn pods(cluster: &Cluster, name: &str) -> Vec<Value> {
@@ -54,7 +54,7 @@ async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
         let count = AtomicUsize::new(0);
         // The first four requests reach the server long after the daemon that sent them is dead.
         let cluster = Cluster::with(
-            hook(move |request| {
+            inject_faults(move |request| {
                 let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
                 if early { Verdict::Delay(late) } else { Verdict::Proceed }
             }),
@@ -147,7 +147,7 @@ async fn namespace_of_six() -> Cluster {
     let sandbox = Arc::new(parking_lot::Mutex::new(None::<windlass_apiserver::Sandbox>));
     let quota = sandbox.clone();
     let cluster = Cluster::with(
-        hook(move |request| {
+        inject_faults(move |request| {
             let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
             if asks(request, "create", "Pod") && full() {
                 let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
@@ -175,13 +175,13 @@ async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
     // By now the backoff is a minute.
     tokio::time::sleep(300 * S).await;
     for name in ["second", "third"] {
-        assert_eq!(condition(&set(&cluster, name), "ReplicaFailure"), "FailedCreate");
+        assert_eq!(condition(&replica_set(&cluster, name), "ReplicaFailure"), "FailedCreate");
     }
     let doomed = creations(&cluster);
     scale(&cluster, "first", 2).await;
     for name in ["second", "third"] {
         cluster.eventually(4, "there is room for its pods", |c| is_available(c, name, 2)).await;
-        assert_eq!(condition(&set(&cluster, name), "ReplicaFailure"), "");
+        assert_eq!(condition(&replica_set(&cluster, name), "ReplicaFailure"), "");
     }
     let tries = creations(&cluster) - doomed;
     assert!(tries <= 4 + 4, "{tries} tries for four pods");
@@ -208,7 +208,7 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
     let count = AtomicUsize::new(0);
     // The fourth request arrives when its client has given up.
     let cluster = Cluster::with(
-        hook(move |request| {
+        inject_faults(move |request| {
             let is_fourth = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
             if is_fourth { Verdict::Delay(35 * S) } else { Verdict::Proceed }
         }),
@@ -287,7 +287,7 @@ async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
     let slow = |request: &RequestInfo| {
         if asks(request, "create", "Pod") { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
     };
-    let cluster = Cluster::with(hook(slow), |options| options).await;
+    let cluster = Cluster::with(inject_faults(slow), |options| options).await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, "web", 100).await;
     tokio::time::sleep(S).await;

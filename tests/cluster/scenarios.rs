@@ -8,11 +8,11 @@ use kube::Client;
 use serde_json::{Value, json};
 use windlass_apiserver::Verdict;
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, Faults, condition, hook};
+use windlass_testkit::cluster::{Cluster, Faults, condition, inject_faults};
 use windlass_testkit::stage::Stage;
 use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};
 
-const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 
 /// Plays each scenario on a sandbox of its own.
 macro_rules! on_sandbox {
@@ -60,7 +60,7 @@ async fn a_settled_cluster_is_left_alone() {
 /// Runs `verdict` on the controllers' creations of pods, numbered from 0.
 fn on_pod_creation(verdict: impl Fn(usize) -> Verdict + Send + Sync + 'static) -> Faults {
     let count = AtomicUsize::new(0);
-    hook(move |request| {
+    inject_faults(move |request| {
         if request.kind == "Pod" && request.verb == "create" && request.subresource.is_empty() {
             verdict(count.fetch_add(1, Ordering::SeqCst))
         } else {
@@ -163,9 +163,10 @@ async fn a_webhook_that_changes_every_new_set_does_not_make_sets_for_ever() {
     let sandbox = cluster.sandbox.clone();
     let meddler = tokio::spawn(async move {
         loop {
-            for set in sandbox.objects("ReplicaSet") {
-                if set["spec"]["template"]["metadata"]["annotations"]["injected"].is_null() {
-                    let path = format!("{SETS}/{}", set["metadata"]["name"].as_str().unwrap());
+            for replica_set in sandbox.objects("ReplicaSet") {
+                if replica_set["spec"]["template"]["metadata"]["annotations"]["injected"].is_null() {
+                    let path =
+                        format!("{REPLICA_SETS}/{}", replica_set["metadata"]["name"].as_str().unwrap());
                     let patch =
                         json!({"spec": {"template": {"metadata": {"annotations": {"injected": "yes"}}}}});
                     let request =

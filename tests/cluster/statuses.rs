@@ -98,9 +98,13 @@ async fn a_replica_set_whose_pods_cannot_be_deleted_says_so_beside_the_generatio
     let mut unobserved = 0;
     for _ in 0..100 {
         tokio::time::sleep(S / 10).await;
-        let set = only_replica_set(&cluster);
-        let fails = condition(&set, "ReplicaFailure") == "FailedDelete";
-        assert!(!is_observed(&set) || fails || set["spec"]["replicas"] == 3, "{}", set["status"]);
+        let replica_set = only_replica_set(&cluster);
+        let fails = condition(&replica_set, "ReplicaFailure") == "FailedDelete";
+        assert!(
+            !is_observed(&replica_set) || fails || replica_set["spec"]["replicas"] == 3,
+            "{}",
+            replica_set["status"]
+        );
         unobserved += usize::from(!fails);
     }
     assert!(unobserved < 20, "it is said within seconds");
@@ -128,7 +132,9 @@ async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
         cluster.rolled_out("web").await;
         cluster.set_image("web", "v2").await;
         let refused = |c: &Cluster| {
-            c.objects("ReplicaSet").iter().any(|set| !condition(set, "ReplicaFailure").is_empty())
+            c.objects("ReplicaSet")
+                .iter()
+                .any(|replica_set| !condition(replica_set, "ReplicaFailure").is_empty())
         };
         cluster.eventually(5, "pods are refused", refused).await;
         cluster.eventually(300, "it is rolled out all the same", |c| c.is_complete("web")).await;
@@ -146,11 +152,11 @@ async fn an_observed_generation_that_somebody_has_raised_is_put_right() {
     let has_one = |c: &Cluster| c.objects("ReplicationController")[0]["status"]["availableReplicas"] == 1;
     cluster.eventually(60, "the ReplicationController has its pod", has_one).await;
     tokio::time::sleep(3 * S).await;
-    let set = only_replica_set(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    let replica_set = only_replica_set(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     let raised = json!({"status": {"observedGeneration": 999}});
     for path in [
         format!("{DEPLOYMENTS}/web/status"),
-        format!("{REPLICA_SETS}/{set}/status"),
+        format!("{REPLICA_SETS}/{replica_set}/status"),
         format!("{CONTROLLERS}/elder/status"),
     ] {
         cluster.call(Method::PATCH, &path, &raised).await;
@@ -169,8 +175,8 @@ async fn every_field_of_a_status_is_there_where_upstream_has_it() {
         status.keys().filter(|key| *key != "conditions").cloned().collect::<Vec<_>>().join(" ")
     };
     let (cluster, _daemon) = running(2).await;
-    let full_set = "availableReplicas fullyLabeledReplicas observedGeneration readyReplicas replicas terminatingReplicas";
-    assert_eq!(fields(&only_replica_set(&cluster)), full_set);
+    let full_replica_set = "availableReplicas fullyLabeledReplicas observedGeneration readyReplicas replicas terminatingReplicas";
+    assert_eq!(fields(&only_replica_set(&cluster)), full_replica_set);
     assert_eq!(only_replica_set(&cluster)["status"]["terminatingReplicas"], 0);
     let full =
         "availableReplicas observedGeneration readyReplicas replicas terminatingReplicas updatedReplicas";
@@ -206,10 +212,10 @@ async fn terminating_pods_are_counted_all_the_way_through_a_rollout() {
         tokio::time::sleep(S / 10).await;
         let terminating = &cluster.deployment("web")["status"]["terminatingReplicas"];
         most = most.max(terminating.as_i64().expect("it is never absent"));
-        for set in cluster.objects("ReplicaSet") {
+        for replica_set in cluster.objects("ReplicaSet") {
             let (observed, counted) =
-                (&set["status"]["observedGeneration"], &set["status"]["terminatingReplicas"]);
-            assert_eq!(observed.is_null(), counted.is_null(), "{}", set["status"]);
+                (&replica_set["status"]["observedGeneration"], &replica_set["status"]["terminatingReplicas"]);
+            assert_eq!(observed.is_null(), counted.is_null(), "{}", replica_set["status"]);
         }
     }
     assert!(most > 0 && cluster.is_complete("web"));
@@ -221,9 +227,9 @@ async fn terminating_pods_are_counted_all_the_way_through_a_rollout() {
 async fn a_count_of_terminating_pods_that_is_missing_is_added() {
     let (cluster, daemon) = running(2).await;
     daemon.stop().await;
-    let set = only_replica_set(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    let replica_set = only_replica_set(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     let without = json!({"status": {"terminatingReplicas": null}});
-    for path in [format!("{DEPLOYMENTS}/web/status"), format!("{REPLICA_SETS}/{set}/status")] {
+    for path in [format!("{DEPLOYMENTS}/web/status"), format!("{REPLICA_SETS}/{replica_set}/status")] {
         cluster.call(Method::PATCH, &path, &without).await;
     }
     assert!(only_replica_set(&cluster)["status"]["terminatingReplicas"].is_null());

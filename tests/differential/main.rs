@@ -17,9 +17,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use harness::play::{self, Side};
+use harness::play;
 use harness::report::{Scope, report};
 use harness::workloads::{self, Workload};
+use windlass_testkit::controllers::{self, Side};
 
 /// What the command line asks for. Flags of cargo's own test programs are accepted and say nothing here.
 #[derive(Default)]
@@ -62,10 +63,12 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let Some(assets) = play::assets() else {
-        let what = "KUBEBUILDER_ASSETS names no folder with etcd, kube-apiserver and kube-controller-manager";
-        writeln!(out, "differential: skipped, {what}").unwrap();
-        return ExitCode::SUCCESS;
+    let assets = match controllers::assets() {
+        Ok(assets) => assets,
+        Err(missing) => {
+            writeln!(out, "differential: skipped, {missing}").unwrap();
+            return ExitCode::SUCCESS;
+        }
     };
     if chosen.is_empty() {
         writeln!(out, "differential: no workload is named so").unwrap();

@@ -319,8 +319,14 @@ fn a_controller_that_does_not_run_has_no_rights_to_write() {
         ("replicasets-only", &["create replicasets.apps", "patch deployments.apps"], "create pods"),
         (
             "without-replicationcontrollers",
-            &["get replicationcontrollers", "patch replicationcontrollers/status"],
-            "list replicationcontrollers",
+            &["list replicationcontrollers", "patch replicationcontrollers/status"],
+            "list replicasets.apps",
+        ),
+        ("daemonsets-only", &["list replicasets.apps", "list deployments.apps"], "list nodes"),
+        (
+            "without-daemonsets",
+            &["list nodes", "list daemonsets.apps", "create controllerrevisions.apps"],
+            "create pods",
         ),
     ] {
         let Some((granted, _)) = granted(&format!("{set}-kube-system")) else { return };
@@ -356,7 +362,7 @@ fn one_version_is_everywhere() {
 
 #[test]
 fn the_example_clusters_switch_off_what_windlass_runs() {
-    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller";
+    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller";
     let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
     let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
     let controllers = patch["controllerManager"]["extraArgs"]["controllers"].as_str().unwrap();

@@ -22,8 +22,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use windlass::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
-use windlass::plan::deployment::{Write, body, revision, status};
-use windlass_planner_testkit::objects::{SetBuilder, ago, decode, deployment, now, set};
+use windlass::plan::deployment::{Write, new_replica_set, revision, status};
+use windlass_planner_testkit::objects::{ReplicaSetBuilder, ago, decode, deployment, now, replica_set};
 use windlass_planner_testkit::situation::Situation;
 
 /// A `Progressing` condition of long ago.
@@ -42,8 +42,8 @@ fn web(replicas: i32, deadline: Option<i32>, was: [i32; 4], conditions: Value) -
     object
 }
 
-fn judged(object: &Value, sets: &[SetBuilder], at: Timestamp) -> Option<Condition> {
-    let settled = Situation::of(object, sets).settled_at(at);
+fn judged(object: &Value, replica_sets: &[ReplicaSetBuilder], at: Timestamp) -> Option<Condition> {
+    let settled = Situation::of(object, replica_sets).settled_at(at);
     condition::find(&settled.status.conditions, "Progressing").cloned()
 }
 
@@ -55,9 +55,9 @@ fn what_the_progressing_condition_says() {
     let stuck = || said("False", "ProgressDeadlineExceeded");
     let available = || said("True", "NewReplicaSetAvailable");
     // An old pod is on its way out and one more than before is available: progress.
-    let moving = || vec![set("v1", 0).has(1).available(1), set("v2", 3).has(2).available(2)];
-    let standing = || vec![set("v2", 3).has(2).available(2)];
-    let done = || vec![set("v2", 3)];
+    let moving = || vec![replica_set("v1", 0).has(1).available(1), replica_set("v2", 3).has(2).available(2)];
+    let standing = || vec![replica_set("v2", 3).has(2).available(2)];
+    let done = || vec![replica_set("v2", 3)];
     let (some, all) = ([2, 2, 2, 2], [3, 3, 3, 3]);
     // Then: status, reason, message, whether the update and the transition time are old.
     type Said = (&'static str, &'static str, &'static str, bool, bool);
@@ -65,7 +65,7 @@ fn what_the_progressing_condition_says() {
     const DONE: &str = "ReplicaSet \"web-v2\" has successfully progressed.";
     const LATE: &str = "ReplicaSet \"web-v2\" has timed out progressing.";
     const FOUND: &str = "Found new replica set \"web-v2\"";
-    let rows: [(&str, Value, Vec<SetBuilder>, Said); 9] = [
+    let rows: [(&str, Value, Vec<ReplicaSetBuilder>, Said); 9] = [
         (
             "at rest",
             web(3, Some(60), all, available()),
@@ -121,15 +121,15 @@ fn what_the_progressing_condition_says() {
             ("False", "ProgressDeadlineExceeded", "old words", true, true),
         ),
     ];
-    for (what, object, sets, expected) in rows {
-        let c = judged(&object, &sets, now()).expect(what);
+    for (what, object, replica_sets, expected) in rows {
+        let c = judged(&object, &replica_sets, now()).expect(what);
         let is_old = |time: Option<Timestamp>| time == Some(old_time);
         let got = (&*c.status, &*c.reason, &*c.message, is_old(c.last_update), is_old(c.last_transition));
         assert_eq!(got, expected, "{what}");
     }
     assert_eq!(judged(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
     // Nothing is wanted, nothing is there: the set is created all the same, for the history.
-    let created = judged(&web(0, Some(60), all, updated()), &[set("v1", 0)], now()).unwrap();
+    let created = judged(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
     assert_eq!(&*created.reason, "NewReplicaSetCreated");
 }
 
@@ -146,9 +146,12 @@ fn more_new_ready_or_available_pods_or_fewer_old_ones_are_progress() {
         ([10, 10, 10, 9], [10, 10, 10, 10], true),
     ] {
         let [pods, new, ready, available] = after;
-        let sets = [set("v1", pods - new).available(0), set("v2", new).available(available).ready(ready)];
+        let replica_sets = [
+            replica_set("v1", pods - new).available(0),
+            replica_set("v2", new).available(available).ready(ready),
+        ];
         let object = web(20, Some(600), before, progressing("True", "ReplicaSetUpdated", ago(30)));
-        let c = judged(&object, &sets, now()).unwrap();
+        let c = judged(&object, &replica_sets, now()).unwrap();
         let expected = if moves { now() } else { ago(30) };
         assert_eq!(
             (&*c.reason, c.last_update),
@@ -171,7 +174,7 @@ fn a_rollout_without_progress_is_late_after_its_deadline() {
         (Some(10), 11, "NewReplicaSetAvailable", Some("NewReplicaSetAvailable")),
     ] {
         let object = web(3, deadline, [3, 3, 1, 1], progressing("True", reason, ago(since)));
-        let c = judged(&object, &[set("v2", 3).available(1)], now());
+        let c = judged(&object, &[replica_set("v2", 3).available(1)], now());
         assert_eq!(c.as_ref().map(|c| &*c.reason), expected, "{deadline:?} {since} {reason}");
     }
 }
@@ -180,9 +183,9 @@ fn a_rollout_without_progress_is_late_after_its_deadline() {
 fn a_stuck_rollout_is_looked_at_again_when_its_deadline_is_due() {
     let updated = || progressing("True", "ReplicaSetUpdated", ago(0));
     let stuck = || progressing("False", "ProgressDeadlineExceeded", ago(0));
-    let three = |available| vec![set("v2", 3).available(available)];
+    let three = |available| vec![replica_set("v2", 3).available(available)];
     // Seconds since the last progress, and until the next look.
-    for (what, object, sets, since, expected) in [
+    for (what, object, replica_sets, since, expected) in [
         ("none", web(4, None, [3, 3, 2, 2], json!([])), three(2), 0, None),
         ("endless", web(4, Some(i32::MAX), [3, 3, 2, 2], json!([])), three(2), 0, None),
         ("begins now", web(4, Some(60), [3, 3, 2, 2], json!([])), three(2), 0, Some(60)),
@@ -195,8 +198,8 @@ fn a_stuck_rollout_is_looked_at_again_when_its_deadline_is_due() {
         ("a minute ago", web(3, Some(60), [3, 3, 1, 1], updated()), three(1), 120, None),
     ] {
         let at = now().saturating_add(SignedDuration::from_secs(since)).unwrap();
-        let settled = Situation::of(&object, &sets).settled_at(at);
-        assert_eq!(settled.look_again.map(|wait| wait.as_secs()), expected, "{what}");
+        let settled = Situation::of(&object, &replica_sets).settled_at(at);
+        assert_eq!(settled.requeue_after.map(|wait| wait.as_secs()), expected, "{what}");
     }
 }
 
@@ -235,7 +238,7 @@ fn available_is_said_from_the_minimum_on() {
     ] {
         for available in [enough - 1, enough] {
             let start = deployment("web").replicas(replicas).surge(1).unavailable(unavailable.clone());
-            let situation = Situation::new(start, &[set("v1", replicas).available(available.max(0))]);
+            let situation = Situation::new(start, &[replica_set("v1", replicas).available(available.max(0))]);
             let settled = situation.settled_at(now());
             let is_true = condition::find(&settled.status.conditions, "Available").unwrap().is_true();
             assert_eq!(is_true, available.max(0) >= enough, "{replicas} {unavailable} {available}");
@@ -245,12 +248,12 @@ fn available_is_said_from_the_minimum_on() {
 
 #[test]
 fn the_counts_of_several_sets() {
-    let one = || set("v1", 1).has(2).terminating(Some(3));
-    let two = || set("v2", 2).has(3).terminating(Some(1));
-    let unseen = || set("v3", 3).unseen();
-    let uncounted = || set("v4", 1).terminating(None);
+    let one = || replica_set("v1", 1).has(2).terminating(Some(3));
+    let two = || replica_set("v2", 2).has(3).terminating(Some(1));
+    let unseen = || replica_set("v3", 3).unseen();
+    let uncounted = || replica_set("v4", 1).terminating(None);
     // Wanted, there, on their way out.
-    for (sets, wanted, pods, terminating) in [
+    for (replica_sets, wanted, pods, terminating) in [
         (vec![one()], 1, 2, Some(3)),
         (vec![one(), two()], 3, 5, Some(4)),
         (vec![unseen()], 3, 0, Some(0)),
@@ -258,29 +261,29 @@ fn the_counts_of_several_sets() {
         (vec![uncounted()], 1, 1, None),
         (vec![one(), two(), unseen(), uncounted()], 7, 6, None),
     ] {
-        let situation = Situation::new(deployment("web").image("v9"), &sets);
+        let situation = Situation::new(deployment("web").image("v9"), &replica_sets);
         let observed = situation.observed();
-        let roles = observed.sets();
+        let roles = observed.replica_sets();
         let counts = status::counts(&situation.deployment, roles);
-        assert_eq!((roles.wanted(), counts.replicas, counts.terminating), (wanted, pods, terminating));
+        assert_eq!((roles.desired(), counts.replicas, counts.terminating), (wanted, pods, terminating));
     }
 }
 
 #[test]
 fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
-    let old = || set("v1", 1);
-    let hashed = |tag: &str, hash| set(tag, 1).image("v9").template_label("pod-template-hash", hash);
+    let old = || replica_set("v1", 1);
+    let hashed = |tag: &str, hash| replica_set(tag, 1).image("v9").template_label("pod-template-hash", hash);
     let (first, second) = (|| hashed("v2", "different-hash"), || hashed("v3", "hash"));
-    for (sets, new, others) in [
+    for (replica_sets, new, others) in [
         (vec![second(), old()], Some("web-v3"), vec!["web-v1"]),
         (vec![second(), old(), first()], Some("web-v2"), vec!["web-v1", "web-v3"]),
         (vec![old()], None, vec!["web-v1"]),
         (vec![second()], Some("web-v3"), vec![]),
     ] {
-        let situation = Situation::new(deployment("web").image("v9"), &sets);
+        let situation = Situation::new(deployment("web").image("v9"), &replica_sets);
         let observed = situation.observed();
-        let roles = observed.sets();
-        let name = |set: &std::sync::Arc<ReplicaSet>| set.meta.key.name.to_string();
+        let roles = observed.replica_sets();
+        let name = |replica_set: &std::sync::Arc<ReplicaSet>| replica_set.meta.key.name.to_string();
         assert_eq!(roles.new.as_ref().map(name).as_deref(), new);
         assert_eq!(roles.old.iter().map(name).collect::<Vec<_>>(), others);
     }
@@ -288,9 +291,9 @@ fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
 
 #[test]
 fn templates_are_the_same_but_for_the_hash_label() {
-    let plain = || set("v1", 1).template_label("something", "else");
+    let plain = || replica_set("v1", 1).template_label("something", "else");
     let hashed = |hash| plain().template_label("pod-template-hash", hash);
-    let only_hashed = || set("v1", 1).template_label("pod-template-hash", "value-1");
+    let only_hashed = || replica_set("v1", 1).template_label("pod-template-hash", "value-1");
     for (a, b, same) in [
         (hashed("value-1"), hashed("value-1"), true),
         (hashed("value-1"), hashed("value-2"), true),
@@ -300,7 +303,7 @@ fn templates_are_the_same_but_for_the_hash_label() {
         (plain().image("v2"), plain(), false),
         (hashed("value-1").image("v2"), hashed("value-2"), false),
         (plain().image("v2"), hashed("value-2"), false),
-        (plain(), set("v1", 1).template_label("nothing", "else"), false),
+        (plain(), replica_set("v1", 1).template_label("nothing", "else"), false),
         (
             plain().template_annotation("former", "value"),
             plain().template_annotation("latter", "value"),
@@ -315,13 +318,13 @@ fn templates_are_the_same_but_for_the_hash_label() {
 
 #[test]
 fn a_set_that_comes_back_again_and_again_remembers_its_revisions() {
-    let mut back = set("v2", 1).revision("10");
+    let mut back = replica_set("v2", 1).revision("10");
     let mut history: Vec<String> = Vec::new();
     for last in 10..20 {
         history.push(last.to_string());
         let situation = Situation::new(
             deployment("web").image("v2"),
-            &[set("v1", 0).revision(&last.to_string()), back.clone()],
+            &[replica_set("v1", 0).revision(&last.to_string()), back.clone()],
         );
         let [Write::Change(_, change)] = &situation.plan().writes[..] else { panic!("{last}") };
         let next = (last + 1).to_string();
@@ -335,10 +338,10 @@ fn a_set_that_comes_back_again_and_again_remembers_its_revisions() {
 fn size_annotations_are_written_when_they_differ() {
     let web: Deployment = decode(&deployment("web").replicas(10).surge(10).unavailable(0).json());
     for (annotated, stale) in [
-        (set("v1", 10), vec![revision::DESIRED_REPLICAS, revision::MAX_REPLICAS]),
-        (set("v1", 10).sized(8, 20), vec![revision::DESIRED_REPLICAS]),
-        (set("v1", 10).sized(10, 16), vec![revision::MAX_REPLICAS]),
-        (set("v1", 10).sized(10, 20), vec![]),
+        (replica_set("v1", 10), vec![revision::DESIRED_REPLICAS, revision::MAX_REPLICAS]),
+        (replica_set("v1", 10).sized(8, 20), vec![revision::DESIRED_REPLICAS]),
+        (replica_set("v1", 10).sized(10, 16), vec![revision::MAX_REPLICAS]),
+        (replica_set("v1", 10).sized(10, 20), vec![]),
     ] {
         let written = revision::stale_sizes(&web, &annotated.build());
         assert_eq!(written.keys().map(String::as_str).collect::<Vec<_>>(), stale);
@@ -349,7 +352,7 @@ fn size_annotations_are_written_when_they_differ() {
 fn a_long_name_is_cut_so_that_the_hash_fits() {
     let hash = "abcde12345";
     for (length, kept) in [(13, 13), (242, 242), (250, 242)] {
-        let name = body::set_name(&"a".repeat(length), hash);
+        let name = new_replica_set::replica_set_name(&"a".repeat(length), hash);
         assert_eq!(name, format!("{}-{hash}", "a".repeat(kept)));
         assert!(name.len() <= 253);
     }

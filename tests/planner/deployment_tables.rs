@@ -22,13 +22,15 @@
 
 use serde_json::{Value, json};
 use windlass::model::{Deployment, Interner, Pod, Record};
-use windlass::plan::deployment::{Course, Write, history};
-use windlass_planner_testkit::objects::{DeploymentBuilder, SetBuilder, decode, deployment, set};
+use windlass::plan::deployment::{StatusScope, Write, history};
+use windlass_planner_testkit::objects::{
+    DeploymentBuilder, ReplicaSetBuilder, decode, deployment, replica_set,
+};
 use windlass_planner_testkit::situation::Situation;
 
 #[track_caller]
-fn check_sizes(what: &str, start: DeploymentBuilder, sets: &[SetBuilder], expected: &[i32]) {
-    assert_eq!(Situation::new(start, sets).sizes_after(), expected, "{what}");
+fn check_sizes(what: &str, start: DeploymentBuilder, replica_sets: &[ReplicaSetBuilder], expected: &[i32]) {
+    assert_eq!(Situation::new(start, replica_sets).sizes_after(), expected, "{what}");
 }
 
 /// `web` at the image of the youngest set, with a budget in pods.
@@ -39,7 +41,7 @@ fn web(replicas: i32, surge: i32, unavailable: i32, image: &str) -> DeploymentBu
 #[test]
 fn a_lone_set_is_scaled_to_what_is_wanted() {
     for (from, to) in [(10, 12), (10, 5), (10, 0)] {
-        check_sizes("", web(to, 0, 1, "v1"), &[set("v1", from).sized(from, from)], &[to]);
+        check_sizes("", web(to, 0, 1, "v1"), &[replica_set("v1", from).sized(from, from)], &[to]);
     }
 }
 
@@ -60,28 +62,34 @@ fn a_change_of_replicas_is_spread_in_proportion() {
         (0, 6, &[0, 0, 0], &[0, 0, 6]),
     ];
     for (before, after, from, to) in rows {
-        let sets: Vec<SetBuilder> = from
+        let replica_sets: Vec<ReplicaSetBuilder> = from
             .iter()
             .enumerate()
-            .map(|(at, &size)| set(&format!("v{}", at + 1), size).sized(before, before))
+            .map(|(at, &size)| replica_set(&format!("v{}", at + 1), size).sized(before, before))
             .collect();
         let image = format!("v{}", from.len());
-        check_sizes(&format!("{before} -> {after}"), web(after, 0, 1, &image), &sets, to);
+        check_sizes(&format!("{before} -> {after}"), web(after, 0, 1, &image), &replica_sets, to);
     }
 }
 
 #[test]
 fn surge_pods_a_missing_new_set_and_a_write_that_failed_are_scaled_too() {
-    let both =
-        |a, b, replicas, most| [set("v1", a).sized(replicas, most), set("v2", b).sized(replicas, most)];
+    let both = |a, b, replicas, most| {
+        [replica_set("v1", a).sized(replicas, most), replica_set("v2", b).sized(replicas, most)]
+    };
     check_sizes("surge", web(20, 2, 0, "v2"), &both(6, 6, 10, 12), &[11, 11]);
     check_sizes("surge and size", web(50, 6, 0, "v2"), &both(8, 5, 10, 13), &[34, 22]);
     check_sizes("no new set", web(5, 0, 1, "v3"), &both(2, 2, 4, 4), &[2, 3]);
     check_sizes("size and template", web(14, 0, 1, "v3"), &both(3, 7, 10, 10), &[4, 10]);
     // From 3 to 5: the write to v3 got through and the one to v2 did not.
-    let sets = [set("v1", 1).sized(5, 5), set("v2", 1).sized(3, 3), set("v3", 2).sized(5, 5)];
-    check_sizes("half done", web(5, 0, 1, "v3"), &sets, &[1, 2, 2]);
-    let broken = [set("v1", 1).available(0).sized(2, 3), set("v2", 2).available(0).sized(2, 3)];
+    let replica_sets = [
+        replica_set("v1", 1).sized(5, 5),
+        replica_set("v2", 1).sized(3, 3),
+        replica_set("v3", 2).sized(5, 5),
+    ];
+    check_sizes("half done", web(5, 0, 1, "v3"), &replica_sets, &[1, 2, 2]);
+    let broken =
+        [replica_set("v1", 1).available(0).sized(2, 3), replica_set("v2", 2).available(0).sized(2, 3)];
     check_sizes("a full but broken new set", web(2, 1, 1, "v2"), &broken, &[1, 2]);
 }
 
@@ -95,29 +103,33 @@ fn a_share_is_a_part_of_the_most_there_may_be() {
         (100, 10, 130, [50, 80], [42, 68]),
         (0, 0, 10, [10, 1], [0, 0]),
     ] {
-        let sets = [set("v1", from[0]).sized(1, before), set("v2", from[1]).sized(1, before)];
-        check_sizes(&format!("{from:?} of {before}"), web(replicas, surge, 1, "v2"), &sets, &to);
+        let replica_sets =
+            [replica_set("v1", from[0]).sized(1, before), replica_set("v2", from[1]).sized(1, before)];
+        check_sizes(&format!("{from:?} of {before}"), web(replicas, surge, 1, "v2"), &replica_sets, &to);
     }
     // Somebody took the annotation away, or made it 0: the pods in the status stand in for it.
     for most in [None, Some("0")] {
-        let sets = ["v1", "v2"].map(|tag| {
-            let set = set(tag, 50).annotation("deployment.kubernetes.io/desired-replicas", "100");
-            most.map_or(set.clone(), |most| set.annotation("deployment.kubernetes.io/max-replicas", most))
+        let replica_sets = ["v1", "v2"].map(|tag| {
+            let replica_set =
+                replica_set(tag, 50).annotation("deployment.kubernetes.io/desired-replicas", "100");
+            most.map_or(replica_set.clone(), |most| {
+                replica_set.annotation("deployment.kubernetes.io/max-replicas", most)
+            })
         });
         let mut object = web(120, 0, 1, "v2").json();
         object["status"] = json!({"replicas": 100});
-        assert_eq!(Situation::of(&object, &sets).sizes_after(), [60, 60], "{most:?}");
+        assert_eq!(Situation::of(&object, &replica_sets).sizes_after(), [60, 60], "{most:?}");
         // And with no pods there either nobody has a share, and all of it is left over for the largest.
         object["status"] = json!({"replicas": 0});
-        assert_eq!(Situation::of(&object, &sets).sizes_after(), [50, 70], "{most:?}");
+        assert_eq!(Situation::of(&object, &replica_sets).sizes_after(), [50, 70], "{most:?}");
     }
 }
 
 #[test]
 fn once_the_new_set_is_all_there_scaling_brings_the_old_ones_to_nothing() {
-    let old = set("v1", 2).sized(5, 6);
-    check_sizes("saturated", web(3, 1, 0, "v2"), &[old.clone(), set("v2", 3).sized(3, 4)], &[0, 3]);
-    let not_yet = set("v2", 3).available(2).sized(3, 4);
+    let old = replica_set("v1", 2).sized(5, 6);
+    check_sizes("saturated", web(3, 1, 0, "v2"), &[old.clone(), replica_set("v2", 3).sized(3, 4)], &[0, 3]);
+    let not_yet = replica_set("v2", 3).available(2).sized(3, 4);
     check_sizes("not yet", web(3, 1, 0, "v2"), &[old, not_yet], &[1, 3]);
 }
 
@@ -133,23 +145,65 @@ fn what_is_no_count_in_a_size_annotation_is_no_scaling() {
         ("2147483648", false),
         ("4294967296", false),
     ] {
-        let old = set("v1", 3).annotation("deployment.kubernetes.io/desired-replicas", text);
+        let old = replica_set("v1", 3).annotation("deployment.kubernetes.io/desired-replicas", text);
         let plan = Situation::new(web(3, 1, 0, "v2"), &[old]).plan();
-        assert_eq!(plan.course == Course::Held, is_count, "{text:?}");
+        assert_eq!(plan.status_scope == StatusScope::Held, is_count, "{text:?}");
     }
 }
 
 #[test]
 fn the_new_set_grows_into_the_surge() {
     for (what, start, old, new, expected) in [
-        ("no surge: by what the old set loses", web(10, 0, 0, "v2"), set("v1", 10), set("v2", 0), [9, 1]),
-        ("two of surge", web(10, 2, 0, "v2"), set("v1", 10), set("v2", 0), [10, 2]),
-        ("two of surge and five missing", web(10, 2, 0, "v2"), set("v1", 5), set("v2", 0), [5, 7]),
-        ("the surge is used up", web(10, 2, 0, "v2"), set("v1", 10), set("v2", 2).available(0), [10, 2]),
-        ("more than wanted", web(10, 2, 0, "v2"), set("v1", 2), set("v2", 11).available(0), [2, 10]),
-        ("more than wanted, all of it well", web(10, 2, 0, "v2"), set("v1", 2), set("v2", 11), [0, 10]),
-        ("never above what is wanted", web(6, 10, 1, "v2"), set("v1", 5), set("v2", 2).available(0), [5, 6]),
-        ("above it to begin with", web(1, 1, 1, "v2"), set("v1", 5), set("v2", 5).available(0), [0, 1]),
+        (
+            "no surge: by what the old set loses",
+            web(10, 0, 0, "v2"),
+            replica_set("v1", 10),
+            replica_set("v2", 0),
+            [9, 1],
+        ),
+        ("two of surge", web(10, 2, 0, "v2"), replica_set("v1", 10), replica_set("v2", 0), [10, 2]),
+        (
+            "two of surge and five missing",
+            web(10, 2, 0, "v2"),
+            replica_set("v1", 5),
+            replica_set("v2", 0),
+            [5, 7],
+        ),
+        (
+            "the surge is used up",
+            web(10, 2, 0, "v2"),
+            replica_set("v1", 10),
+            replica_set("v2", 2).available(0),
+            [10, 2],
+        ),
+        (
+            "more than wanted",
+            web(10, 2, 0, "v2"),
+            replica_set("v1", 2),
+            replica_set("v2", 11).available(0),
+            [2, 10],
+        ),
+        (
+            "more than wanted, all of it well",
+            web(10, 2, 0, "v2"),
+            replica_set("v1", 2),
+            replica_set("v2", 11),
+            [0, 10],
+        ),
+        (
+            "never above what is wanted",
+            web(6, 10, 1, "v2"),
+            replica_set("v1", 5),
+            replica_set("v2", 2).available(0),
+            [5, 6],
+        ),
+        (
+            "above it to begin with",
+            web(1, 1, 1, "v2"),
+            replica_set("v1", 5),
+            replica_set("v2", 5).available(0),
+            [0, 1],
+        ),
     ] {
         check_sizes(what, start, &[old, new], &expected);
     }
@@ -176,17 +230,18 @@ fn the_old_sets_shrink_as_far_as_availability_allows() {
         // A set of size 0 has no available pods, whatever its status says.
         (2, (0, 10), (0, 0), [0, 10]),
     ] {
-        let sets = [set("v1", old.0).available(old.1), set("v2", new.0).available(new.1)];
+        let replica_sets =
+            [replica_set("v1", old.0).available(old.1), replica_set("v2", new.0).available(new.1)];
         check_sizes(
             &format!("{unavailable}: {old:?} {new:?}"),
             web(10, 0, unavailable, "v2"),
-            &sets,
+            &replica_sets,
             &expected,
         );
     }
     // The whole surge is in use and nothing may be missing: sick or not, nobody goes.
-    let sets = [set("v1", 10).available(8), set("v2", 2).available(0)];
-    check_sizes("no budget", web(10, 2, 0, "v2"), &sets, &[10, 2]);
+    let replica_sets = [replica_set("v1", 10).available(8), replica_set("v2", 2).available(0)];
+    check_sizes("no budget", web(10, 2, 0, "v2"), &replica_sets, &[10, 2]);
 }
 
 /// `web` with these two fields, either of which may be absent.
@@ -243,14 +298,14 @@ fn no_more_pods_can_be_missing_than_there_are() {
 #[test]
 fn recreate_takes_old_sets_to_nothing_and_waits_for_their_pods() {
     let web = || deployment("web").replicas(3).recreate().image("v2");
-    check_sizes("the old set goes", web(), &[set("v1", 3), set("v2", 1)], &[0, 1]);
-    check_sizes("no old set", web(), &[set("v2", 1)], &[3]);
-    check_sizes("nothing left", web(), &[set("v1", 0), set("v2", 0)], &[0, 3]);
-    check_sizes("pods in the status", web(), &[set("v1", 0).has(1), set("v2", 0)], &[0, 0]);
-    let situation = Situation::new(web(), &[set("v1", 0), set("v2", 0)]);
+    check_sizes("the old set goes", web(), &[replica_set("v1", 3), replica_set("v2", 1)], &[0, 1]);
+    check_sizes("no old set", web(), &[replica_set("v2", 1)], &[3]);
+    check_sizes("nothing left", web(), &[replica_set("v1", 0), replica_set("v2", 0)], &[0, 3]);
+    check_sizes("pods in the status", web(), &[replica_set("v1", 0).has(1), replica_set("v2", 0)], &[0, 0]);
+    let situation = Situation::new(web(), &[replica_set("v1", 0), replica_set("v2", 0)]);
     for (running, writes) in [(0, true), (1, false), (2, false)] {
         let mut observed = situation.observed();
-        observed.running_pods = [(situation.sets[0].meta.uid.clone(), running)].into();
+        observed.running_pods = [(situation.replica_sets[0].meta.uid.clone(), running)].into();
         let grows = windlass::plan::deployment::plan(&observed)
             .writes
             .iter()
@@ -271,19 +326,19 @@ fn pods_that_have_ended_keep_nobody_waiting_and_all_others_do() {
 }
 
 #[track_caller]
-fn check_deleted(limit: i32, old: &[SetBuilder], expected: &[&str]) {
-    let all = [old, &[set("v9", 1)]].concat();
+fn check_deleted(limit: i32, old: &[ReplicaSetBuilder], expected: &[&str]) {
+    let all = [old, &[replica_set("v9", 1)]].concat();
     check_deleted_of(limit, &all, expected);
 }
 
-/// The same without a set for the current template, unless there is one among `sets`.
+/// The same without a set for the current template, unless there is one among `replica_sets`.
 #[track_caller]
-fn check_deleted_of(limit: i32, sets: &[SetBuilder], expected: &[&str]) {
-    let situation = Situation::new(deployment("web").image("v9").history(limit), sets);
-    let deleted: Vec<String> = history::plan(&situation.deployment, situation.observed().sets())
+fn check_deleted_of(limit: i32, replica_sets: &[ReplicaSetBuilder], expected: &[&str]) {
+    let situation = Situation::new(deployment("web").image("v9").history(limit), replica_sets);
+    let deleted: Vec<String> = history::plan(&situation.deployment, situation.observed().replica_sets())
         .into_iter()
         .map(|write| match write {
-            Write::Delete(set) => set.meta.key.name.to_string(),
+            Write::Delete(replica_set) => replica_set.meta.key.name.to_string(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -292,12 +347,12 @@ fn check_deleted_of(limit: i32, sets: &[SetBuilder], expected: &[&str]) {
 
 #[test]
 fn only_sets_that_want_and_have_no_pods_leave_the_history() {
-    let empty = |tag| set(tag, 0);
+    let empty = |tag| replica_set(tag, 0);
     check_deleted(1, &[empty("v1"), empty("v2"), empty("v3")], &["web-v1", "web-v2"]);
-    let sets = [empty("v1"), empty("v2").has(1), set("v3", 1).has(0), set("v4", 1)];
-    check_deleted(0, &sets, &["web-v1"]);
+    let replica_sets = [empty("v1"), empty("v2").has(1), replica_set("v3", 1).has(0), replica_set("v4", 1)];
+    check_deleted(0, &replica_sets, &["web-v1"]);
     check_deleted(0, &[empty("v1"), empty("v2")], &["web-v1", "web-v2"]);
-    check_deleted(0, &[set("v1", 1), set("v2", 1)], &[]);
+    check_deleted(0, &[replica_set("v1", 1), replica_set("v2", 1)], &[]);
     check_deleted(0, &[empty("v1").deleting()], &[]);
     check_deleted(i32::MAX, &[empty("v1"), empty("v2"), empty("v3")], &[]);
 }
@@ -306,7 +361,7 @@ fn only_sets_that_want_and_have_no_pods_leave_the_history() {
 /// began with revision 1 again.
 #[test]
 fn the_latest_revision_stays_until_there_is_a_newer_one() {
-    let at = |tag, revision| set(tag, 0).revision(revision);
+    let at = |tag, revision| replica_set(tag, 0).revision(revision);
     check_deleted_of(0, &[at("v1", "7")], &[]);
     check_deleted_of(0, &[at("v1", "7"), at("v2", "6")], &["web-v2"]);
     check_deleted_of(1, &[at("v1", "5"), at("v2", "6"), at("v3", "7")], &["web-v1"]);
@@ -315,13 +370,13 @@ fn the_latest_revision_stays_until_there_is_a_newer_one() {
 
 #[test]
 fn the_lowest_revisions_leave_the_history_first() {
-    let at = |tag, revision| set(tag, 0).revision(revision);
+    let at = |tag, revision| replica_set(tag, 0).revision(revision);
     check_deleted(1, &[at("v1", "1"), at("v2", "2")], &["web-v1"]);
     check_deleted(1, &[at("v1", "2"), at("v2", "1")], &["web-v2"]);
-    check_deleted(1, &[at("v1", "1"), set("v2", 0)], &["web-v2"]);
-    check_deleted(1, &[set("v1", 0), at("v2", "2")], &["web-v1"]);
+    check_deleted(1, &[at("v1", "1"), replica_set("v2", 0)], &["web-v2"]);
+    check_deleted(1, &[replica_set("v1", 0), at("v2", "2")], &["web-v1"]);
     // One with pods keeps its place in the count.
-    let busy = |tag, revision| set(tag, 1).revision(revision);
+    let busy = |tag, revision| replica_set(tag, 1).revision(revision);
     check_deleted(1, &[busy("v1", "1"), at("v2", "2"), at("v3", "3")], &["web-v2"]);
     check_deleted(1, &[busy("v1", "1"), busy("v2", "2"), at("v3", "3")], &[]);
     check_deleted(2, &[at("v1", "3"), at("v2", "1"), at("v3", "4"), at("v4", "2")], &["web-v2", "web-v4"]);

@@ -4,20 +4,22 @@ use serde_json::{Value, json};
 use windlass::model::{Deployment, DeploymentStatus, condition as conditions};
 use windlass::plan::deployment::progress::{Failed, Outcome, Settled, settle};
 use windlass::plan::deployment::rollback::RollBack;
-use windlass::plan::deployment::{Course, Write, plan, status};
+use windlass::plan::deployment::{StatusScope, Write, plan, status};
 use windlass::plan::replicaset::status::{Failure, hold_generation};
-use windlass_planner_testkit::objects::{SetBuilder, bare_set, decode, deployment, now, pod, set};
+use windlass_planner_testkit::objects::{
+    ReplicaSetBuilder, bare_replica_set, decode, deployment, now, pod, replica_set,
+};
 use windlass_planner_testkit::situation::Situation;
 
 /// The settled status where only the first `done` writes of the plan succeed and the next one is refused.
-fn refused_after(situation: &Situation, done: usize) -> (Settled, Course, usize) {
+fn refused_after(situation: &Situation, done: usize) -> (Settled, StatusScope, usize) {
     let observed = situation.observed();
     let plan = plan(&observed);
     let failed = plan.writes.get(done).and_then(|write| Failed::of(write, "no".into()));
     let mut outcome = Outcome::after(done);
     outcome.stopped(failed, false);
     let settled = settle(&observed, &plan, &outcome);
-    (settled, plan.course, plan.writes.len())
+    (settled, plan.status_scope, plan.writes.len())
 }
 
 /// `web` at generation 2, of which generation 1 was observed.
@@ -31,15 +33,15 @@ fn changed(replicas: i32, image: &str) -> Value {
 
 #[test]
 fn a_generation_is_observed_once_every_step_went_through() {
-    let sized = |tag: &str, size| set(tag, size).sized(3, 4).revision("1");
+    let sized = |tag: &str, size| replica_set(tag, size).sized(3, 4).revision("1");
     let situations = [
         ("scaled down", changed(2, "v1"), vec![sized("v1", 3)]),
         ("scaled up", changed(5, "v1"), vec![sized("v1", 3)]),
         ("another image", changed(3, "v2"), vec![sized("v1", 3)]),
         ("two steps", changed(2, "v3"), vec![sized("v1", 2), sized("v2", 2)]),
     ];
-    for (what, object, sets) in situations {
-        let situation = Situation::of(&object, &sets);
+    for (what, object, replica_sets) in situations {
+        let situation = Situation::of(&object, &replica_sets);
         let (_, _, steps) = refused_after(&situation, 0);
         assert!(steps > 0, "{what}");
         for done in 0..steps {
@@ -55,7 +57,8 @@ fn a_generation_is_observed_once_every_step_went_through() {
 fn a_generation_that_was_observed_stays_observed_when_a_later_step_is_refused() {
     let mut object = changed(3, "v2");
     object["status"]["observedGeneration"] = json!(2);
-    let situation = Situation::of(&object, &[set("v1", 3).sized(3, 4), set("v2", 1).sized(3, 4)]);
+    let situation =
+        Situation::of(&object, &[replica_set("v1", 3).sized(3, 4), replica_set("v2", 1).sized(3, 4)]);
     let (settled, _, steps) = refused_after(&situation, 0);
     assert!(steps > 0);
     assert_eq!(settled.status.observed_generation, 2);
@@ -63,12 +66,12 @@ fn a_generation_that_was_observed_stays_observed_when_a_later_step_is_refused() 
 
 #[test]
 fn a_history_that_cannot_be_trimmed_holds_a_pause_back_and_no_rollout() {
-    let old = || set("v1", 0).revision("1");
+    let old = || replica_set("v1", 0).revision("1");
     for (paused, expected) in [(false, 2), (true, 1)] {
         let mut object = changed(3, "v2");
         object["spec"]["revisionHistoryLimit"] = json!(0);
         object["spec"]["paused"] = json!(paused);
-        let new = set("v2", 3).sized(3, 4).revision("2");
+        let new = replica_set("v2", 3).sized(3, 4).revision("2");
         let situation = Situation::of(&object, &[old(), old().image("v9"), new]);
         let observed = situation.observed();
         let plan = plan(&observed);
@@ -82,7 +85,7 @@ fn a_history_that_cannot_be_trimmed_holds_a_pause_back_and_no_rollout() {
 #[test]
 fn a_deployment_whose_step_was_refused_is_not_complete() {
     // Scaled from 3 to 2, which was refused, while one of the three is gone for another reason.
-    let situation = Situation::of(&changed(2, "v1"), &[set("v1", 3).available(2).has(2).sized(3, 4)]);
+    let situation = Situation::of(&changed(2, "v1"), &[replica_set("v1", 3).available(2).has(2).sized(3, 4)]);
     let (settled, ..) = refused_after(&situation, 0);
     assert!(!status::is_complete(&situation.deployment, &settled.status), "{:?}", settled.status);
     let shown = conditions::find(&settled.status.conditions, "ReplicaFailure").unwrap();
@@ -93,7 +96,7 @@ fn a_deployment_whose_step_was_refused_is_not_complete() {
 fn an_observed_generation_that_is_too_high_is_put_right() {
     let mut object = changed(3, "v1");
     object["status"]["observedGeneration"] = json!(999);
-    let at_rest = || vec![set("v1", 3).sized(3, 4).revision("1")];
+    let at_rest = || vec![replica_set("v1", 3).sized(3, 4).revision("1")];
     let settled = Situation::of(&object, &at_rest()).settled_at(now());
     assert_eq!(settled.status.observed_generation, 2, "a Deployment at rest");
     let mut refused = object.clone();
@@ -105,16 +108,23 @@ fn an_observed_generation_that_is_too_high_is_put_right() {
     let (settled, ..) = refused_after(&Situation::of(&scaled, &at_rest()), 0);
     assert_eq!(settled.status.observed_generation, 2, "never above the generation, refused or not");
 
-    let of_set = bare_set(1).observing_generation(999);
-    assert_eq!(of_set.settled(&[pod("a").ready(60)], None).status.observed_generation, 1, "a ReplicaSet");
+    let of_replica_set = bare_replica_set(1).observing_generation(999);
+    assert_eq!(
+        of_replica_set.settled(&[pod("a").ready(60)], None).status.observed_generation,
+        1,
+        "a ReplicaSet"
+    );
 }
 
 #[test]
 fn a_status_of_a_generation_that_there_is_not_is_not_counted_on() {
     let start = || deployment("web").replicas(3).surge(1).unavailable(0).image("v2");
     let sizes = |observed| {
-        let sets = [set("v1", 3).sized(3, 4), set("v2", 1).sized(3, 4).observing_generation(observed)];
-        Situation::new(start(), &sets).sizes_after()
+        let replica_sets = [
+            replica_set("v1", 3).sized(3, 4),
+            replica_set("v2", 1).sized(3, 4).observing_generation(observed),
+        ];
+        Situation::new(start(), &replica_sets).sizes_after()
     };
     assert_eq!(sizes(1), [2, 2], "the new pod is available");
     assert_eq!(sizes(0), [3, 1], "of an earlier generation");
@@ -123,7 +133,7 @@ fn a_status_of_a_generation_that_there_is_not_is_not_counted_on() {
 
 #[test]
 fn a_replica_set_observes_a_generation_with_its_refusal_and_not_after_silence() {
-    let told = bare_set(2).observing_generation(0);
+    let told = bare_replica_set(2).observing_generation(0);
     let failure = Failure { reason: "FailedCreate", message: "quota".into() };
     let mut settled = told.settled(&[pod("a").ready(60)], Some(&failure));
     assert_eq!(settled.status.observed_generation, 1, "upstream's, which says ReplicaFailure beside it");
@@ -131,7 +141,7 @@ fn a_replica_set_observes_a_generation_with_its_refusal_and_not_after_silence() 
     settled.status.conditions.clear();
     hold_generation(&told.build(), &mut settled.status);
     assert_eq!(settled.status.observed_generation, 0, "a lost reply");
-    hold_generation(&bare_set(2).observing_generation(7).build(), &mut settled.status);
+    hold_generation(&bare_replica_set(2).observing_generation(7).build(), &mut settled.status);
     assert_eq!(settled.status.observed_generation, 1, "one that is too high is put right all the same");
 }
 
@@ -166,10 +176,10 @@ fn a_fall_is_urgent_for_a_deployment_and_a_rise_is_not() {
 }
 
 /// What a rollback to `revision` does: the image that it leads to, or why it does nothing.
-fn rolled_back(object: &Value, sets: &[SetBuilder], revision: &str) -> String {
+fn rolled_back(object: &Value, replica_sets: &[ReplicaSetBuilder], revision: &str) -> String {
     let mut object = object.clone();
     object["metadata"]["annotations"] = json!({"deprecated.deployment.rollback.to": revision});
-    let plan = Situation::of(&object, sets).plan();
+    let plan = Situation::of(&object, replica_sets).plan();
     let [Write::RollBack(RollBack { back, note })] = &plan.writes[..] else { panic!("{plan:?}") };
     match back {
         None => note.reason.to_string(),
@@ -184,7 +194,7 @@ fn rolled_back(object: &Value, sets: &[SetBuilder], revision: &str) -> String {
 fn a_rollback_to_the_last_revision_counts_the_current_template_as_the_latest() {
     const UNCHANGED: &str = "DeploymentRollbackTemplateUnchanged";
     const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
-    let at = |tag: &str, revision: &str| set(tag, 1).revision(revision);
+    let at = |tag: &str, revision: &str| replica_set(tag, 1).revision(revision);
     let three = || vec![at("v1", "1"), at("v2", "2"), at("v3", "3")];
     let web = |image: &str| deployment("web").image(image).json();
     assert_eq!(rolled_back(&web("v3"), &three(), "0"), "app:v2", "the current one has the highest revision");

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use windlass::model::{Deployment, ReplicaSet};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::status::counts;
-use windlass::plan::deployment::{Observed, Plan, Sets, Write, plan};
+use windlass::plan::deployment::{Observed, Plan, ReplicaSets, Write, plan};
 use windlass::plan::replicaset;
 use windlass_planner_testkit::objects::{self, DeploymentBuilder, NOW, decode, deployment, now};
 
 /// A ReplicaSet of the Deployment `web` with so many available pods and these annotations.
-fn set(tag: &str, replicas: i32, available: i32, annotations: Value) -> ReplicaSet {
-    let plain = objects::set(tag, replicas).available(available);
+fn replica_set(tag: &str, replicas: i32, available: i32, annotations: Value) -> ReplicaSet {
+    let plain = objects::replica_set(tag, replicas).available(available);
     let annotated = annotations
         .as_object()
         .unwrap()
         .iter()
-        .fold(plain, |set, (key, value)| set.annotation(key, value.as_str().unwrap()));
+        .fold(plain, |replica_set, (key, value)| replica_set.annotation(key, value.as_str().unwrap()));
     Arc::unwrap_or_clone(annotated.build())
 }
 
@@ -43,7 +43,9 @@ fn sizes(plan: &Plan) -> Vec<(String, i32)> {
         .iter()
         .filter_map(|write| match write {
             Write::Create(new) => Some(("new".to_string(), new.replicas)),
-            Write::Change(set, change) => Some((set.meta.key.name.to_string(), change.replicas?)),
+            Write::Change(replica_set, change) => {
+                Some((replica_set.meta.key.name.to_string(), change.replicas?))
+            }
             _ => None,
         })
         .collect()
@@ -65,7 +67,7 @@ fn sized(replicas: i32, max: i32) -> Value {
 fn a_selector_that_selects_everything_is_refused_with_an_event() {
     let mut web = deployment("web").json();
     web["spec"]["selector"] = json!({});
-    let plan = plan_for(&decode(&web), vec![set("v1", 1, 1, json!({}))], Vec::new(), false);
+    let plan = plan_for(&decode(&web), vec![replica_set("v1", 1, 1, json!({}))], Vec::new(), false);
     assert_eq!(plan.writes, []);
     assert_eq!(plan.notes[0].reason, "SelectingAll");
 }
@@ -74,13 +76,13 @@ fn a_selector_that_selects_everything_is_refused_with_an_event() {
 fn a_deployment_on_its_way_out_writes_nothing_to_its_sets() {
     let mut web = deployment("web").replicas(5).json();
     web["metadata"]["deletionTimestamp"] = NOW.into();
-    let plan = plan_for(&decode(&web), vec![set("v0", 1, 1, json!({}))], Vec::new(), true);
+    let plan = plan_for(&decode(&web), vec![replica_set("v0", 1, 1, json!({}))], Vec::new(), true);
     assert_eq!(plan.writes, []);
 }
 
 #[test]
 fn an_orphan_is_adopted_first_and_alone_and_only_after_a_fresh_read() {
-    let mut orphan = set("v1", 1, 1, json!({}));
+    let mut orphan = replica_set("v1", 1, 1, json!({}));
     orphan.meta.controller = None;
     let web = decode(&deployment("web").json());
     let plan = plan_for(&web, Vec::new(), vec![orphan.clone()], true);
@@ -92,23 +94,30 @@ fn an_orphan_is_adopted_first_and_alone_and_only_after_a_fresh_read() {
 #[test]
 fn a_crash_looping_new_version_uses_up_the_budget() {
     let start = deployment("web").replicas(10).surge(3).unavailable(2).image("v2");
-    check_sizes(start, vec![set("v1", 8, 8, sized(10, 13)), set("v2", 5, 0, sized(10, 13))], &[]);
+    check_sizes(
+        start,
+        vec![replica_set("v1", 8, 8, sized(10, 13)), replica_set("v2", 5, 0, sized(10, 13))],
+        &[],
+    );
 }
 
 #[test]
 fn unhealthy_old_pods_go_first_and_cost_no_availability() {
     let start = deployment("web").replicas(10).surge(0).unavailable(2).image("v3");
-    let sets =
-        vec![set("v1", 4, 4, sized(10, 10)), set("v2", 6, 4, sized(10, 10)), set("v3", 0, 0, json!({}))];
-    check_sizes(start, sets, &[("web-v2", 4), ("web-v3", 2)]);
+    let replica_sets = vec![
+        replica_set("v1", 4, 4, sized(10, 10)),
+        replica_set("v2", 6, 4, sized(10, 10)),
+        replica_set("v3", 0, 0, json!({})),
+    ];
+    check_sizes(start, replica_sets, &[("web-v2", 4), ("web-v3", 2)]);
 }
 
 #[test]
 fn a_pod_that_is_ready_before_the_status_says_so_is_not_let_go_as_a_sick_one() {
     // Neither v1 nor v2 tells of a ready pod, and two pods of v1 have just become ready.
     let start = deployment("web").replicas(4).surge(2).unavailable(0).image("v3");
-    let sets = [("v1", 0), ("v2", 0), ("v3", 2)];
-    let owned = sets.map(|(tag, available)| Arc::new(set(tag, 2, available, sized(4, 6))));
+    let replica_sets = [("v1", 0), ("v2", 0), ("v3", 2)];
+    let owned = replica_sets.map(|(tag, available)| Arc::new(replica_set(tag, 2, available, sized(4, 6))));
     let deployment: Deployment = decode(&start.json());
     let planned = |healthy_pods| {
         plan(&Observed { owned: owned.to_vec(), healthy_pods, ..Observed::new(&deployment, now()) })
@@ -124,15 +133,15 @@ fn a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget() {
     // The old set was told to shrink to 8 and reports 10 available pods still; with 3 new ones that
     // makes 11 and not 13, so 3 may go and not 5.
     let start = deployment("web").replicas(10).surge(3).unavailable(2).image("v2");
-    let sets = vec![set("v1", 8, 10, sized(10, 13)), set("v2", 5, 3, sized(10, 13))];
-    check_sizes(start, sets, &[("web-v1", 5), ("web-v2", 8)]);
+    let replica_sets = vec![replica_set("v1", 8, 10, sized(10, 13)), replica_set("v2", 5, 3, sized(10, 13))];
+    check_sizes(start, replica_sets, &[("web-v1", 5), ("web-v2", 8)]);
 }
 
 #[test]
 fn a_stale_size_annotation_with_the_right_size_is_refreshed_and_never_a_deadlock() {
     // kubernetes#138840: the size is right, the annotation is not.
     let web: Deployment = decode(&deployment("web").replicas(3).image("v2").json());
-    let stuck = set("v1", 3, 3, sized(5, 7));
+    let stuck = replica_set("v1", 3, 3, sized(5, 7));
     let plan = plan_for(&web, vec![stuck], Vec::new(), false);
     assert_eq!(sizes(&plan), []);
     let [Write::Change(_, change)] = &plan.writes[..] else { panic!("{plan:?}") };
@@ -141,15 +150,15 @@ fn a_stale_size_annotation_with_the_right_size_is_refreshed_and_never_a_deadlock
 
 #[test]
 fn scaling_spreads_in_proportion_and_adds_up() {
-    for (replicas, sets, expected) in [
+    for (replicas, replica_sets, expected) in [
         (20, [("v1", 8), ("v2", 5)], vec![("web-v1", 14), ("web-v2", 9)]),
         (5, [("v1", 8), ("v2", 5)], vec![("web-v1", 5), ("web-v2", 3)]),
         (0, [("v1", 8), ("v2", 5)], vec![("web-v1", 0), ("web-v2", 0)]),
         (11, [("v1", 7), ("v2", 6)], vec![("web-v1", 8)]),
     ] {
         let start = deployment("web").replicas(replicas).surge(3).unavailable(2).image("v2");
-        let sets = sets.map(|(tag, size)| set(tag, size, size, sized(10, 13))).into();
-        check_sizes(start, sets, &expected);
+        let replica_sets = replica_sets.map(|(tag, size)| replica_set(tag, size, size, sized(10, 13))).into();
+        check_sizes(start, replica_sets, &expected);
     }
 }
 
@@ -160,8 +169,9 @@ fn counts_near_the_end_of_int32_neither_panic_nor_wrap() {
         let start =
             deployment("web").replicas(most).surge(strategy.clone()).unavailable(strategy).image("v2");
         let web: Deployment = decode(&start.json());
-        let sets = vec![set("v1", most, most, sized(most, most)), set("v2", most, 0, sized(1, 1))];
-        let plan = plan_for(&web, sets, Vec::new(), false);
+        let replica_sets =
+            vec![replica_set("v1", most, most, sized(most, most)), replica_set("v2", most, 0, sized(1, 1))];
+        let plan = plan_for(&web, replica_sets, Vec::new(), false);
         assert!(sizes(&plan).iter().all(|(_, size)| *size >= 0), "{plan:?}");
     }
 }
@@ -170,8 +180,8 @@ fn counts_near_the_end_of_int32_neither_panic_nor_wrap() {
 fn junk_in_revisions_neither_wraps_nor_spreads() {
     for junk in ["abc", "-7", "9223372036854775807", "9223372036854775808", ""] {
         let web: Deployment = decode(&deployment("web").image("v3").json());
-        let old = set("v1", 0, 0, json!({"deployment.kubernetes.io/revision": junk}));
-        let good = set("v2", 0, 0, json!({"deployment.kubernetes.io/revision": "4"}));
+        let old = replica_set("v1", 0, 0, json!({"deployment.kubernetes.io/revision": junk}));
+        let good = replica_set("v2", 0, 0, json!({"deployment.kubernetes.io/revision": "4"}));
         let plan = plan_for(&web, vec![old, good], Vec::new(), false);
         let [Write::Create(new)] = &plan.writes[..] else { panic!("{plan:?}") };
         assert_eq!(new.annotations["deployment.kubernetes.io/revision"], "5", "{junk:?}");
@@ -182,7 +192,12 @@ fn junk_in_revisions_neither_wraps_nor_spreads() {
 fn under_recreate_a_set_that_comes_back_is_the_current_revision_while_it_still_waits() {
     let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
     let web: Deployment = decode(&deployment("web").recreate().image("v1").json());
-    let plan = plan_for(&web, vec![set("v1", 0, 0, rev("1")), set("v2", 1, 1, rev("2"))], Vec::new(), false);
+    let plan = plan_for(
+        &web,
+        vec![replica_set("v1", 0, 0, rev("1")), replica_set("v2", 1, 1, rev("2"))],
+        Vec::new(),
+        false,
+    );
     assert_eq!(sizes(&plan), [("web-v2".to_string(), 0)]);
     let Write::Change(back, change) = &plan.writes[1] else { panic!("{plan:?}") };
     assert_eq!((&*back.meta.key.name, change.replicas), ("web-v1", None));
@@ -194,7 +209,7 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
     let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
     let web: Deployment = decode(&deployment("web").surge(0).unavailable(1).image("v1").json());
     let observed = Observed {
-        owned: vec![Arc::new(set("v1", 0, 0, rev("1"))), Arc::new(set("v2", 1, 1, rev("2")))],
+        owned: vec![Arc::new(replica_set("v1", 0, 0, rev("1"))), Arc::new(replica_set("v2", 1, 1, rev("2")))],
         ..Observed::new(&web, now())
     };
     let plan = plan(&observed);
@@ -207,7 +222,7 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
 fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
     // Nothing is wanted and the old pods are on their way out: complete, and no new set yet.
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(0).image("v2").json());
-    let old = Arc::new(set("v1", 0, 0, json!({})));
+    let old = Arc::new(replica_set("v1", 0, 0, json!({})));
     for (time, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
         let before = web.clone();
         let observed = Observed {
@@ -226,8 +241,8 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
 fn a_status_of_an_earlier_generation_frees_no_budget() {
     // v1 was told to shrink to 5, then to grow to 10 again: it shows 10 pods, and may have 5.
     let start = || deployment("web").replicas(10).surge(3).unavailable(2).image("v1");
-    let old = set("v2", 3, 3, sized(10, 13));
-    let mut back = set("v1", 10, 10, sized(10, 13));
+    let old = replica_set("v2", 3, 3, sized(10, 13));
+    let mut back = replica_set("v1", 10, 10, sized(10, 13));
     check_sizes(start(), vec![back.clone(), old.clone()], &[("web-v2", 0)]);
     back.meta.generation = 3;
     check_sizes(start(), vec![back, old], &[]);
@@ -237,8 +252,8 @@ fn a_status_of_an_earlier_generation_frees_no_budget() {
 fn pods_that_are_ready_but_not_for_long_enough_are_not_taken_for_free() {
     // The set may delete an available pod in place of the one that is ready for a moment only.
     let start = || deployment("web").replicas(4).surge(0).unavailable(1).image("v2");
-    let new = set("v2", 0, 0, sized(4, 4));
-    let mut old = set("v1", 4, 3, sized(4, 4));
+    let new = replica_set("v2", 0, 0, sized(4, 4));
+    let mut old = replica_set("v1", 4, 3, sized(4, 4));
     check_sizes(start(), vec![old.clone(), new.clone()], &[("web-v1", 3), ("web-v2", 1)]);
     old.status.ready = 4;
     check_sizes(start(), vec![old.clone(), new.clone()], &[]);
@@ -251,7 +266,8 @@ fn pods_that_are_ready_but_not_for_long_enough_are_not_taken_for_free() {
 fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(3).image("v1").json());
     web.paused = true;
-    let (back, old) = (Arc::new(set("v1", 0, 0, json!({}))), Arc::new(set("v2", 0, 0, json!({}))));
+    let (back, old) =
+        (Arc::new(replica_set("v1", 0, 0, json!({}))), Arc::new(replica_set("v2", 0, 0, json!({}))));
     let sizes_with = |running| {
         sizes(&plan(&Observed {
             owned: vec![back.clone(), old.clone()],
@@ -268,7 +284,7 @@ fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go() {
     let mut web = deployment("web").replicas(3).json();
     web["spec"]["selector"] = json!({"matchExpressions": [{"key": "app", "operator": "Near"}]});
     let web: Deployment = decode(&web);
-    let plan = plan_for(&web, vec![set("v1", 1, 1, json!({}))], Vec::new(), true);
+    let plan = plan_for(&web, vec![replica_set("v1", 1, 1, json!({}))], Vec::new(), true);
     assert_eq!(plan.writes, []);
     assert_eq!(plan.notes[0].reason, "InvalidSelector");
 }
@@ -277,19 +293,26 @@ fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go() {
 fn a_size_below_nothing_is_nothing_and_no_panic() {
     let web: Deployment = decode(&deployment("web").replicas(-3).json());
     check_sizes(deployment("web").replicas(-3), Vec::new(), &[("new", 0)]);
-    let plan =
-        plan_for(&web, vec![set("v0", -5, 0, sized(-1, 0)), set("v1", 2, 0, sized(2, 3))], Vec::new(), false);
+    let plan = plan_for(
+        &web,
+        vec![replica_set("v0", -5, 0, sized(-1, 0)), replica_set("v1", 2, 0, sized(2, 3))],
+        Vec::new(),
+        false,
+    );
     assert_eq!(sizes(&plan), [("web-v1".to_string(), 0)]);
 }
 
 #[test]
 fn terminating_pods_are_told_only_when_every_set_has_counted_them() {
     let web: Deployment = decode(&deployment("web").image("v2").json());
-    let (mut one, mut two) = (set("v1", 1, 1, json!({})), set("v2", 1, 1, json!({})));
+    let (mut one, mut two) = (replica_set("v1", 1, 1, json!({})), replica_set("v2", 1, 1, json!({})));
     let told = |one: &ReplicaSet, two: &ReplicaSet| {
-        let sets =
-            Sets { new: Some(Arc::new(two.clone())), old: vec![Arc::new(one.clone())], ..Sets::default() };
-        counts(&web, &sets).terminating
+        let replica_sets = ReplicaSets {
+            new: Some(Arc::new(two.clone())),
+            old: vec![Arc::new(one.clone())],
+            ..ReplicaSets::default()
+        };
+        counts(&web, &replica_sets).terminating
     };
     one.status.terminating = Some(2);
     assert_eq!(told(&one, &two), None);
@@ -307,9 +330,9 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
          "lastUpdateTime": "2025-12-31T22:00:00Z", "lastTransitionTime": "2025-12-31T22:00:00Z"}]});
     let web: Deployment = decode(&object);
     let observed =
-        Observed { owned: vec![Arc::new(set("v1", 2, 1, json!({})))], ..Observed::new(&web, now()) };
+        Observed { owned: vec![Arc::new(replica_set("v1", 2, 1, json!({})))], ..Observed::new(&web, now()) };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());
-    assert_eq!(settled.look_again, None, "nobody will ever judge this deadline");
+    assert_eq!(settled.requeue_after, None, "nobody will ever judge this deadline");
 }
 
 #[test]
@@ -318,14 +341,14 @@ fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for
     for selector in [json!({"matchLabels": {"app": "other"}}), odd] {
         let mut object = deployment("web").json();
         object["spec"]["selector"] = selector.clone();
-        let owned = vec![set("v1", 1, 1, json!({}))];
+        let owned = vec![replica_set("v1", 1, 1, json!({}))];
         assert_eq!(plan_for(&decode(&object), owned, Vec::new(), true).writes, [], "{selector}");
 
         object["spec"]["replicas"] = json!(3);
-        let set: ReplicaSet = decode(&object);
+        let replica_set: ReplicaSet = decode(&object);
         let observed = replicaset::Observed {
-            set: &set,
-            members: replicaset::Members::default(),
+            replica_set: &replica_set,
+            pod_sets: replicaset::PodSets::default(),
             may_adopt: true,
             siblings: Vec::new(),
             free_names: Vec::new(),
@@ -350,5 +373,5 @@ fn a_replica_set_that_cannot_be_created_past_the_deadline_is_not_asked_for_witho
     assert!(matches!(plan.writes[..], [Write::Create(_)]));
     let mut outcome = Outcome::default();
     outcome.could_not_create("no".into());
-    assert_eq!(settle(&observed, &plan, &outcome).look_again, None, "the backoff of the key counts");
+    assert_eq!(settle(&observed, &plan, &outcome).requeue_after, None, "the backoff of the key counts");
 }

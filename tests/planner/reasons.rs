@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use windlass::model::{Deployment, Pod, ReplicaSet, Uid, Waiting};
 use windlass::plan::deployment::progress::{Outcome, settle};
 use windlass::plan::deployment::revision::size_annotations;
-use windlass::plan::deployment::{Observed, plan, why};
+use windlass::plan::deployment::{Observed, explain, plan};
 use windlass_planner_testkit::objects::{self, DeploymentBuilder, NOW, decode, deployment, now};
 
 /// A ReplicaSet of the Deployment `web`: image tag, size, pods that it has, that are ready, that are available.
-fn set(tag: &str, replicas: i32, [created, ready, available]: [i32; 3]) -> ReplicaSet {
-    let set = objects::set(tag, replicas).has(created).available(available).ready(ready);
-    Arc::unwrap_or_clone(set.build())
+fn replica_set(tag: &str, replicas: i32, [created, ready, available]: [i32; 3]) -> ReplicaSet {
+    let replica_set = objects::replica_set(tag, replicas).has(created).available(available).ready(ready);
+    Arc::unwrap_or_clone(replica_set.build())
 }
 
 /// A pod that waits for this reason; ready when the reason is a time.
@@ -31,20 +31,23 @@ fn pod(name: &str, reason: &str) -> Pod {
 /// What was seen: the Deployment, its sets, and pods by image tag.
 struct Seen {
     deployment: Value,
-    sets: Vec<ReplicaSet>,
+    replica_sets: Vec<ReplicaSet>,
     orphans: Vec<ReplicaSet>,
     pods: Vec<(&'static str, Vec<Pod>)>,
 }
 
 /// The sets are in the order of their revisions, and their annotations up to date unless they have some.
-fn seen(start: DeploymentBuilder, mut sets: Vec<ReplicaSet>) -> Seen {
+fn seen(start: DeploymentBuilder, mut replica_sets: Vec<ReplicaSet>) -> Seen {
     let deployment = start.json();
     let decoded: Deployment = decode(&deployment);
-    for (revision, set) in (1..).zip(&mut sets).filter(|(_, set)| set.annotations.is_empty()) {
+    for (revision, replica_set) in
+        (1..).zip(&mut replica_sets).filter(|(_, replica_set)| replica_set.annotations.is_empty())
+    {
         let revision: (&str, String) = ("deployment.kubernetes.io/revision", format!("{revision}"));
-        set.annotations = Arc::new(size_annotations(&decoded).into_iter().chain([revision]).collect());
+        replica_set.annotations =
+            Arc::new(size_annotations(&decoded).into_iter().chain([revision]).collect());
     }
-    Seen { deployment, sets, orphans: Vec::new(), pods: Vec::new() }
+    Seen { deployment, replica_sets, orphans: Vec::new(), pods: Vec::new() }
 }
 
 impl Seen {
@@ -61,15 +64,16 @@ impl Seen {
     /// The sentences, with what is said of the deadline once the status is known.
     fn sentences(&self) -> Vec<String> {
         let deployment: Deployment = decode(&self.deployment);
-        let shared =
-            |sets: &[ReplicaSet]| -> Vec<Arc<ReplicaSet>> { sets.iter().cloned().map(Arc::new).collect() };
-        let by_set = |tag: &str| Uid::new(&format!("uid-{tag}"));
-        let counted = |(tag, pods): &(&str, Vec<Pod>)| (by_set(tag), pods.len());
+        let shared = |replica_sets: &[ReplicaSet]| -> Vec<Arc<ReplicaSet>> {
+            replica_sets.iter().cloned().map(Arc::new).collect()
+        };
+        let by_replica_set = |tag: &str| Uid::new(&format!("uid-{tag}"));
+        let counted = |(tag, pods): &(&str, Vec<Pod>)| (by_replica_set(tag), pods.len());
         let awaited = |(tag, pods): &(&str, Vec<Pod>)| {
-            (by_set(tag), pods.iter().cloned().map(Arc::new).collect::<Vec<_>>())
+            (by_replica_set(tag), pods.iter().cloned().map(Arc::new).collect::<Vec<_>>())
         };
         let observed = Observed {
-            owned: shared(&self.sets),
+            owned: shared(&self.replica_sets),
             orphans: shared(&self.orphans),
             may_adopt: true,
             running_pods: self.pods.iter().map(counted).collect::<BTreeMap<_, _>>(),
@@ -78,8 +82,8 @@ impl Seen {
         };
         let plan = plan(&observed);
         let status = settle(&observed, &plan, &Outcome::default()).status;
-        let deadline = why::progress(&deployment, &plan, &status);
-        plan.why.iter().chain(&deadline).map(ToString::to_string).collect()
+        let deadline = explain::progress(&deployment, &plan, &status);
+        plan.reasons.iter().chain(&deadline).map(ToString::to_string).collect()
     }
 
     #[track_caller]
@@ -111,14 +115,14 @@ fn a_selector_that_cannot_be_acted_on_is_named() {
 
 #[test]
 fn deletion_pause_and_adoption_come_before_any_rollout() {
-    let sets = || vec![set("v1", 1, [1, 1, 1])];
-    seen(deployment("web"), sets())
+    let replica_sets = || vec![replica_set("v1", 1, [1, 1, 1])];
+    seen(deployment("web"), replica_sets())
         .with(|seen| seen.deployment["metadata"]["deletionTimestamp"] = NOW.into())
         .says(&["the Deployment is being deleted: only its counts are reported"]);
-    seen(deployment("web").image("v2"), sets())
+    seen(deployment("web").image("v2"), replica_sets())
         .with(|seen| seen.deployment["spec"]["paused"] = true.into())
         .says(&["the Deployment is paused: it is scaled in proportion, and nothing is rolled out"]);
-    let mut orphan = set("v1", 1, [1, 1, 1]);
+    let mut orphan = replica_set("v1", 1, [1, 1, 1]);
     orphan.meta.controller = None;
     seen(deployment("web"), Vec::new())
         .with(|seen| seen.orphans = vec![orphan])
@@ -127,7 +131,7 @@ fn deletion_pause_and_adoption_come_before_any_rollout() {
 
 #[test]
 fn scaling_says_from_what_to_what() {
-    let mut sized = set("v1", 3, [3, 3, 3]);
+    let mut sized = replica_set("v1", 3, [3, 3, 3]);
     let annotation = [("deployment.kubernetes.io/desired-replicas", "3")];
     sized.annotations = Arc::new(annotation.into_iter().collect());
     seen(deployment("web").replicas(5), vec![sized]).says(&[
@@ -138,7 +142,7 @@ fn scaling_says_from_what_to_what() {
 #[test]
 fn a_new_template_is_a_new_set_within_the_budget() {
     let start = no_deadline(deployment("web").replicas(3).surge(1).unavailable(0).image("v2"));
-    let said = seen(start, vec![set("v1", 3, [3, 3, 3])]).sentences();
+    let said = seen(start, vec![replica_set("v1", 3, [3, 3, 3])]).sentences();
     assert!(said[0].starts_with("no ReplicaSet has the current template: web-"), "{said:?}");
     assert!(said[0].ends_with("is created at 1"), "{said:?}");
     assert_eq!(
@@ -154,10 +158,10 @@ fn a_new_template_is_a_new_set_within_the_budget() {
 #[test]
 fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_trouble_first() {
     let start = no_deadline(deployment("web").replicas(10).surge(3).unavailable(2).image("v2"));
-    let sets = vec![set("v1", 8, [8, 8, 8]), set("v2", 5, [5, 0, 0])];
+    let replica_sets = vec![replica_set("v1", 8, [8, 8, 8]), replica_set("v2", 5, [5, 0, 0])];
     let mut pods = vec![pod("web-v2-a", "ContainerCreating"), pod("web-v2-b", "")];
     pods.extend(["c", "d", "e", "f"].map(|name| pod(&format!("web-v2-{name}"), "CrashLoopBackOff")));
-    seen(start, sets).pods("v2", pods).says(&[
+    seen(start, replica_sets).pods("v2", pods).says(&[
         "at most 13 pods may exist and 13 are wanted, at least 8 must be available and 8 are: budget allows 0 \
          more up, 0 more down",
         "8 old pods cannot go yet: what may be missing is used up by 5 new pods not available",
@@ -173,13 +177,13 @@ fn the_message_beside_a_reason_is_told_once() {
         pod.waiting = Some(Box::new(waiting("CrashLoopBackOff", Some(message))));
         pod
     };
-    let sets = vec![set("v1", 4, [4, 1, 1])];
+    let replica_sets = vec![replica_set("v1", 4, [4, 1, 1])];
     let pods = vec![
         loops("web-v1-a", "panic: no config"),
         loops("web-v1-b", "panic: no config at 0x7f"),
         pod("web-v1-c", "ErrImagePull"),
     ];
-    seen(no_deadline(deployment("web").replicas(4)), sets).pods("v1", pods).says(&[
+    seen(no_deadline(deployment("web").replicas(4)), replica_sets).pods("v1", pods).says(&[
         "3 of 4 new pods not ready (web-v1-a: CrashLoopBackOff (panic: no config), web-v1-b: CrashLoopBackOff, \
          web-v1-c: ErrImagePull)",
     ]);
@@ -188,7 +192,7 @@ fn the_message_beside_a_reason_is_told_once() {
 #[test]
 fn what_is_not_created_not_ready_and_not_ready_for_long_are_told_apart() {
     let start = no_deadline(deployment("web").replicas(5).min_ready(30));
-    let mut new = set("v1", 5, [4, 3, 2]);
+    let mut new = replica_set("v1", 5, [4, 3, 2]);
     new.min_ready_seconds = 30;
     let pods = vec![pod("web-v1-a", "2025-12-31T23:59:50Z"), pod("web-v1-b", "Unschedulable")];
     seen(start, vec![new]).pods("v1", pods).says(&[
@@ -203,8 +207,8 @@ fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
     let mut evicted = pod("web-v1-x", "");
     evicted.phase = windlass::model::Phase::Failed;
     evicted.waiting = Some(Box::new(waiting("Evicted", None)));
-    let sets = vec![set("v1", 4, [4, 2, 2]), set("v2", 0, [0, 0, 0])];
-    let seen = seen(start, sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
+    let replica_sets = vec![replica_set("v1", 4, [4, 2, 2]), replica_set("v2", 0, [0, 0, 0])];
+    let seen = seen(start, replica_sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
     seen.says_among_others(
         "2 of 4 old pods not ready (web-v1-a: running, not ready); 1 failed (web-v1-x: Evicted)",
     );
@@ -214,12 +218,12 @@ fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
 #[test]
 fn recreate_names_the_old_pods_that_it_waits_for() {
     let start = || no_deadline(deployment("web").replicas(2).recreate().image("v2"));
-    seen(start(), vec![set("v1", 2, [2, 2, 2])])
+    seen(start(), vec![replica_set("v1", 2, [2, 2, 2])])
         .pods("v1", vec![pod("web-v1-a", NOW), pod("web-v1-b", NOW)])
         .says(&["Recreate: 2 old pods must go before the first new one comes"]);
     let mut leaving = pod("web-v1-a", NOW);
     leaving.meta.deletion = Some(now());
-    seen(start(), vec![set("v1", 0, [0, 0, 0])])
+    seen(start(), vec![replica_set("v1", 0, [0, 0, 0])])
         .pods("v1", vec![leaving])
         .says(&["Recreate: waiting for 1 old pod to end (web-v1-a: Terminating)"]);
 }
@@ -227,16 +231,16 @@ fn recreate_names_the_old_pods_that_it_waits_for() {
 #[test]
 fn recreate_says_when_nothing_keeps_the_new_set_back() {
     let start = no_deadline(deployment("web").replicas(2).recreate().image("v2"));
-    seen(start, vec![set("v1", 0, [0, 0, 0]), set("v2", 0, [0, 0, 0])])
+    seen(start, vec![replica_set("v1", 0, [0, 0, 0]), replica_set("v2", 0, [0, 0, 0])])
         .says(&["Recreate: no old pod runs, so web-v2 goes from 0 to 2"]);
 }
 
 #[test]
 fn a_status_that_lags_behind_its_set_is_waited_for() {
-    let mut new = set("v1", 3, [3, 3, 3]);
+    let mut new = replica_set("v1", 3, [3, 3, 3]);
     new.meta.generation = 4;
     seen(no_deadline(deployment("web").replicas(3).surge(1).unavailable(0)), vec![
-        set("v0", 1, [1, 1, 1]),
+        replica_set("v0", 1, [1, 1, 1]),
         new,
     ])
     .says_among_others(
@@ -247,7 +251,7 @@ fn a_status_that_lags_behind_its_set_is_waited_for() {
 
 #[test]
 fn a_quota_is_told_in_the_words_of_the_api_server() {
-    let mut new = set("v1", 3, [1, 1, 1]);
+    let mut new = replica_set("v1", 3, [1, 1, 1]);
     new.status.conditions = vec![windlass::model::Condition::new(
         "ReplicaFailure",
         "True",
@@ -264,8 +268,8 @@ fn a_quota_is_told_in_the_words_of_the_api_server() {
 #[test]
 fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
     let seen = |limit| {
-        let sets = vec![set("v1", 0, [0, 0, 0]), set("v2", 2, [2, 2, 2])];
-        seen(deployment("web").replicas(2).history(limit).image("v2"), sets)
+        let replica_sets = vec![replica_set("v1", 0, [0, 0, 0]), replica_set("v2", 2, [2, 2, 2])];
+        seen(deployment("web").replicas(2).history(limit).image("v2"), replica_sets)
     };
     let complete = "complete: 2 of 2 pods new and available, and no other left";
     seen(10).says(&[complete]);
@@ -274,15 +278,15 @@ fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
 
 #[test]
 fn surplus_pods_are_waited_for() {
-    let sets = vec![set("v1", 0, [2, 2, 2]), set("v2", 2, [2, 2, 2])];
-    seen(no_deadline(deployment("web").replicas(2).image("v2")), sets)
+    let replica_sets = vec![replica_set("v1", 0, [2, 2, 2]), replica_set("v2", 2, [2, 2, 2])];
+    seen(no_deadline(deployment("web").replicas(2).image("v2")), replica_sets)
         .says_among_others("waiting for 2 surplus pods to leave");
 }
 
 #[test]
 fn the_deadline_is_told_before_it_and_after_it() {
     let stuck = |since: &str| {
-        seen(deployment("web").replicas(2).deadline(60), vec![set("v1", 2, [2, 0, 0])]).with(|seen| {
+        seen(deployment("web").replicas(2).deadline(60), vec![replica_set("v1", 2, [2, 0, 0])]).with(|seen| {
             seen.deployment["status"] = json!({
                 "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2,
                 "conditions": [{"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated",
@@ -301,14 +305,14 @@ fn a_reason_is_data_with_a_kind_and_numbers() {
     let start = no_deadline(deployment("web").replicas(2).surge(1).unavailable(0).image("v2"));
     let web: Deployment = decode(&start.json());
     let observed = Observed {
-        owned: vec![Arc::new(set("v1", 2, [2, 2, 2])), Arc::new(set("v2", 1, [1, 0, 0]))],
+        owned: vec![Arc::new(replica_set("v1", 2, [2, 2, 2])), Arc::new(replica_set("v2", 1, [1, 0, 0]))],
         awaited_pods: [(Uid::new("uid-v2"), vec![Arc::new(pod("web-v2-a", "ImagePullBackOff"))])].into(),
         ..Observed::new(&web, now())
     };
     let plan = plan(&observed);
     let of_kind = |kind: &str| {
-        let all = serde_json::to_value(&plan.why).unwrap();
-        all.as_array().unwrap().iter().find(|why| why["kind"] == kind).cloned().unwrap_or_default()
+        let all = serde_json::to_value(&plan.reasons).unwrap();
+        all.as_array().unwrap().iter().find(|reason| reason["kind"] == kind).cloned().unwrap_or_default()
     };
     assert_eq!(
         of_kind("budget"),

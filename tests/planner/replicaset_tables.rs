@@ -32,10 +32,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::model::Pod;
-use windlass::plan::replicaset::batch::batches;
+use windlass::plan::replicaset::slow_start::slow_start_batches;
 use windlass::plan::replicaset::status::Failure;
-use windlass::plan::replicaset::{BURST, Plan, Write, rank};
-use windlass_planner_testkit::objects::{PodBuilder, SetBuilder, ago, bare_set, pod};
+use windlass::plan::replicaset::{BURST, Plan, Write, deletion_order};
+use windlass_planner_testkit::objects::{PodBuilder, ReplicaSetBuilder, ago, bare_replica_set, pod};
 
 const MONTH: i64 = 30 * 24 * 3600;
 const HOUR: i64 = 3600;
@@ -63,19 +63,19 @@ fn words(plan: &Plan) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(what: &str, set: SetBuilder, pods: &[PodBuilder], expected: &[&str]) {
-    assert_eq!(words(&set.plan(pods)), expected, "{what}");
+fn check(what: &str, replica_set: ReplicaSetBuilder, pods: &[PodBuilder], expected: &[&str]) {
+    assert_eq!(words(&replica_set.plan(pods)), expected, "{what}");
 }
 
 #[test]
 fn the_difference_is_made_or_deleted_and_at_most_five_hundred_at_a_time() {
-    check("enough", bare_set(2), &many(2), &[]);
-    check("none", bare_set(2), &[], &["create 2"]);
-    check("too few", bare_set(30), &many(12), &["create 18"]);
-    check("too many", bare_set(0), &[running("only")], &["delete only"]);
+    check("enough", bare_replica_set(2), &many(2), &[]);
+    check("none", bare_replica_set(2), &[], &["create 2"]);
+    check("too few", bare_replica_set(30), &many(12), &["create 18"]);
+    check("too many", bare_replica_set(0), &[running("only")], &["delete only"]);
     assert_eq!(BURST, 500);
-    check("far too few", bare_set(1200), &[], &["create 500"]);
-    let deleted = bare_set(3).plan(&many(900));
+    check("far too few", bare_replica_set(1200), &[], &["create 500"]);
+    let deleted = bare_replica_set(3).plan(&many(900));
     assert!(matches!(&deleted.writes[..], [Write::Delete(pods)] if pods.len() == 500));
 }
 
@@ -84,7 +84,7 @@ fn what_slow_start_sends_when_the_server_takes_so_many() {
     // Wanted, what the server takes; then the calls, and how many of them succeed.
     for (count, taken, calls, made) in [(10, 0, 1, 0), (10, 10, 10, 10), (10, 5, 7, 5)] {
         let (mut called, mut succeeded) = (0, 0);
-        for batch in batches(count) {
+        for batch in slow_start_batches(count) {
             called += batch;
             succeeded = called.min(taken);
             if called > taken {
@@ -102,7 +102,7 @@ fn check_order(what: &str, pods: &[PodBuilder], siblings: &[PodBuilder], expecte
     for turn in 0..pods.len().max(1) {
         let mut turned: Vec<&Arc<Pod>> = pods.iter().collect();
         turned.rotate_left(turn);
-        let gone = rank::least_worthy(&turned, Some(&siblings), expected.len(), ago(0));
+        let gone = deletion_order::least_worthy(&turned, Some(&siblings), expected.len(), ago(0));
         let names: Vec<&str> = gone.iter().map(|pod| &*pod.meta.key.name).collect();
         assert_eq!(names, expected, "{what}");
     }
@@ -199,8 +199,8 @@ fn what_counts_as_a_crowd_on_a_node() {
 
 /// Replicas, fully labelled, ready, available, terminating.
 #[track_caller]
-fn check_counts(what: &str, set: &SetBuilder, pods: &[PodBuilder], expected: [i32; 5]) {
-    let status = set.settled(pods, None).status;
+fn check_counts(what: &str, replica_set: &ReplicaSetBuilder, pods: &[PodBuilder], expected: [i32; 5]) {
+    let status = replica_set.settled(pods, None).status;
     let terminating = status.terminating.unwrap();
     let counts = [status.replicas, status.fully_labeled, status.ready, status.available, terminating];
     assert_eq!(counts, expected, "{what}");
@@ -208,8 +208,8 @@ fn check_counts(what: &str, set: &SetBuilder, pods: &[PodBuilder], expected: [i3
 
 #[test]
 fn what_is_counted() {
-    let plain = bare_set(2);
-    let labelled = bare_set(2).template_label("type", "production");
+    let plain = bare_replica_set(2);
+    let labelled = bare_replica_set(2).template_label("type", "production");
     let full = |name: &str| running(name).label("type", "production");
     check_counts("one", &plain, &[running("a")], [1, 1, 1, 1, 0]);
     check_counts("one with all labels", &labelled, &[full("a")], [1, 1, 1, 1, 0]);
@@ -218,15 +218,25 @@ fn what_is_counted() {
     check_counts("two without", &labelled, &[running("a"), running("b")], [2, 0, 2, 2, 0]);
     check_counts("one of each", &labelled, &[running("a"), full("b")], [2, 1, 2, 2, 0]);
     check_counts("not ready", &labelled, &[pod("a").label("type", "production")], [1, 1, 0, 0, 0]);
-    check_counts("not for long enough", &bare_set(1).min_ready(3600), &[running("a")], [1, 1, 1, 0, 0]);
-    check_counts("since nobody knows when", &bare_set(1).min_ready(1), &[undated("a")], [1, 1, 1, 0, 0]);
-    check_counts("and no wait", &bare_set(1), &[undated("a")], [1, 1, 1, 1, 0]);
-    let leaving = running("b").deleting();
-    check_counts("on its way out", &plain, &[running("a"), leaving.clone()], [1, 1, 1, 1, 1]);
+    check_counts(
+        "not for long enough",
+        &bare_replica_set(1).min_ready(3600),
+        &[running("a")],
+        [1, 1, 1, 0, 0],
+    );
+    check_counts(
+        "since nobody knows when",
+        &bare_replica_set(1).min_ready(1),
+        &[undated("a")],
+        [1, 1, 1, 0, 0],
+    );
+    check_counts("and no wait", &bare_replica_set(1), &[undated("a")], [1, 1, 1, 1, 0]);
+    let ignored = running("b").deleting();
+    check_counts("on its way out", &plain, &[running("a"), ignored.clone()], [1, 1, 1, 1, 1]);
     check_counts("ended", &plain, &[running("a").phase("Failed"), running("b").phase("Succeeded")], [0; 5]);
-    check_counts("ended and on its way out", &plain, &[leaving.clone().phase("Failed")], [0; 5]);
-    let stranger = leaving.clone().of("uid-other");
-    let unselected = leaving.label("app", "api");
+    check_counts("ended and on its way out", &plain, &[ignored.clone().phase("Failed")], [0; 5]);
+    let stranger = ignored.clone().of("uid-other");
+    let unselected = ignored.label("app", "api");
     check_counts("others on their way out", &plain, &[stranger, unselected], [0; 5]);
 }
 
@@ -239,8 +249,8 @@ fn when_a_failure_is_reported() {
     let failed = |reason: &'static str| Failure { reason, message: "no".into() };
     let earlier = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "old",
                           "lastTransitionTime": ago(HOUR).to_string()}]);
-    let said = |set: SetBuilder, failure: Option<Failure>| {
-        let status = set.settled(&many(1), failure.as_ref()).status;
+    let said = |replica_set: ReplicaSetBuilder, failure: Option<Failure>| {
+        let status = replica_set.settled(&many(1), failure.as_ref()).status;
         let text = |condition: &windlass::model::Condition| {
             let since = condition.last_transition.unwrap();
             let since = ago(0).duration_since(since).as_secs();
@@ -251,15 +261,21 @@ fn when_a_failure_is_reported() {
         };
         status.conditions.iter().map(text).collect::<Vec<String>>()
     };
-    assert_eq!(said(bare_set(2), None), [""; 0]);
-    assert_eq!(said(bare_set(2), Some(failed("FailedCreate"))), ["ReplicaFailure True FailedCreate no 0"]);
-    assert_eq!(said(bare_set(0), Some(failed("FailedDelete"))), ["ReplicaFailure True FailedDelete no 0"]);
-    let was = || bare_set(10).conditions(earlier.clone());
+    assert_eq!(said(bare_replica_set(2), None), [""; 0]);
+    assert_eq!(
+        said(bare_replica_set(2), Some(failed("FailedCreate"))),
+        ["ReplicaFailure True FailedCreate no 0"]
+    );
+    assert_eq!(
+        said(bare_replica_set(0), Some(failed("FailedDelete"))),
+        ["ReplicaFailure True FailedDelete no 0"]
+    );
+    let was = || bare_replica_set(10).conditions(earlier.clone());
     assert_eq!(said(was(), None), [""; 0]);
     assert_eq!(said(was(), Some(failed("FailedCreate"))), ["ReplicaFailure True FailedCreate no 3600"]);
     let foreign =
         json!([{"type": "ImagePullBackOff", "status": "True", "lastTransitionTime": ago(9).to_string()}]);
-    assert_eq!(said(bare_set(1).conditions(foreign), None), ["ImagePullBackOff True   9"]);
+    assert_eq!(said(bare_replica_set(1).conditions(foreign), None), ["ImagePullBackOff True   9"]);
 }
 
 #[test]
@@ -272,40 +288,67 @@ fn a_refused_deletion_is_reported_in_upstreams_words() {
 
 #[test]
 fn when_the_next_pod_becomes_available() {
-    let at = |set: SetBuilder, pods: &[PodBuilder]| set.settled(pods, None).look_again;
+    let at =
+        |replica_set: ReplicaSetBuilder, pods: &[PodBuilder]| replica_set.settled(pods, None).requeue_after;
     let ready = |name: &str, seconds: i64| pod(name).on("n").ready(seconds);
     let s = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(at(bare_set(1).min_ready(30), &[]), None);
-    assert_eq!(at(bare_set(1), &[ready("a", 0)]), None, "nothing to wait for");
-    assert_eq!(at(bare_set(1).min_ready(30), &[pod("a").on("n")]), None, "its readiness will be an event");
-    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", 10)]), s(20));
-    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", 30)]), None);
-    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", 29), ready("b", 40)]), s(1));
+    assert_eq!(at(bare_replica_set(1).min_ready(30), &[]), None);
+    assert_eq!(at(bare_replica_set(1), &[ready("a", 0)]), None, "nothing to wait for");
     assert_eq!(
-        at(bare_set(3).min_ready(30), &[ready("a", 5), ready("b", 20), ready("c", 1)]),
+        at(bare_replica_set(1).min_ready(30), &[pod("a").on("n")]),
+        None,
+        "its readiness will be an event"
+    );
+    assert_eq!(at(bare_replica_set(1).min_ready(30), &[ready("a", 10)]), s(20));
+    assert_eq!(at(bare_replica_set(1).min_ready(30), &[ready("a", 30)]), None);
+    assert_eq!(at(bare_replica_set(1).min_ready(30), &[ready("a", 29), ready("b", 40)]), s(1));
+    assert_eq!(
+        at(bare_replica_set(3).min_ready(30), &[ready("a", 5), ready("b", 20), ready("c", 1)]),
         s(10),
         "the first"
     );
-    assert_eq!(at(bare_set(1).min_ready(30), &[ready("a", -5)]), s(35), "a kubelet's clock that is ahead");
-    assert_eq!(at(bare_set(1).min_ready(30), &[undated("a")]), None, "no time will make it available");
-    let leaving = ready("b", 20).deleting();
-    assert_eq!(at(bare_set(3).min_ready(30), &[ready("a", 5), leaving]), s(25), "not for one that goes");
+    assert_eq!(
+        at(bare_replica_set(1).min_ready(30), &[ready("a", -5)]),
+        s(35),
+        "a kubelet's clock that is ahead"
+    );
+    assert_eq!(
+        at(bare_replica_set(1).min_ready(30), &[undated("a")]),
+        None,
+        "no time will make it available"
+    );
+    let ignored = ready("b", 20).deleting();
+    assert_eq!(
+        at(bare_replica_set(3).min_ready(30), &[ready("a", 5), ignored]),
+        s(25),
+        "not for one that goes"
+    );
 }
 
 #[test]
 fn whose_pod_it_is() {
     let other = |name: &str| running(name).label("app", "api");
-    check("nobody's", bare_set(1), &[running("a").orphan()], &["adopt a"]);
-    check("ours", bare_set(1), &[running("a")], &[]);
-    check("another's", bare_set(1), &[running("a").of("uid-other")], &["create 1"]);
-    check("nobody's and not selected", bare_set(1), &[other("a").orphan()], &["create 1"]);
-    check("ours and selected no longer", bare_set(1), &[other("a")], &["release a", "create 1"]);
-    check("nobody's, on its way out", bare_set(1), &[running("a").orphan().deleting()], &["create 1"]);
-    check("ours, on its way out", bare_set(1), &[other("a").deleting()], &["create 1"]);
-    check("nobody's, and ended", bare_set(1), &[running("a").orphan().phase("Succeeded")], &["create 1"]);
+    check("nobody's", bare_replica_set(1), &[running("a").orphan()], &["adopt a"]);
+    check("ours", bare_replica_set(1), &[running("a")], &[]);
+    check("another's", bare_replica_set(1), &[running("a").of("uid-other")], &["create 1"]);
+    check("nobody's and not selected", bare_replica_set(1), &[other("a").orphan()], &["create 1"]);
+    check("ours and selected no longer", bare_replica_set(1), &[other("a")], &["release a", "create 1"]);
+    check(
+        "nobody's, on its way out",
+        bare_replica_set(1),
+        &[running("a").orphan().deleting()],
+        &["create 1"],
+    );
+    check("ours, on its way out", bare_replica_set(1), &[other("a").deleting()], &["create 1"]);
+    check(
+        "nobody's, and ended",
+        bare_replica_set(1),
+        &[running("a").orphan().phase("Succeeded")],
+        &["create 1"],
+    );
     // Of a set that was made anew under the same name.
-    check("the predecessor's", bare_set(1), &[running("a").of("uid-web-0")], &["create 1"]);
-    let everything = bare_set(1).selecting(json!({}));
+    check("the predecessor's", bare_replica_set(1), &[running("a").of("uid-web-0")], &["create 1"]);
+    let everything = bare_replica_set(1).selecting(json!({}));
     check("an empty selector", everything, &[running("a"), running("b"), running("c").orphan()], &[]);
 }
 
@@ -314,23 +357,28 @@ fn pods_are_let_go_and_taken_before_others_are_made_or_deleted() {
     let orphan = |name: &str| running(name).orphan();
     check(
         "one too many",
-        bare_set(2),
+        bare_replica_set(2),
         &[orphan("a"), orphan("b"), orphan("c")],
         &["adopt a", "adopt b", "adopt c", "delete a"],
     );
-    check("one too few", bare_set(3), &[orphan("a"), running("b")], &["adopt a", "create 1"]);
+    check("one too few", bare_replica_set(3), &[orphan("a"), running("b")], &["adopt a", "create 1"]);
     let strayed = running("a").label("app", "api");
     check(
         "two strays",
-        bare_set(2),
+        bare_replica_set(2),
         &[strayed.clone(), running("b").label("app", "api")],
         &["release a", "release b", "create 2"],
     );
-    check("a stray replaced by an orphan", bare_set(1), &[strayed, orphan("b")], &["release a", "adopt b"]);
-    check("another's", bare_set(2), &[running("a").of("uid-other")], &["create 2"]);
+    check(
+        "a stray replaced by an orphan",
+        bare_replica_set(1),
+        &[strayed, orphan("b")],
+        &["release a", "adopt b"],
+    );
+    check("another's", bare_replica_set(2), &[running("a").of("uid-other")], &["create 2"]);
     // A selector that somebody has changed: what it no longer selects is let go.
     let narrower =
-        bare_set(2).selecting(json!({"app": "web", "tier": "front"})).template_label("tier", "front");
+        bare_replica_set(2).selecting(json!({"app": "web", "tier": "front"})).template_label("tier", "front");
     check("a new selector", narrower, &many(2), &["release p0", "release p1", "create 2"]);
 }
 
@@ -344,33 +392,33 @@ fn a_set_on_its_way_out_does_nothing_about_its_pods() {
         &[running("a"), running("b"), running("c"), running("d").orphan()],
     ];
     for pods in situations {
-        check("the cache knows", bare_set(2).deleting(), pods, &[]);
+        check("the cache knows", bare_replica_set(2).deleting(), pods, &[]);
         // The server has been asked because there was an orphan, and said that the set is going.
         if pods.iter().any(|pod| pod.build().meta.controller.is_none()) {
-            check("only the server knows", bare_set(2).going_behind_the_caches_back(), pods, &[]);
+            check("only the server knows", bare_replica_set(2).going_behind_the_caches_back(), pods, &[]);
         }
     }
     // It is still reported on.
-    check_counts("", &bare_set(2).deleting(), &many(2), [2, 2, 2, 2, 0]);
+    check_counts("", &bare_replica_set(2).deleting(), &many(2), [2, 2, 2, 2, 0]);
 }
 
 #[test]
 fn a_pod_on_its_way_out_counts_as_gone() {
-    check("replaced at once", bare_set(2), &[running("a"), running("b").deleting()], &["create 1"]);
-    check("not deleted again", bare_set(1), &[running("a"), running("b").deleting()], &[]);
-    check("another goes", bare_set(0), &[running("a"), running("b").deleting()], &["delete a"]);
+    check("replaced at once", bare_replica_set(2), &[running("a"), running("b").deleting()], &["create 1"]);
+    check("not deleted again", bare_replica_set(1), &[running("a"), running("b").deleting()], &[]);
+    check("another goes", bare_replica_set(0), &[running("a"), running("b").deleting()], &["delete a"]);
 }
 
 #[test]
 fn a_template_that_the_selector_does_not_match_makes_no_pods() {
     let labels: Value = json!({"app": "api"});
-    check("", bare_set(2).selecting(labels), &[], &[]);
+    check("", bare_replica_set(2).selecting(labels), &[], &[]);
 }
 
 /// Plays an hour and ten minutes of a set of `size` whose pods fail a second after they were made, until
 /// the nodes are well again; then they are ready after a second. Returns how many were made within five
 /// minutes, within the hour, and when all of them were ready.
-fn storm(size: i32, well_from: i64) -> (usize, usize, i64) {
+fn failed_pod_backoff(size: i32, well_from: i64) -> (usize, usize, i64) {
     let mut made: Vec<i64> = Vec::new();
     let (mut in_five_minutes, mut in_an_hour) = (0, 0);
     let mut now = 0;
@@ -384,12 +432,12 @@ fn storm(size: i32, well_from: i64) -> (usize, usize, i64) {
                 young => young.ready(now - at - 1).created(now - at),
             })
             .collect();
-        let plan = bare_set(size).plan(&pods);
+        let plan = bare_replica_set(size).plan(&pods);
         for write in &plan.writes {
             let Write::Create { count, .. } = write else { panic!("{write:?}") };
             made.extend(std::iter::repeat_n(now, *count));
         }
-        assert!(plan.writes.is_empty() || plan.look_again.is_none());
+        assert!(plan.writes.is_empty() || plan.requeue_after.is_none());
         let ready = made.iter().filter(|&&at| at >= well_from && now > at).count();
         if ready == size as usize {
             return (in_five_minutes, in_an_hour, now);
@@ -401,19 +449,19 @@ fn storm(size: i32, well_from: i64) -> (usize, usize, i64) {
             in_an_hour = made.len();
         }
         // Nothing changes while it waits, but the pod that was sent ahead.
-        now += plan.look_again.map_or(1, |wait| (wait.as_secs() as i64).clamp(1, 5));
+        now += plan.requeue_after.map_or(1, |wait| (wait.as_secs() as i64).clamp(1, 5));
     }
     panic!("{} pods were made and the set is not full: {made:?}", made.len());
 }
 
 #[test]
 fn pods_that_fail_as_soon_as_they_are_made_are_few_and_the_first_that_lives_ends_it() {
-    assert_eq!(storm(10, 0).2, 1, "a healthy set waits for nothing");
-    let (in_five_minutes, in_an_hour, full) = storm(10, 3600);
+    assert_eq!(failed_pod_backoff(10, 0).2, 1, "a healthy set waits for nothing");
+    let (in_five_minutes, in_an_hour, full) = failed_pod_backoff(10, 3600);
     assert!((10..=17).contains(&in_five_minutes), "{in_five_minutes}");
     assert!((20..=29).contains(&in_an_hour), "{in_an_hour}");
     assert!(full <= 3600 + 310, "{full}");
     // A short trouble costs a short wait.
-    let (_, _, full) = storm(10, 20);
+    let (_, _, full) = failed_pod_backoff(10, 20);
     assert!(full <= 45, "{full}");
 }

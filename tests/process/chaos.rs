@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use windlass_testkit::process::{PATIENCE, Server};
 use windlass_testkit::proxy::Proxy;
 
-const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
-fn set(name: &str, replicas: i32) -> Value {
+fn replica_set(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
@@ -29,15 +29,15 @@ async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hun
     let config = server.file("proxy.kubeconfig");
     fs::write(&config, proxy.kubeconfig()).unwrap();
     for n in 0..40 {
-        server.call(Method::POST, SETS, &set(&format!("set{n}"), 5)).await;
+        server.call(Method::POST, REPLICA_SETS, &replica_set(&format!("set{n}"), 5)).await;
     }
     let config = format!("--kubeconfig={}", config.display());
     let _daemon = server.daemon("daemon.log", &[&config, "--kube-api-qps=500", "--kube-api-burst=500"]);
     let end = Instant::now() + PATIENCE;
     loop {
-        let sets = server.call(Method::GET, SETS, &Value::Null).await;
-        let sets = sets["items"].as_array().unwrap();
-        if sets.iter().all(|set| set["status"]["availableReplicas"] == 5) {
+        let replica_sets = server.call(Method::GET, REPLICA_SETS, &Value::Null).await;
+        let replica_sets = replica_sets["items"].as_array().unwrap();
+        if replica_sets.iter().all(|replica_set| replica_set["status"]["availableReplicas"] == 5) {
             break;
         }
         let log = fs::read_to_string(server.file("daemon.log")).unwrap_or_default();

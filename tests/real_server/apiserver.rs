@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::daemon_sets::a_daemon_set_lives_its_life;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Method;
@@ -81,7 +82,7 @@ const SCRAPER: User = User { token: "token-of-the-scraper", name: "prometheus", 
 const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", groups: "monitoring" };
 
 /// What `deploy/rbac.yaml` grants and this test does not see used.
-const UNSEEN: [(&str, &str); 4] = [
+const UNSEEN: [(&str, &str); 5] = [
     (
         "get pods",
         "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers",
@@ -89,6 +90,7 @@ const UNSEEN: [(&str, &str); 4] = [
     ("update deployments.apps/finalizers", ADMISSION),
     ("update replicasets.apps/finalizers", ADMISSION),
     ("update replicationcontrollers/finalizers", ADMISSION),
+    ("update daemonsets.apps/finalizers", ADMISSION),
 ];
 
 const ADMISSION: &str = "asked by an admission plugin, which the audit log does not show; without it the \
@@ -170,7 +172,7 @@ async fn play_workloads(client: kube::Client) {
     };
     let stages = [stage().await, stage().await, stage().await, stage().await, stage().await];
     let [rolls, annotated, orphans, left, taken] = &stages;
-    let own = [stage().await, stage().await];
+    let own = [stage().await, stage().await, stage().await];
     tokio::join!(
         scenarios::a_deployment_comes_up_rolls_and_goes_back(rolls),
         scenarios::a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(annotated),
@@ -179,6 +181,7 @@ async fn play_workloads(client: kube::Client) {
         scenarios::a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(taken),
         history_is_cleaned_up_and_a_cascade_ends_it(&own[0]),
         a_replication_controller_adopts_releases_and_scales(&own[1]),
+        a_daemon_set_lives_its_life(&own[2]),
     );
 }
 
@@ -187,10 +190,10 @@ async fn history_is_cleaned_up_and_a_cascade_ends_it(stage: &Stage) {
     stage.rolled_out("web").await;
     stage.set_image("web", "v2").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the old set is cleaned up", |seen| seen.sets.len() == 1).await;
+    stage.eventually(30, "the old set is cleaned up", |seen| seen.replica_sets.len() == 1).await;
     stage.delete("web", "Foreground").await;
     let nothing_left =
-        |seen: &Seen| seen.deployments.is_empty() && seen.sets.is_empty() && seen.pods.is_empty();
+        |seen: &Seen| seen.deployments.is_empty() && seen.replica_sets.is_empty() && seen.pods.is_empty();
     stage.eventually(60, "the cascade ends", nothing_left).await;
 }
 

@@ -11,7 +11,7 @@ use windlass_testkit::apiserver::{
     self, ApiServer, DAEMON, TOKEN, User, on_a_real_server, run_the_rest_of_the_cluster,
 };
 use windlass_testkit::process::{Process, windlass};
-use windlass_testkit::rights::{self, PODS, SETS, pod};
+use windlass_testkit::rights::{self, PODS, REPLICA_SETS, pod};
 use windlass_testkit::stage::{Stage, Writes};
 use windlass_testkit::{https, manifests, scenarios};
 
@@ -68,7 +68,7 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
         ];
         rights::create(&client, &there).await;
         let pod_at = |name: &str| format!("{PODS}/{name}");
-        let set_at = |name: &str| format!("{SETS}/{name}");
+        let set_at = |name: &str| format!("{REPLICA_SETS}/{name}");
         let owners = |owner: &Value| json!({"metadata": {"ownerReferences": [owner]}});
         let release = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": of_set["uid"]}]}});
         let mut both = owners(&of_set);
@@ -90,7 +90,7 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
         for (what, method, path, body, refusal) in [
             ("a pod of a set", &post, PODS.to_owned(), pod("a", of_set.clone()), None),
             ("a pod of an old controller", &post, PODS.to_owned(), pod("b", of_rc.clone()), None),
-            ("a set of a Deployment", &post, SETS.to_owned(), set("c", of_deployment.clone()), None),
+            ("a set of a Deployment", &post, REPLICA_SETS.to_owned(), set("c", of_deployment.clone()), None),
             (
                 "a bare pod",
                 &post,
@@ -122,14 +122,14 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
             (
                 "a bare set",
                 &post,
-                SETS.to_owned(),
+                REPLICA_SETS.to_owned(),
                 set("d", nothing.clone()),
                 Some("only what is controlled"),
             ),
             (
                 "a set of a set",
                 &post,
-                SETS.to_owned(),
+                REPLICA_SETS.to_owned(),
                 set("d", of_set.clone()),
                 Some("only what is controlled"),
             ),

@@ -5,6 +5,7 @@
 //! attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
 
 mod apiserver;
+mod daemon_sets;
 mod installation;
 
 use std::process::ExitCode;

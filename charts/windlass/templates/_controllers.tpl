@@ -25,7 +25,7 @@ is the name, or the name after a '-', decides; else '*' does.
 {{/* The controllers of this release, with commas between them. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" -}}
 {{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers)) -}}
 {{- $running = append $running . -}}
 {{- end -}}

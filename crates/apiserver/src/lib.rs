@@ -27,7 +27,7 @@
 // What a request goes through: the wire, the kinds, the objects.
 mod conversion;
 mod discovery;
-mod hook;
+mod fault_injection;
 mod kinds;
 mod names;
 mod negotiate;
@@ -67,7 +67,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use hook::{Hook, RequestInfo, Verdict};
+pub use fault_injection::{FaultInjector, RequestInfo, Verdict};
 pub use kinds::{ServedKind, served_kinds};
 pub use protobuf::write::value as to_protobuf;
 
@@ -101,7 +101,7 @@ pub struct Options {
     /// Whether pods are served in protobuf to clients that ask for it. The default is true.
     pub protobuf: bool,
     /// Sees every request and decides its fate. The default is none.
-    pub on_request: Option<Hook>,
+    pub on_request: Option<FaultInjector>,
 }
 
 /// The two forms in which servers and proxies say that a watch's revision has expired.
@@ -231,8 +231,8 @@ impl Sandbox {
     }
 
     /// Replaces the hook of [`Options::on_request`] for the requests from now on.
-    pub fn on_request(&self, hook: Option<Hook>) {
-        *self.server.hook.write() = hook;
+    pub fn on_request(&self, fault_injector: Option<FaultInjector>) {
+        *self.server.fault_injector.write() = fault_injector;
     }
 
     /// The revision of the last write.

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use windlass_apiserver::{Options, Sandbox};
 
 use super::{
+    api_client::{Now, post, send},
     garbage, kubelet, namespaces,
-    resources::{Now, post, send},
 };
 
 mod collection;

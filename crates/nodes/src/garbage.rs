@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::graph::{FOREGROUND, Fate, Graph, Item, ORPHAN, Owner, Verdict, judge};
 use super::{
-    mirror::{Change, follow, for_a_day},
-    resources::{CallError, Kind, backoff, discover, send},
+    api_client::{CallError, Kind, backoff, discover, send},
+    reflector::{Change, follow, for_a_day},
 };
 
 /// As many as upstream's `--concurrent-gc-syncs`.

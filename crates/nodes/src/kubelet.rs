@@ -34,8 +34,8 @@ use self::{
     status::{Place, Stage},
 };
 use super::{
-    mirror::{Change, follow, for_a_day},
-    resources::rfc3339,
+    api_client::rfc3339,
+    reflector::{Change, follow, for_a_day},
 };
 
 /// How many requests may be under way at once.

@@ -4,11 +4,11 @@
 //! Everything here is a client of an API server, by a [`kube::Client`], and works beside any: the one of
 //! `windlass-apiserver` in this process, or a real one. Time is handed in, so that a test runs under a paused clock.
 
+pub mod api_client;
 pub mod garbage;
 pub mod kubelet;
-pub mod mirror;
 pub mod namespaces;
-pub mod resources;
+pub mod reflector;
 pub mod scheduler;
 
 #[cfg(test)]

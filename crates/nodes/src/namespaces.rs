@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    mirror::{Change, follow, for_a_day},
-    resources::{CallError, Kind, Now, backoff, discover, post, put, rfc3339, send},
+    api_client::{CallError, Kind, Now, backoff, discover, post, put, rfc3339, send},
+    reflector::{Change, follow, for_a_day},
 };
 
 /// The finalizer in a namespace's spec that this controller takes away.

@@ -1,4 +1,4 @@
-//! Objects in sentences: `deployment("web").replicas(3).surge(1).image("v2")`, `set("v1", 8).available(5).sized(10, 13)`,
+//! Objects in sentences: `deployment("web").replicas(3).surge(1).image("v2")`, `replica_set("v1", 8).available(5).sized(10, 13)`,
 //! `pod("a").ready(60).on("n1")`.
 
 use std::sync::Arc;
@@ -113,26 +113,26 @@ impl DeploymentBuilder {
 
 /// A ReplicaSet being described.
 #[derive(Clone)]
-pub struct SetBuilder {
+pub struct ReplicaSetBuilder {
     pub(crate) object: Value,
     pub(crate) may_adopt: bool,
 }
 
 /// A ReplicaSet of the Deployment `web` whose pods are all there, ready and available. Its image tag is a number with a
 /// `v`: the higher, the younger.
-pub fn set(tag: &str, size: i32) -> SetBuilder {
+pub fn replica_set(tag: &str, size: i32) -> ReplicaSetBuilder {
     let age: u8 = tag.trim_start_matches('v').parse().unwrap();
-    let mut set = bare_set(size).image(tag);
-    let metadata = &mut set.object["metadata"];
+    let mut replica_set = bare_replica_set(size).image(tag);
+    let metadata = &mut replica_set.object["metadata"];
     metadata["name"] = format!("web-{tag}").into();
     metadata["uid"] = format!("uid-{tag}").into();
     metadata["creationTimestamp"] = format!("2025-01-01T00:00:{:02}Z", age + 10).into();
     metadata["ownerReferences"] = controlled_by("Deployment", "uid-deploy-web");
-    set.has(size).available(size)
+    replica_set.has(size).available(size)
 }
 
 /// The ReplicaSet `web` of so many pods, which no Deployment owns and of whose pods no status tells.
-pub fn bare_set(size: i32) -> SetBuilder {
+pub fn bare_replica_set(size: i32) -> ReplicaSetBuilder {
     let template = deployment("web").json()["spec"]["template"].clone();
     let object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "uid-web", "resourceVersion": "5", "generation": 1,
@@ -140,7 +140,7 @@ pub fn bare_set(size: i32) -> SetBuilder {
         "spec": {"replicas": size, "selector": {"matchLabels": {"app": "web"}}, "template": template},
         "status": {"observedGeneration": 1},
     });
-    SetBuilder { object, may_adopt: true }
+    ReplicaSetBuilder { object, may_adopt: true }
 }
 
 /// References to the controller of this kind that is called `web`.
@@ -148,7 +148,7 @@ fn controlled_by(kind: &str, uid: &str) -> Value {
     json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}])
 }
 
-impl SetBuilder {
+impl ReplicaSetBuilder {
     fn put(mut self, part: &str, field: &str, value: impl Into<Value>) -> Self {
         self.object[part][field] = value.into();
         self

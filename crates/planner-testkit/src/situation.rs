@@ -9,25 +9,28 @@ use windlass::plan::deployment::progress::{Outcome, Settled, settle};
 use windlass::plan::deployment::{Observed, Plan, Write, plan};
 use windlass::plan::replicaset;
 
-use super::objects::{DeploymentBuilder, PodBuilder, SetBuilder, decode, now};
+use super::objects::{DeploymentBuilder, PodBuilder, ReplicaSetBuilder, decode, now};
 
 /// A Deployment and its sets at [`NOW`](crate::objects::NOW).
 pub struct Situation {
     /// The Deployment.
     pub deployment: Deployment,
     /// The ReplicaSets that it owns.
-    pub sets: Vec<Arc<ReplicaSet>>,
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
 }
 
 impl Situation {
     /// A Deployment and the ReplicaSets that it owns.
-    pub fn new(deployment: DeploymentBuilder, sets: &[SetBuilder]) -> Self {
-        Self::of(&deployment.json(), sets)
+    pub fn new(deployment: DeploymentBuilder, replica_sets: &[ReplicaSetBuilder]) -> Self {
+        Self::of(&deployment.json(), replica_sets)
     }
 
     /// The same of an object, for what the builder has no words for.
-    pub fn of(deployment: &Value, sets: &[SetBuilder]) -> Self {
-        Situation { deployment: decode(deployment), sets: sets.iter().map(SetBuilder::build).collect() }
+    pub fn of(deployment: &Value, replica_sets: &[ReplicaSetBuilder]) -> Self {
+        Situation {
+            deployment: decode(deployment),
+            replica_sets: replica_sets.iter().map(ReplicaSetBuilder::build).collect(),
+        }
     }
 
     /// What the planner is given.
@@ -37,7 +40,7 @@ impl Situation {
 
     /// What the planner is given at another time.
     pub fn observed_at(&self, now: Timestamp) -> Observed<'_> {
-        Observed { owned: self.sets.clone(), ..Observed::new(&self.deployment, now) }
+        Observed { owned: self.replica_sets.clone(), ..Observed::new(&self.deployment, now) }
     }
 
     /// What is to be done.
@@ -47,12 +50,13 @@ impl Situation {
 
     /// The sizes of the sets once the plan is carried out, in the order given; last one to create.
     pub fn sizes_after(&self) -> Vec<i32> {
-        let mut sizes: Vec<i32> = self.sets.iter().map(|set| set.replicas).collect();
+        let mut sizes: Vec<i32> = self.replica_sets.iter().map(|replica_set| replica_set.replicas).collect();
         for write in &self.plan().writes {
             match write {
                 Write::Create(new) => sizes.push(new.replicas),
-                Write::Change(set, change) => {
-                    let at = self.sets.iter().position(|s| s.meta.uid == set.meta.uid).unwrap();
+                Write::Change(replica_set, change) => {
+                    let at =
+                        self.replica_sets.iter().position(|s| s.meta.uid == replica_set.meta.uid).unwrap();
                     sizes[at] = change.replicas.unwrap_or(sizes[at]);
                 }
                 other => panic!("{other:?}"),
@@ -69,16 +73,16 @@ impl Situation {
     }
 }
 
-impl SetBuilder {
+impl ReplicaSetBuilder {
     fn observing<R>(&self, pods: &[PodBuilder], look: impl FnOnce(&replicaset::Observed<'_>) -> R) -> R {
-        let set = self.build();
+        let replica_set = self.build();
         let pods = pods.iter().map(PodBuilder::build);
-        let (owned, others): (Vec<_>, Vec<_>) = pods.partition(|pod| set.controls(&pod.meta));
+        let (owned, others): (Vec<_>, Vec<_>) = pods.partition(|pod| replica_set.controls(&pod.meta));
         // The store hands out an owner's pods and the orphans; it never hands out another's.
         let orphans = others.into_iter().filter(|pod| pod.meta.controller.is_none()).collect();
         look(&replicaset::Observed {
-            set: &set,
-            members: replicaset::Members::of(&set, owned, orphans),
+            replica_set: &replica_set,
+            pod_sets: replicaset::PodSets::of(&replica_set, owned, orphans),
             may_adopt: self.may_adopt,
             siblings: Vec::new(),
             free_names: Vec::new(),

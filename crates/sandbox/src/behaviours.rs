@@ -7,7 +7,7 @@ use kube::Client;
 use kube::core::{Request, params::PostParams};
 use tokio::time::Instant;
 use windlass_apiserver::{Options, Sandbox};
-use windlass_nodes::resources::{CallError, send};
+use windlass_nodes::api_client::{CallError, send};
 
 use super::manifest;
 
@@ -109,12 +109,16 @@ async fn if_applying_fails_midway_it_says_what_is_there_and_what_is_not() {
 #[tokio::test(start_paused = true)]
 async fn the_examples_are_accepted() {
     let rig = Rig::new();
-    for text in [include_str!("../../../examples/nginx.yaml"), include_str!("../../../examples/shop.yaml")] {
+    for text in [
+        include_str!("../../../examples/nginx.yaml"),
+        include_str!("../../../examples/shop.yaml"),
+        include_str!("../../../examples/node-agent.yaml"),
+    ] {
         let objects = objects(text);
         manifest::apply::check(&rig.client, &objects).await.unwrap();
         manifest::apply::apply(&rig.client, &objects, |_, _| {}).await.unwrap();
     }
-    assert_eq!(rig.names("Deployment").len() - 1, 12);
+    assert_eq!((rig.names("Deployment").len() - 1, rig.names("DaemonSet").len()), (12, 2));
 }
 
 #[tokio::test(start_paused = true)]

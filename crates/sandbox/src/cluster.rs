@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use windlass_nodes::mirror::{Change, follow};
+use windlass_nodes::reflector::{Change, follow};
 
 /// How many events are remembered.
 const EVENTS: usize = 200;
@@ -139,8 +139,9 @@ impl Cluster {
 
     /// The pods of a workload: its own, and those of its ReplicaSets if it is a Deployment.
     pub fn pods_of<'a>(&'a self, workload: &'a Value) -> Vec<&'a Value> {
-        let of_sets = Self::owned(&self.replica_sets, workload).flat_map(|set| Self::owned(&self.pods, set));
-        Self::owned(&self.pods, workload).chain(of_sets).collect()
+        let of_replica_sets = Self::owned(&self.replica_sets, workload)
+            .flat_map(|replica_set| Self::owned(&self.pods, replica_set));
+        Self::owned(&self.pods, workload).chain(of_replica_sets).collect()
     }
 }
 

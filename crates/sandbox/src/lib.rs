@@ -3,8 +3,8 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod event_lines;
 pub mod kubeconfig;
-pub mod lines;
 pub mod manifest;
 pub mod node_flags;
 pub mod progress;

@@ -16,13 +16,13 @@ use tokio::{net::TcpListener, task::JoinHandle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use windlass_apiserver::{Options, Sandbox};
-use windlass_nodes::{garbage, kubelet, namespaces, resources::Now};
+use windlass_nodes::{api_client::Now, garbage, kubelet, namespaces};
 
 use super::{
     cli::Args,
     cluster::{self, Cluster},
+    event_lines::EventLines,
     kubeconfig,
-    lines::Narrator,
     manifest::{self, Object},
     node_flags,
     progress::{Progress, Target, Verdict},
@@ -234,7 +234,7 @@ async fn perform(
         return Ok(End::Interrupted("the keyboard"));
     }
     let mut news = cluster::news(client);
-    let mut narrator = Narrator::default();
+    let mut narrator = EventLines::default();
     while let Some(change) = news.next().await {
         if let Some(line) = narrator.tell(&change)
             && console.line(&line).is_err()
@@ -261,7 +261,7 @@ async fn wait(
         };
     }
     let mut news = cluster::news(client);
-    let mut narrator = Narrator::default();
+    let mut narrator = EventLines::default();
     let mut cluster = Cluster::default();
     let deadline = tokio::time::sleep(args.timeout);
     tokio::pin!(deadline);
@@ -342,7 +342,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use windlass_nodes::resources::send;
+    use windlass_nodes::api_client::send;
 
     #[test]
     fn a_path_can_be_pasted_into_a_shell() {

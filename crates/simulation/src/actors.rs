@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::call::daemon_of;
-use super::fate::Order;
-use super::monitors::{controller, is_deleting, is_live, number, text};
+use super::invariants::{controller, is_deleting, is_live, number, text};
+use super::request_fault::Order;
 use super::scenario::Act;
 use super::server::{NAMESPACE, Picture, Server};
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
-const SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 /// Whoever put this on a set wants to be asked before it goes.
 const GUARD: &str = "example.com/guard";
 /// What somebody has noted on a set, and its Deployment knows nothing of.
@@ -87,10 +87,10 @@ impl Actors {
         live.get(nth as usize % live.len().max(1)).cloned()
     }
 
-    fn set(&self, nth: u32) -> Option<Arc<Value>> {
+    fn replica_set(&self, nth: u32) -> Option<Arc<Value>> {
         let picture = self.server.picture();
-        let sets = picture.get("replicasets")?;
-        sets.values().nth(nth as usize % sets.len().max(1)).cloned()
+        let replica_sets = picture.get("replicasets")?;
+        replica_sets.values().nth(nth as usize % replica_sets.len().max(1)).cloned()
     }
 
     async fn edit_pod(&self, pod: &Value, metadata: Value) {
@@ -98,8 +98,8 @@ impl Actors {
         Self::send(&self.monkey, Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
     }
 
-    async fn edit_set(&self, set: &Value, metadata: Value) {
-        let path = format!("{SETS}/{}", text(set, "/metadata/name"));
+    async fn edit_replica_set(&self, replica_set: &Value, metadata: Value) {
+        let path = format!("{REPLICA_SETS}/{}", text(replica_set, "/metadata/name"));
         Self::send(&self.user, Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
     }
 
@@ -175,11 +175,13 @@ impl Actors {
                 let audited = json!({"status": {"conditions": [audited]}});
                 let deployment = format!("{DEPLOYMENTS}/{name}/status");
                 Self::send(&self.user, Method::PATCH, &deployment, STRATEGIC, &audited).await;
-                for set in picture.get("replicasets").into_iter().flat_map(|sets| sets.keys()) {
-                    let set = format!("{SETS}/{set}");
-                    Self::send(&self.user, Method::PATCH, &set, MERGE, &body).await;
-                    Self::send(&self.user, Method::PATCH, &set, MERGE, &note).await;
-                    let status = format!("{set}/status");
+                for replica_set in
+                    picture.get("replicasets").into_iter().flat_map(|replica_sets| replica_sets.keys())
+                {
+                    let replica_set = format!("{REPLICA_SETS}/{replica_set}");
+                    Self::send(&self.user, Method::PATCH, &replica_set, MERGE, &body).await;
+                    Self::send(&self.user, Method::PATCH, &replica_set, MERGE, &note).await;
+                    let status = format!("{replica_set}/status");
                     Self::send(&self.user, Method::PATCH, &status, STRATEGIC, &audited).await;
                 }
             }
@@ -235,30 +237,34 @@ impl Actors {
                 self.seize(&pod).await;
             }
             Act::Uproot { nth } => {
-                let Some(set) = self.set(*nth) else { return };
+                let Some(replica_set) = self.replica_set(*nth) else { return };
                 for daemon in 0..self.stops.len() {
                     self.server.lag(daemon, "replicasets", Duration::from_secs(3));
                 }
                 let options = json!({"propagationPolicy": "Orphan"});
-                let path = format!("{SETS}/{}", text(&set, "/metadata/name"));
+                let path = format!("{REPLICA_SETS}/{}", text(&replica_set, "/metadata/name"));
                 Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
             }
             Act::Replace { name, policy } => self.replace(name, policy).await,
             Act::Loner { nth } => {
-                let Some(set) = self.set(*nth) else { return };
+                let Some(replica_set) = self.replica_set(*nth) else { return };
                 let metadata = json!({"name": format!("loner-{nth}"),
-                                      "labels": set["spec"]["template"]["metadata"]["labels"]});
+                                      "labels": replica_set["spec"]["template"]["metadata"]["labels"]});
                 let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-                                 "spec": set["spec"]["template"]["spec"]});
+                                 "spec": replica_set["spec"]["template"]["spec"]});
                 Self::send(&self.user, Method::POST, PODS, "application/json", &pod).await;
             }
             Act::Disown { nth } => {
-                let Some(set) = self.set(*nth) else { return };
-                self.edit_set(&set, json!({"labels": {"app": "stray"}})).await;
+                let Some(replica_set) = self.replica_set(*nth) else { return };
+                self.edit_replica_set(&replica_set, json!({"labels": {"app": "stray"}})).await;
             }
             Act::Guard { nth } => {
-                let Some(set) = self.set(*nth).filter(|set| !is_deleting(set)) else { return };
-                self.edit_set(&set, json!({"finalizers": [GUARD]})).await;
+                let Some(replica_set) =
+                    self.replica_set(*nth).filter(|replica_set| !is_deleting(replica_set))
+                else {
+                    return;
+                };
+                self.edit_replica_set(&replica_set, json!({"finalizers": [GUARD]})).await;
             }
             Act::Hold { nth } => {
                 let Some(pod) = self.pod(*nth) else { return };
@@ -337,12 +343,13 @@ impl Actors {
         for _ in 0..60 {
             tokio::time::sleep(step).await;
             picture = self.server.picture();
-            let mut sets = picture.get("replicasets").into_iter().flat_map(|sets| sets.values());
-            let tells = |set: &&Arc<Value>| {
-                text(set, "/spec/template/spec/containers/0/image") == image
-                    && number(set, "/status/availableReplicas") > 0
+            let mut replica_sets =
+                picture.get("replicasets").into_iter().flat_map(|replica_sets| replica_sets.values());
+            let tells = |replica_set: &&Arc<Value>| {
+                text(replica_set, "/spec/template/spec/containers/0/image") == image
+                    && number(replica_set, "/status/availableReplicas") > 0
             };
-            uid = sets.find(tells).map(|set| text(set, "/metadata/uid").to_owned());
+            uid = replica_sets.find(tells).map(|replica_set| text(replica_set, "/metadata/uid").to_owned());
             if uid.is_some() {
                 break;
             }
@@ -395,9 +402,9 @@ impl Actors {
     /// A live pod of each set.
     fn one_of_each(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
-        let mut sets = BTreeSet::new();
+        let mut replica_sets = BTreeSet::new();
         let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
-        pods.filter(|pod| is_live(pod) && sets.insert(controller(pod).to_owned())).cloned().collect()
+        pods.filter(|pod| is_live(pod) && replica_sets.insert(controller(pod).to_owned())).cloned().collect()
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::monitors::{Breach, controller, is_deleting, number, text};
-use super::rest::{is_at_rest, objects, until};
+use super::convergence::{is_at_rest, objects, until};
+use super::invariants::{Breach, controller, is_deleting, number, text};
 use super::scenario::Act;
 use super::server::{Picture, Server};
 
@@ -56,12 +56,14 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     tokio::time::sleep(QUEUED).await;
     let before = server.picture();
     actors.act(&Act::Image { name: SMALL, tag: 12 }).await;
-    within(server, "has no ReplicaSet for its new template", |now| new_set(&before, now).is_some()).await?;
+    within(server, "has no ReplicaSet for its new template", |now| new_replica_set(&before, now).is_some())
+        .await?;
     within(server, "has no pod of its new template", |now| {
-        new_set(&before, now).is_some_and(|set| pods_of(now, set) > 0)
+        new_replica_set(&before, now).is_some_and(|replica_set| pods_of(now, replica_set) > 0)
     })
     .await?;
-    let created = set_of(&before, LARGE).map_or(0, |set| pods_of(&server.picture(), set));
+    let created =
+        replica_set_of(&before, LARGE).map_or(0, |replica_set| pods_of(&server.picture(), replica_set));
     if created >= BATCH as usize && !server.is_over() {
         return Err(Breach::new("the simulation", "the batch was over before anybody could wait for it"));
     }
@@ -90,28 +92,29 @@ async fn within(server: &Server, unless: &str, is_so: impl Fn(&Picture) -> bool)
 }
 
 /// A ReplicaSet of the small Deployment that there was not before.
-fn new_set<'p>(before: &Picture, now: &'p Picture) -> Option<&'p Value> {
-    let old = set_of(before, SMALL).map_or("", |set| text(set, "/metadata/uid"));
+fn new_replica_set<'p>(before: &Picture, now: &'p Picture) -> Option<&'p Value> {
+    let old = replica_set_of(before, SMALL).map_or("", |replica_set| text(replica_set, "/metadata/uid"));
     let owner = deployment(now, SMALL)?;
-    sets_of(now, owner).find(|set| text(set, "/metadata/uid") != old)
+    replica_sets_of(now, owner).find(|replica_set| text(replica_set, "/metadata/uid") != old)
 }
 
 /// A ReplicaSet of this Deployment that wants pods.
-fn set_of<'p>(picture: &'p Picture, name: &str) -> Option<&'p Value> {
+fn replica_set_of<'p>(picture: &'p Picture, name: &str) -> Option<&'p Value> {
     let owner = deployment(picture, name)?;
-    sets_of(picture, owner).find(|set| number(set, "/spec/replicas") > 0)
+    replica_sets_of(picture, owner).find(|replica_set| number(replica_set, "/spec/replicas") > 0)
 }
 
 fn deployment<'p>(picture: &'p Picture, name: &str) -> Option<&'p Value> {
     objects(picture, "deployments").find(|deployment| text(deployment, "/metadata/name") == name)
 }
 
-fn sets_of<'p>(picture: &'p Picture, owner: &Value) -> impl Iterator<Item = &'p Value> {
+fn replica_sets_of<'p>(picture: &'p Picture, owner: &Value) -> impl Iterator<Item = &'p Value> {
     let uid = text(owner, "/metadata/uid").to_owned();
-    objects(picture, "replicasets").filter(move |set| controller(set) == uid && !is_deleting(set))
+    objects(picture, "replicasets")
+        .filter(move |replica_set| controller(replica_set) == uid && !is_deleting(replica_set))
 }
 
-fn pods_of(picture: &Picture, set: &Value) -> usize {
-    let uid = text(set, "/metadata/uid");
+fn pods_of(picture: &Picture, replica_set: &Value) -> usize {
+    let uid = text(replica_set, "/metadata/uid");
     objects(picture, "pods").filter(|pod| controller(pod) == uid).count()
 }

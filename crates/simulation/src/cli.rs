@@ -6,13 +6,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::exhaustive::{Bounds, visit, workloads};
-use super::finds::finds;
+use super::mutation_score::mutation_score;
 use super::replay::{Replay, check};
 use super::report::Report;
 use super::run::run;
 use super::scenario::Scenario;
 use super::search::{Search, Seeds, digest, same_again};
-use windlass::planted::BUGS;
+use windlass::mutations::BUGS;
 
 /// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
 /// made as small as can be, told step by step, and left as a file to run again.
@@ -136,7 +136,7 @@ pub fn execute(args: &Args, host: &Host<'_>, mut out: &mut (dyn Write + Send)) -
         return replay(source, args, &report, host, out);
     }
     if let Some(bug) = &args.planted {
-        return finds(args, bug, host.elapsed, out);
+        return mutation_score(args, bug, host.elapsed, out);
     }
     if let Some(replicas) = args.exhaustive {
         return exhaustive(args, replicas, &report, host, out);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::call::Call;
-use super::monitors::Breach;
+use super::invariants::Breach;
 use super::scenario::Act;
 use super::server::Server;
 

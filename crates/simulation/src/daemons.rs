@@ -7,12 +7,12 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::monitors::Breach;
+use super::invariants::Breach;
 use super::scenario::{Scenario, Skew};
 use super::server::Server;
 use windlass::app::{Candidacy, Controllers, Parts};
 use windlass::config::ControllerConfig;
-use windlass::runtime::election::ElectionOptions;
+use windlass::runtime::leader_election::rules::ElectionOptions;
 
 /// How long running syncs may take to finish.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::points::Point;
+use super::crash_points::CrashPoint;
 use super::replay::Word;
 use super::run::{Outcome, run};
 use super::scenario::{Act, Scenario};
@@ -90,32 +90,34 @@ pub fn workloads(replicas: u32) -> Vec<Scenario> {
     all
 }
 
-fn with(scenario: &Scenario, point: Point) -> Scenario {
+fn with(scenario: &Scenario, point: CrashPoint) -> Scenario {
     let mut scenario = scenario.clone();
     scenario.points.push(point);
     scenario
 }
 
 /// A crash over each of these writes.
-fn crashes(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = Point> {
-    writes.flat_map(|write| [false, true].map(|carried_out| Point::Crash { daemon: 0, write, carried_out }))
+fn crashes(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = CrashPoint> {
+    writes.flat_map(|write| {
+        [false, true].map(|carried_out| CrashPoint::Crash { daemon: 0, write, carried_out })
+    })
 }
 
 /// A window of each resource and length before each of these writes.
-fn windows(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = Point> {
+fn windows(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = CrashPoint> {
     writes.flat_map(|write| {
         RESOURCES.into_iter().flat_map(move |resource| {
-            WINDOWS.map(|milliseconds| Point::Lag { daemon: 0, resource, write, milliseconds })
+            WINDOWS.map(|milliseconds| CrashPoint::Lag { daemon: 0, resource, write, milliseconds })
         })
     })
 }
 
 /// What may come behind `first` in a history in which the daemon sends so many writes.
-fn later(first: Point, writes: u32) -> Vec<Point> {
+fn later(first: CrashPoint, writes: u32) -> Vec<CrashPoint> {
     match first {
         // A window before the very write that kills the daemon is a window before the crash, and is here.
-        Point::Crash { write, .. } => windows(write..=writes).collect(),
-        Point::Lag { write, .. } => crashes(write + 1..=writes).collect(),
+        CrashPoint::Crash { write, .. } => windows(write..=writes).collect(),
+        CrashPoint::Lag { write, .. } => crashes(write + 1..=writes).collect(),
     }
 }
 
@@ -135,7 +137,7 @@ pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
         if scenario.points.is_empty() {
             visited.writes = outcome.writes;
         }
-        let lost = matches!(scenario.points.first(), Some(Point::Crash { carried_out: false, .. }));
+        let lost = matches!(scenario.points.first(), Some(CrashPoint::Crash { carried_out: false, .. }));
         let writes = outcome.writes + u64::from(lost);
         if outcome.failure.is_some() {
             visited.failures.push((scenario.clone(), outcome));
@@ -144,7 +146,7 @@ pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
         Ok(u32::try_from(writes).unwrap_or(u32::MAX))
     };
     let writes = one(workload)?;
-    let firsts: Vec<Point> = crashes(1..=writes).chain(windows(1..=writes)).collect();
+    let firsts: Vec<CrashPoint> = crashes(1..=writes).chain(windows(1..=writes)).collect();
     let next = AtomicUsize::new(0);
     let worker = || -> std::io::Result<()> {
         while let Some(first) = firsts.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -186,7 +188,7 @@ mod tests {
         for first in crashes(1..=writes).chain(windows(1..=writes)) {
             for second in later(first, writes) {
                 let mut pair = [first, second];
-                pair.sort_by_key(|point| matches!(point, Point::Lag { .. }));
+                pair.sort_by_key(|point| matches!(point, CrashPoint::Lag { .. }));
                 assert!(!pairs.contains(&pair), "{pair:?}");
                 pairs.push(pair);
             }

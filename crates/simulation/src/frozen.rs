@@ -8,11 +8,11 @@
 use std::time::Duration;
 
 use super::actors::Actors;
-use super::monitors::Breach;
-use super::rest::{is_at_rest, objects, until};
+use super::convergence::{is_at_rest, objects, until};
+use super::deadlines::time_of;
+use super::invariants::Breach;
 use super::scenario::Scenario;
 use super::server::Server;
-use super::timed::time_of;
 
 /// How long a connection may relay nothing before that is noticed.
 const NOTICED: Duration = Duration::from_secs(45);

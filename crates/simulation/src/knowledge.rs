@@ -12,7 +12,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::call::{Call, daemon_of};
-use super::monitors::{controller, text};
+use super::invariants::{controller, text};
 use super::server::Picture;
 
 /// The resources that decisions are made of.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::call::Call;
-use super::fate::Fate;
+use super::request_fault::RequestFault;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A request, and what becomes of it.
-    Sent(Box<Call>, Fate),
+    Sent(Box<Call>, RequestFault),
     /// A request that would change something has been carried out.
     Done {
         /// The request.
@@ -49,13 +49,13 @@ impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>9.3} ", self.at.as_secs_f64())?;
         match &self.event {
-            Event::Sent(call, fate) => {
+            Event::Sent(call, request_fault) => {
                 write!(f, "{call}")?;
                 if !call.query.is_empty() {
                     write!(f, "?{}", call.query)?;
                 }
-                if *fate != Fate::Proceed {
-                    write!(f, " ({fate})")?;
+                if *request_fault != RequestFault::Proceed {
+                    write!(f, " ({request_fault})")?;
                 }
                 if call.is_write() { write!(f, " {}", call.body) } else { Ok(()) }
             }
@@ -87,9 +87,10 @@ impl Log {
     }
 
     /// A request has been sent; `body` is as it was on the wire.
-    pub fn sent(&mut self, at: Duration, call: &Call, body: &[u8], fate: &Fate) {
-        (&call.agent, call.method.as_str(), &call.path, &call.query, body, fate).hash(&mut self.digest);
-        self.keep(at, || Event::Sent(Box::new(call.clone()), fate.clone()));
+    pub fn sent(&mut self, at: Duration, call: &Call, body: &[u8], request_fault: &RequestFault) {
+        (&call.agent, call.method.as_str(), &call.path, &call.query, body, request_fault)
+            .hash(&mut self.digest);
+        self.keep(at, || Event::Sent(Box::new(call.clone()), request_fault.clone()));
     }
 
     /// A request that would change something has been carried out.
@@ -154,7 +155,12 @@ mod tests {
             let uri = format!("/api/v1/namespaces/shop/pods{query}");
             let (parts, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
             let mut log = Log::new(false);
-            log.sent(at(seconds), &Call::new("d0.1".into(), &parts, b"{}"), body.as_bytes(), &Fate::Proceed);
+            log.sent(
+                at(seconds),
+                &Call::new("d0.1".into(), &parts, b"{}"),
+                body.as_bytes(),
+                &RequestFault::Proceed,
+            );
             log.digest()
         };
         let digest = |seconds: u64, body: &str| digest_of(seconds, "", body);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::monitors::{Breach, controller, is_deleting, text};
+use super::invariants::{Breach, controller, is_deleting, text};
 use super::scenario::{Act, Fault, Scenario};
 use super::server::Picture;
 
@@ -44,7 +44,7 @@ impl Tally {
         let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
         // A pod is called after its set, with a suffix of its own.
         let name = match &*call.resource {
-            "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(set, _)| set),
+            "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(replica_set, _)| replica_set),
             _ => text(object, "/metadata/name"),
         };
         if created && call.overdue && call.resource == "pods" {

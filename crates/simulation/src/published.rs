@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::monitors::{Breach, controller, is_available, is_deleting, is_live, number, text};
-use super::rest::objects;
+use super::convergence::objects;
+use super::invariants::{Breach, controller, is_available, is_deleting, is_live, number, text};
 use super::scenario::Scenario;
 use super::server::{Picture, Server};
 
@@ -91,23 +91,26 @@ async fn losses_are_told(server: &Server, actors: &Actors) -> Result<(), Breach>
 
 fn one_ready_pod_of_each(server: &Server) -> Vec<Value> {
     let (picture, now) = (server.picture(), server.clock.now());
-    let sets: Vec<&str> = objects(&picture, "replicasets").map(|set| text(set, "/metadata/uid")).collect();
+    let replica_sets: Vec<&str> =
+        objects(&picture, "replicasets").map(|replica_set| text(replica_set, "/metadata/uid")).collect();
     let first = |uid: &&str| {
         let mut pods = objects(&picture, "pods").filter(|pod| controller(pod) == *uid && is_live(pod));
         pods.find(|pod| is_available(pod, 0, now)).cloned()
     };
-    sets.iter().filter_map(first).collect()
+    replica_sets.iter().filter_map(first).collect()
 }
 
 /// The first ReplicaSet or Deployment that says more of its pods than there is.
 fn overstated(picture: &Picture, now: jiff::Timestamp) -> Result<(), Breach> {
-    let pods_of = |set: &Value, least: i64| {
-        let uid = text(set, "/metadata/uid");
+    let pods_of = |replica_set: &Value, least: i64| {
+        let uid = text(replica_set, "/metadata/uid");
         let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod));
         i64::try_from(pods.filter(|pod| is_available(pod, least, now)).count()).unwrap_or(i64::MAX)
     };
     // Who has been ready for how long is the same question with another number of seconds.
-    let counts = |set: &Value| [pods_of(set, 0), pods_of(set, number(set, "/spec/minReadySeconds"))];
+    let counts = |replica_set: &Value| {
+        [pods_of(replica_set, 0), pods_of(replica_set, number(replica_set, "/spec/minReadySeconds"))]
+    };
     let told = |object: &Value| {
         ["readyReplicas", "availableReplicas"].map(|field| number(&object["status"], &format!("/{field}")))
     };
@@ -122,13 +125,17 @@ fn overstated(picture: &Picture, now: jiff::Timestamp) -> Result<(), Breach> {
         );
         Err(Breach::new("S27", what))
     };
-    for set in objects(picture, "replicasets") {
-        judge(set, counts(set))?;
+    for replica_set in objects(picture, "replicasets") {
+        judge(replica_set, counts(replica_set))?;
     }
     for deployment in objects(picture, "deployments") {
         let uid = text(deployment, "/metadata/uid");
-        let sets = objects(picture, "replicasets").filter(|set| controller(set) == uid).map(counts);
-        judge(deployment, sets.fold([0, 0], |sum, [ready, available]| [sum[0] + ready, sum[1] + available]))?;
+        let replica_sets =
+            objects(picture, "replicasets").filter(|replica_set| controller(replica_set) == uid).map(counts);
+        judge(
+            deployment,
+            replica_sets.fold([0, 0], |sum, [ready, available]| [sum[0] + ready, sum[1] + available]),
+        )?;
     }
     Ok(())
 }
@@ -148,19 +155,20 @@ mod tests {
         let status = |number: i64| json!({"readyReplicas": number, "availableReplicas": number});
         let pod = json!({"metadata": {"name": "p", "ownerReferences": owner("ReplicaSet", "s")}, "status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}});
-        let picture = |of_set: i64, of_deployment: i64| -> Picture {
-            let set = json!({"metadata": {"name": "web-1", "uid": "s", "ownerReferences": owner("Deployment", "d")},
-                             "status": status(of_set)});
+        let picture = |of_replica_set: i64, of_deployment: i64| -> Picture {
+            let replica_set = json!({"metadata": {"name": "web-1", "uid": "s", "ownerReferences": owner("Deployment", "d")},
+                             "status": status(of_replica_set)});
             let deployment =
                 json!({"metadata": {"name": "web", "uid": "d"}, "status": status(of_deployment)});
-            [("deployments", deployment), ("replicasets", set), ("pods", pod.clone())]
+            [("deployments", deployment), ("replicasets", replica_set), ("pods", pod.clone())]
                 .map(|(resource, object)| {
                     (resource.to_owned(), BTreeMap::from([("x".to_owned(), Arc::new(object))]))
                 })
                 .into()
         };
-        let judged =
-            |of_set, of_deployment| overstated(&picture(of_set, of_deployment), jiff::Timestamp::UNIX_EPOCH);
+        let judged = |of_replica_set, of_deployment| {
+            overstated(&picture(of_replica_set, of_deployment), jiff::Timestamp::UNIX_EPOCH)
+        };
         assert_eq!(judged(1, 1), Ok(()));
         assert_eq!(judged(0, 0), Ok(()), "a rise may wait");
         assert!(judged(2, 1).unwrap_err().what.starts_with("web-1 says"));

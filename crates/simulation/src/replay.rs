@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew};
-use windlass::planted::BUGS;
+use windlass::mutations::BUGS;
 
 /// One of a few words. A name of its own keeps serde from borrowing it from the file.
 pub type Word = &'static str;
@@ -162,7 +162,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         }
     }
     for (n, point) in scenario.points.iter().enumerate() {
-        if let super::points::Point::Lag { milliseconds, .. } = point {
+        if let super::crash_points::CrashPoint::Lag { milliseconds, .. } = point {
             let fine = u128::from(*milliseconds) <= LONGEST.as_millis();
             field(format!("points[{n}].lag.milliseconds"), fine, "must be at most an hour")?;
         }

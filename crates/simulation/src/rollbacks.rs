@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::actors::Actors;
-use super::monitors::{Breach, text};
-use super::rest::objects;
+use super::convergence::objects;
+use super::invariants::{Breach, text};
 use super::server::{Picture, Server};
 
 /// How long a rollback takes: one write.

@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
 use super::cost::Meter;
+use super::invariants::Breach;
 use super::log::Entry;
-use super::monitors::Breach;
 use super::oracle::{self, Ending};
 use super::scenario::{Act, Scenario};
 use super::server::{NAMESPACE, Picture, Server};
-use super::{daemons, rest};
+use super::{convergence, daemons};
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
 use windlass_nodes::{garbage, kubelet, namespaces};
@@ -58,7 +58,7 @@ impl fmt::Display for Outcome {
 /// # Errors
 /// When the simulation itself panics, or there is no runtime to be had.
 pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
-    windlass::planted::plant(scenario.bug);
+    windlass::mutations::plant(scenario.bug);
     let mut outcome = naming_the_seed(scenario.seed, || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
@@ -187,7 +187,7 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
             tokio::time::sleep(at.saturating_sub(last)).await;
             last = *at;
             if act.is_wish() {
-                rest::until_rest(server).await;
+                convergence::until_rest(server).await;
             }
             meter.take().map_or(Ok(()), |meter| meter.end(server))?;
         } else {
@@ -200,14 +200,14 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
         let begun = nothing_is_wrong.then(|| Meter::begin(server, act));
         actors.act(act).await;
         if let Some(mut begun) = begun {
-            rest::until_rest(server).await;
+            convergence::until_rest(server).await;
             begun.fulfilled(server);
             meter = Some(begun);
         }
     }
     tokio::time::sleep(scenario.tail()).await;
     if scenario.calm {
-        rest::until_rest(server).await;
+        convergence::until_rest(server).await;
     }
     if server.is_over() {
         return Ok(());
@@ -219,7 +219,7 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
         actors.repair().await;
     }
     if scenario.owes_rest() {
-        return rest::comes_to_rest(scenario, server, actors).await;
+        return convergence::comes_to_rest(scenario, server, actors).await;
     }
     // What is late arrives, and is judged.
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -1,16 +1,16 @@
 //! S13 where pods are alike: a scale-down of pods that differ by the restarts of a container that runs once, and by
 //! nothing that counts before it. The deletions are judged where every deletion is, by
-//! [`monitors`](super::monitors).
+//! [`invariants`](super::invariants).
 
 use std::time::Duration;
 
 use super::actors::Actors;
-use super::monitors::Breach;
-use super::rest::objects;
-use super::rest::{is_at_rest, until};
+use super::convergence::objects;
+use super::convergence::{is_at_rest, until};
+use super::deadlines::{RESERVED, time_of};
+use super::invariants::Breach;
 use super::scenario::Scenario;
 use super::server::Server;
-use super::timed::{RESERVED, time_of};
 
 /// How many pods each Deployment has before: more than there are nodes, so that some share one.
 const BEFORE: u32 = 6;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::points::Point;
+use super::crash_points::CrashPoint;
 use super::replay::{Word, bug, milliseconds, name, policy, resource, steps};
 
 /// Names of the Deployments that users make.
@@ -318,7 +318,7 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What happens with certain writes of the daemons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub points: Vec<Point>,
+    pub points: Vec<CrashPoint>,
     /// Who does what when, in order.
     #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,

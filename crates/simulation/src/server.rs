@@ -4,7 +4,7 @@
 mod chance;
 mod controls;
 mod member;
-mod replies;
+pub(crate) mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -23,12 +23,12 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::call::{Call, daemon_of};
-use super::fate::{Answer, Fate, Order};
+use super::crash_points::CrashPoints;
+use super::invariants::{Breach, Commit, Invariants, text};
 use super::knowledge::{Knowledge, Owner, on_behalf_of};
 use super::log::Log;
-use super::monitors::{Breach, Commit, Monitors, text};
 use super::oracle::{Ending, Tally};
-use super::points::Points;
+use super::request_fault::{Answer, Order, RequestFault};
 use super::scenario::Scenario;
 use super::watch::Watch;
 use controls::Standing;
@@ -65,7 +65,7 @@ pub type Picture = BTreeMap<String, BTreeMap<String, Arc<Value>>>;
 struct State {
     picture: Picture,
     knowledge: Knowledge,
-    monitors: Monitors,
+    invariants: Invariants,
     failure: Option<Breach>,
     /// The objects when it occurred.
     broken: Picture,
@@ -81,7 +81,7 @@ struct State {
     frozen: BTreeMap<(usize, String), Frozen>,
     /// How many writes a daemon has left to live.
     fuses: BTreeMap<usize, u32>,
-    points: Points,
+    points: CrashPoints,
     standing: Standing,
     /// Until when a daemon's Lease can hardly be written.
     stalls: BTreeMap<usize, (Instant, bool)>,
@@ -129,7 +129,7 @@ impl Drop for Over {
         if let Some((owner, last)) = &self.owner {
             state.knowledge.ends(&self.agent, owner, *last, now, self.goes_on);
         }
-        let breach = state.monitors.ended(now, &self.agent, self.id, self.goes_on);
+        let breach = state.invariants.ended(now, &self.agent, self.id, self.goes_on);
         self.server.note(&mut state, breach);
     }
 }
@@ -137,6 +137,10 @@ impl Drop for Over {
 /// The version that a write has made, in its answer.
 #[derive(Clone, Copy, Debug)]
 struct Version(u64);
+
+/// The instant of which a list shows all objects.
+#[derive(Clone, Copy, Debug)]
+struct Listed(Duration);
 
 /// The object that an answer is about, as it was then.
 #[derive(Clone, Debug)]
@@ -161,9 +165,9 @@ pub struct Server {
 impl Server {
     /// An API server in front of `sandbox`. `record` keeps the log, not only its fingerprint.
     pub fn new(sandbox: Sandbox, clock: Clock, scenario: Scenario, record: bool) -> Self {
-        let monitors = Monitors::new(&scenario);
-        let points = Points::new(scenario.points.clone());
-        let state = State { monitors, points, log: Log::new(record), faulty: true, ..State::default() };
+        let invariants = Invariants::new(&scenario);
+        let points = CrashPoints::new(scenario.points.clone());
+        let state = State { invariants, points, log: Log::new(record), faulty: true, ..State::default() };
         Server {
             router: sandbox.router(),
             sandbox,
@@ -211,31 +215,34 @@ impl Server {
             call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
             // A sync may wait for the rate limit between its decision and its calls.
             call.known = call.known.saturating_sub(state.standing.longest_queue());
-            let breach = state.monitors.begins(now, &call);
+            let breach = state.invariants.begins(now, &call);
             self.note(&mut state, breach);
             drop(state);
             let last = call.is_write() && call.subresource == "status";
             Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, goes_on: None }
         });
-        let fate = self.arrives(&call, &body);
-        let is_refused = matches!(fate, Fate::Refuse(code, ..) if code != 409);
-        let reply = self.clone().undergo(fate, &call, parts, body).await;
+        let request_fault = self.arrives(&call, &body);
+        let is_refused = matches!(request_fault, RequestFault::Refuse(code, ..) if code != 409);
+        let reply = self.clone().undergo(request_fault, &call, parts, body).await;
         if let Some(over) = &mut over {
             let (mut guard, now) = (self.state.lock(), self.start.elapsed());
             let (answer, state) = (answer(&reply, is_refused), &mut *guard);
-            state.monitors.answered(now, &call, answer, &state.picture);
+            state.invariants.answered(now, &call, answer, &state.picture);
             if let Answer::Wait(time) = answer {
                 // The clock by which its author waits may be slow.
                 over.goes_on = Some(now + 2 * time);
             }
         }
         if call.of_daemon() && !elsewhere && reply.status().is_success() {
-            let (monitors, now) = (&mut self.state.lock().monitors, self.start.elapsed());
+            let (invariants, now) = (&mut self.state.lock().invariants, self.start.elapsed());
             if let Some(Version(version)) = reply.extensions().get() {
-                monitors.told(now, &call, *version);
+                invariants.told(now, &call, *version);
             }
             if let Some(Shown(object)) = reply.extensions().get() {
-                monitors.shown(now, &call, object);
+                invariants.shown(now, &call, object);
+            }
+            if let Some(Listed(at)) = reply.extensions().get() {
+                invariants.listed(*at, &call.agent, &call.resource);
             }
         }
         reply
@@ -243,57 +250,57 @@ impl Server {
 
     async fn undergo(
         self: Arc<Self>,
-        fate: Fate,
+        request_fault: RequestFault,
         call: &Call,
         mut parts: http::request::Parts,
         body: Bytes,
     ) -> Response<Body> {
-        match fate {
-            Fate::Proceed => self.perform(call, parts, body),
-            Fate::LoseRequest => lost(),
-            Fate::LoseReply => {
+        match request_fault {
+            RequestFault::Proceed => self.perform(call, parts, body),
+            RequestFault::LoseRequest => lost(),
+            RequestFault::LoseReply => {
                 self.perform(call, parts, body);
                 lost()
             }
-            Fate::Delay(time) => {
+            RequestFault::Delay(time) => {
                 // A task of its own: what is late happens even if its sender has given up.
                 let call = call.clone();
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    let overdue = self.state.lock().monitors.was_given_up(call.id);
+                    let overdue = self.state.lock().invariants.was_given_up(call.id);
                     self.perform(&Call { overdue, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
             }
-            Fate::DelayReply(time) => {
+            RequestFault::DelayReply(time) => {
                 let reply = self.perform(call, parts, body);
                 tokio::time::sleep(time).await;
                 reply
             }
-            Fate::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
-            Fate::AskToWait { code, seconds, carried_out } => {
+            RequestFault::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
+            RequestFault::AskToWait { code, seconds, carried_out } => {
                 if carried_out {
                     self.perform(call, parts, body);
                 }
                 asked_to_wait(code, seconds)
             }
-            Fate::Behind(time) => {
+            RequestFault::Behind(time) => {
                 let call = Call { behind: time, ..call.clone() };
                 match self.lagging_member(&call, &mut parts) {
                     Some(refused) => refused,
                     None => self.perform(&call, parts, body),
                 }
             }
-            Fate::Freeze | Fate::Hang => std::future::pending().await,
+            RequestFault::Freeze | RequestFault::Hang => std::future::pending().await,
         }
     }
 
     /// Logs a request and decides what becomes of it.
-    fn arrives(&self, call: &Call, body: &Bytes) -> Fate {
+    fn arrives(&self, call: &Call, body: &Bytes) -> RequestFault {
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.dead.contains(&call.agent) || state.standing.stormed && call.of_daemon() {
-            return Fate::Hang;
+            return RequestFault::Hang;
         }
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
@@ -301,28 +308,28 @@ impl Server {
             self.storms(state, call);
             // Who plays the history must come to its end.
             if !matches!(&*call.agent, "user" | "monkey") {
-                return Fate::Hang;
+                return RequestFault::Hang;
             }
         }
-        let fate = self.fate(state, call);
+        let request_fault = self.request_fault(state, call);
         state.requests += 1;
         state.standing.cost.sent(call);
-        state.log.sent(self.start.elapsed(), call, body, &fate);
-        if call.of_daemon() && call.is_act() && fate != Fate::LoseRequest {
+        state.log.sent(self.start.elapsed(), call, body, &request_fault);
+        if call.of_daemon() && call.is_act() && request_fault != RequestFault::LoseRequest {
             state.acts += 1;
         }
         if call.of_daemon() && call.is_write() {
             let at = self.start.elapsed();
             let breach = if call.namespace == TENANT {
                 let there = self.sandbox.object(kind(&call.resource), TENANT, &call.name);
-                let sets = self.sandbox.objects("ReplicaSet");
-                state.monitors.sent_elsewhere(at, call, there.as_deref(), &sets)
+                let replica_sets = self.sandbox.objects("ReplicaSet");
+                state.invariants.sent_elsewhere(at, call, there.as_deref(), &replica_sets)
             } else {
-                state.monitors.sent(at, self.clock.now(), call, &state.picture)
+                state.invariants.sent(at, self.clock.now(), call, &state.picture)
             };
             self.note(state, breach);
         }
-        fate
+        request_fault
     }
 
     /// Carries a request out, at one instant, and judges what it did.
@@ -347,9 +354,12 @@ impl Server {
             // A list shows what there is, or was, and its watch has yet to begin.
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
+            if code.is_success() {
+                response.extensions_mut().insert(Listed(shown));
+            }
         }
         if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
-            state.monitors.met(call, &state.picture);
+            state.invariants.met(call, &state.picture);
             state.standing.cost.refused(call);
         }
         if call.of_daemon() && call.namespace != TENANT && !call.is_write() && code.is_success() {
@@ -359,7 +369,7 @@ impl Server {
             }
         }
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
-            state.monitors.renewed(self.start.elapsed(), call);
+            state.invariants.renewed(self.start.elapsed(), call);
         }
         // Of a collection that is deleted each object is a change of its own.
         if watched && code.is_success() && call.name.is_empty() && call.method == Method::DELETE {
@@ -404,7 +414,7 @@ impl Server {
             after: after.as_deref(),
             picture: &state.picture,
         };
-        let breach = state.monitors.committed(&commit);
+        let breach = state.invariants.committed(&commit);
         state.tally.count(call, before.as_deref(), after.as_deref());
         let all = state.picture.entry(call.resource.clone()).or_default();
         match after {
@@ -435,9 +445,11 @@ impl Server {
         self.state.lock().knowledge.falls_behind(agent, resource, self.start.elapsed());
     }
 
-    /// See [`Knowledge`].
-    pub fn catches_up(&self, agent: &Arc<str>, resource: &str) {
-        self.state.lock().knowledge.catches_up(agent, resource, self.start.elapsed());
+    /// See [`Knowledge`]. The watch has `begun` with what there was then, or behind a list that has shown it.
+    pub fn catches_up(&self, agent: &Arc<str>, resource: &str, begun: Duration) {
+        let mut state = self.state.lock();
+        state.knowledge.catches_up(agent, resource, self.start.elapsed());
+        state.invariants.listed(begun, agent, resource);
     }
 
     fn note(&self, state: &mut State, breach: Result<(), Breach>) {

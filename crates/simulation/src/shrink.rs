@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::points::Point;
+use super::crash_points::CrashPoint;
 use super::replay::check;
 use super::run::run;
 use super::scenario::{Act, Scenario, Skew};
@@ -170,7 +170,7 @@ impl Search<'_> {
                 )
             });
             less.points.retain(|point| {
-                !matches!(point, Point::Crash { daemon: 1.., .. } | Point::Lag { daemon: 1.., .. })
+                !matches!(point, CrashPoint::Crash { daemon: 1.., .. } | CrashPoint::Lag { daemon: 1.., .. })
             });
             less.clocks.truncate(1);
         })?;

@@ -18,9 +18,9 @@ use http::Method;
 use serde_json::Value;
 
 use super::call::Call;
-use super::fate::Fate;
+use super::invariants::{is_deleting, text};
 use super::log::{Entry, Event};
-use super::monitors::{is_deleting, text};
+use super::request_fault::RequestFault;
 use super::server::Picture;
 
 /// How many lines of a kind are shown of a second before the rest is gathered.
@@ -101,21 +101,25 @@ impl Teller {
         match &entry.event {
             Event::Note(text) => self.line(at, String::new(), format!("-- {text}")),
             Event::Breach(text) => self.line(at, String::new(), format!("!! {text}")),
-            Event::Sent(call, fate) if !matters(call) => {
-                if call.of_daemon() && call.resource != "events" && *fate != Fate::Proceed {
-                    self.call(at, call, "", &fate.to_string());
+            Event::Sent(call, request_fault) if !matters(call) => {
+                if call.of_daemon() && call.resource != "events" && *request_fault != RequestFault::Proceed {
+                    self.call(at, call, "", &request_fault.to_string());
                 }
             }
-            Event::Sent(call, fate) if !call.is_write() => {
+            Event::Sent(call, request_fault) if !call.is_write() => {
                 // A list tells that a daemon begins anew. What else is read says little.
-                if call.of_daemon() && (call.name.is_empty() && !call.watch || *fate != Fate::Proceed) {
-                    self.call(at, call, "", &fate.to_string());
+                if call.of_daemon()
+                    && (call.name.is_empty() && !call.watch || *request_fault != RequestFault::Proceed)
+                {
+                    self.call(at, call, "", &request_fault.to_string());
                 }
             }
-            Event::Sent(call, fate) if fate.is_carried_out() => {
-                self.remarks.entry(call.to_string()).or_default().push_back(fate.to_string());
+            Event::Sent(call, request_fault) if request_fault.is_carried_out() => {
+                self.remarks.entry(call.to_string()).or_default().push_back(request_fault.to_string());
             }
-            Event::Sent(call, fate) => self.call(at, call, &asked_for(call), &fate.to_string()),
+            Event::Sent(call, request_fault) => {
+                self.call(at, call, &asked_for(call), &request_fault.to_string())
+            }
             Event::Done { call, code, before, after } => {
                 if call.resource == "leases" {
                     self.leads(at, call, *code);
@@ -330,13 +334,13 @@ mod tests {
         Box::new(Call::new("d0.1".into(), &parts, body.to_string().as_bytes()))
     }
 
-    fn sent(call: &Call, fate: Fate) -> Entry {
-        Entry { at: Duration::from_secs(1), event: Event::Sent(Box::new(call.clone()), fate) }
+    fn sent(call: &Call, request_fault: RequestFault) -> Entry {
+        Entry { at: Duration::from_secs(1), event: Event::Sent(Box::new(call.clone()), request_fault) }
     }
 
-    const SET: &str = "/apis/apps/v1/namespaces/shop/replicasets/web-1";
+    const REPLICA_SET: &str = "/apis/apps/v1/namespaces/shop/replicasets/web-1";
 
-    fn set(size: u32, version: &str) -> Option<Arc<Value>> {
+    fn replica_set(size: u32, version: &str) -> Option<Arc<Value>> {
         let owner = json!({"name": "web", "uid": "aaaa-bbbb", "controller": true});
         Some(Arc::new(json!({"metadata": {"ownerReferences": [owner], "resourceVersion": version},
                              "spec": {"replicas": size}})))
@@ -344,22 +348,30 @@ mod tests {
 
     #[test]
     fn a_write_shows_what_it_changed_and_what_became_of_its_answer() {
-        let scale = call("PATCH", SET, &json!({"spec": {"replicas": 2}}));
-        let done = Event::Done { call: scale.clone(), code: 200, before: set(3, "7"), after: set(2, "8") };
-        let log = [sent(&scale, Fate::LoseReply), Entry { at: Duration::from_secs(1), event: done }];
+        let scale = call("PATCH", REPLICA_SET, &json!({"spec": {"replicas": 2}}));
+        let done = Event::Done {
+            call: scale.clone(),
+            code: 200,
+            before: replica_set(3, "7"),
+            after: replica_set(2, "8"),
+        };
+        let log = [sent(&scale, RequestFault::LoseReply), Entry { at: Duration::from_secs(1), event: done }];
         let expected = "    1.000 d0.1      patches set web-1: size 3 -> 2, version 8 (the reply is lost)";
         assert_eq!(lines(&log), [expected]);
     }
 
     #[test]
     fn a_write_that_never_arrives_shows_what_it_asked_for() {
-        let scale =
-            call("PATCH", SET, &json!({"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}));
-        let delete = call("DELETE", SET, &json!({"preconditions": {"uid": "aaaa-bbbb"}}));
+        let scale = call(
+            "PATCH",
+            REPLICA_SET,
+            &json!({"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}),
+        );
+        let delete = call("DELETE", REPLICA_SET, &json!({"preconditions": {"uid": "aaaa-bbbb"}}));
         let back = json!([{"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
                           {"op": "replace", "path": "/spec/replicas", "value": 4}]);
-        let back = call("PATCH", SET, &back);
-        let log = [scale, delete, back].map(|call| sent(&call, Fate::LoseRequest));
+        let back = call("PATCH", REPLICA_SET, &back);
+        let log = [scale, delete, back].map(|call| sent(&call, RequestFault::LoseRequest));
         assert_eq!(
             lines(&log),
             [
@@ -374,14 +386,15 @@ mod tests {
     fn what_a_refused_write_wanted_is_told_with_the_code() {
         let create = call("POST", "/api/v1/namespaces/shop/pods", &json!({"metadata": {"name": "web-1-a"}}));
         let done = Event::Done { call: create.clone(), code: 409, before: None, after: None };
-        let log = [sent(&create, Fate::Proceed), Entry { at: Duration::from_secs(1), event: done }];
+        let log = [sent(&create, RequestFault::Proceed), Entry { at: Duration::from_secs(1), event: done }];
         assert_eq!(lines(&log), ["    1.000 d0.1      creates pod web-1-a (refused with 409)"]);
     }
 
     #[test]
     fn what_repeats_itself_within_a_second_is_gathered() {
-        let (delete, create) = (call("DELETE", SET, &json!({})), call("POST", SET, &json!({})));
-        let round = || [sent(&delete, Fate::LoseRequest), sent(&create, Fate::LoseRequest)];
+        let (delete, create) =
+            (call("DELETE", REPLICA_SET, &json!({})), call("POST", REPLICA_SET, &json!({})));
+        let round = || [sent(&delete, RequestFault::LoseRequest), sent(&create, RequestFault::LoseRequest)];
         let lines = lines(&(0..10).flat_map(|_| round()).collect::<Vec<_>>());
         assert_eq!(lines.len(), 17, "{lines:?}");
         assert_eq!(lines[16].trim(), "4 more of these kinds, until 1.000");

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
@@ -20,6 +21,8 @@ pub struct Watch {
     agent: Arc<str>,
     resource: String,
     connection: u32,
+    /// When it began: what there was then has been shown once it has caught up.
+    opened: Duration,
     held: Option<(Pin<Box<Sleep>>, Chunk)>,
 }
 
@@ -28,7 +31,8 @@ impl Watch {
     pub fn new(body: Body, server: Arc<Server>, agent: Arc<str>, resource: String) -> Self {
         server.falls_behind(&agent, &resource);
         let connection = server.connection(&agent, &resource);
-        Watch { inner: body.into_data_stream(), server, agent, resource, connection, held: None }
+        let opened = server.start.elapsed();
+        Watch { inner: body.into_data_stream(), server, agent, resource, connection, opened, held: None }
     }
 }
 
@@ -51,7 +55,7 @@ impl Stream for Watch {
             }
             match Pin::new(&mut this.inner).poll_next(context) {
                 Poll::Pending => {
-                    this.server.catches_up(&this.agent, &this.resource);
+                    this.server.catches_up(&this.agent, &this.resource, this.opened);
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(chunk)) => {

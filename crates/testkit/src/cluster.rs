@@ -17,8 +17,8 @@ use windlass::app::{Candidacy, Controllers, Parts, Reader, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
-use windlass::runtime::election::ElectionOptions;
-use windlass_apiserver::{Hook, Options, RequestInfo, Sandbox, Verdict};
+use windlass::runtime::leader_election::rules::ElectionOptions;
+use windlass_apiserver::{FaultInjector, Options, RequestInfo, Sandbox, Verdict};
 use windlass_nodes::{garbage, kubelet, namespaces};
 use windlass_planner_testkit::objects::DeploymentBuilder;
 
@@ -45,10 +45,10 @@ impl Drop for Cluster {
 
 /// How the API server misbehaves, if it does.
 #[derive(Clone, Default)]
-pub struct Faults(pub Option<Hook>);
+pub struct Faults(pub Option<FaultInjector>);
 
 /// An API server that asks this about each request.
-pub fn hook(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
+pub fn inject_faults(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
     Faults(Some(Arc::new(verdict)))
 }
 
@@ -70,7 +70,7 @@ impl Cluster {
 
     /// A cluster whose API server asks this about each request.
     pub async fn answering(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Self {
-        Self::with(hook(verdict), |options| options).await
+        Self::with(inject_faults(verdict), |options| options).await
     }
 
     /// A cluster whose API server misbehaves as told.
@@ -84,7 +84,7 @@ impl Cluster {
         let seen = log.clone();
         sandbox.on_request(Some(Arc::new(move |request: &RequestInfo| {
             seen.lock().unwrap().push(request.clone());
-            faults.0.as_ref().map_or(Verdict::Proceed, |hook| hook(request))
+            faults.0.as_ref().map_or(Verdict::Proceed, |inject_faults| inject_faults(request))
         })));
         let client = Client::new(sandbox.router(), "default");
         let shutdown = CancellationToken::new();

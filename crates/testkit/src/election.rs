@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use windlass::runtime::election::ElectionOptions;
+use windlass::runtime::leader_election::rules::ElectionOptions;
 use windlass_apiserver::{RequestInfo, Verdict};
 
 use super::cluster::{Cluster, Daemon, Faults};
@@ -71,7 +71,7 @@ impl Rig {
         let start = Instant::now();
         let sent = Arc::new(Mutex::new(Vec::new()));
         let log = sent.clone();
-        let hook = Arc::new(move |request: &RequestInfo| {
+        let fault_injector = Arc::new(move |request: &RequestInfo| {
             let at = start.elapsed();
             let verdict = verdict(request, at);
             let changes = matches!(request.verb, "create" | "update" | "patch" | "delete");
@@ -89,7 +89,7 @@ impl Rig {
             }
             verdict
         });
-        let cluster = Cluster::with(Faults(Some(hook)), |options| options).await;
+        let cluster = Cluster::with(Faults(Some(fault_injector)), |options| options).await;
         Rig { cluster, start, sent }
     }
 

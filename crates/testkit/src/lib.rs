@@ -6,12 +6,15 @@
 //! - [`process`], [`proxy`]: the daemon as a process, its API server, and a bad connection between the two.
 //! - [`serving`], [`https`]: what is served, on real sockets, and who asks.
 //! - [`apiserver`], [`rights`], [`manifests`]: a real API server, and what ships for one.
+//! - [`controllers`], [`usage`], [`figures`]: kube-controller-manager beside the daemon, what each uses, and the table.
 //!
 //! Objects are described by [`windlass_planner_testkit`].
 
 pub mod apiserver;
 pub mod cluster;
+pub mod controllers;
 pub mod election;
+pub mod figures;
 pub mod https;
 pub mod manifests;
 pub mod network;
@@ -21,4 +24,5 @@ pub mod rights;
 pub mod scenarios;
 pub mod serving;
 pub mod stage;
+pub mod usage;
 pub mod user;

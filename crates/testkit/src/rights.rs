@@ -154,7 +154,7 @@ pub const MERGE: &str = "application/merge-patch+json";
 /// The path of the pods in the namespace `default`.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 /// The path of the ReplicaSets in the namespace `default`.
-pub const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+pub const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 /// Waits until the server, which learns of policies by a watch, holds the daemon to it.
 pub async fn wait_for_the_admission_policy(server: &ApiServer) {

@@ -65,7 +65,7 @@ pub async fn a_deployment_comes_up_rolls_and_goes_back(stage: &Stage) {
     stage.rolled_out("web").await;
 
     let seen = stage.seen().await;
-    assert_eq!(seen.sets.len(), 2, "the old set is used again");
+    assert_eq!(seen.replica_sets.len(), 2, "the old set is used again");
     assert_eq!(seen.deployment("web")["metadata"]["annotations"][REVISION], "3");
     assert_eq!(reason(&seen, "web", "Available"), "MinimumReplicasAvailable");
     assert!(seen.has_event("ScalingReplicaSet") && seen.has_event("SuccessfulCreate"));
@@ -103,11 +103,13 @@ pub async fn a_deployment_is_scaled_at_rest_and_in_the_middle_of_a_rollout(stage
         stage.rolled_out("web").await;
     }
     stage.eventually(30, "surplus pods are gone", |seen| seen.pods.len() == 4).await;
-    assert_eq!(stage.seen().await.sets.len(), 1, "the size is no part of the template");
+    assert_eq!(stage.seen().await.replica_sets.len(), 1, "the size is no part of the template");
 
     stage.set_image("web", "broken").await;
-    let sizes =
-        |seen: &Seen| [seen.set_of("v1"), seen.set_of("broken")].map(|set| set["spec"]["replicas"].as_i64());
+    let sizes = |seen: &Seen| {
+        [seen.replica_set_of("v1"), seen.replica_set_of("broken")]
+            .map(|replica_set| replica_set["spec"]["replicas"].as_i64())
+    };
     stage.eventually(30, "the new set stops at the surge", |s| sizes(s) == [Some(4), Some(2)]).await;
     // Six pods and two more become twelve and two: the four that come go to both in proportion.
     stage.patch("web", json!({"spec": {"replicas": 10}})).await;
@@ -138,7 +140,7 @@ pub async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fi
     let web = seen.deployment("web");
     assert_eq!(web["metadata"]["annotations"][REVISION], "3");
     assert!(web["spec"]["template"]["metadata"]["labels"]["pod-template-hash"].is_null());
-    assert_eq!(seen.sets.len(), 2);
+    assert_eq!(seen.replica_sets.len(), 2);
 
     stage.patch("web", to("99")).await;
     stage.eventually(10, "a revision that is not there is cleared too", cleared).await;
@@ -157,7 +159,7 @@ pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {
     let scaled = |seen: &Seen| seen.deployment("web")["status"]["availableReplicas"] == 4;
     stage.eventually(30, "it is scaled all the same", scaled).await;
     let seen = stage.seen().await;
-    assert_eq!((seen.pods_of("v1"), seen.pods_of("v2"), seen.sets.len()), (4, 0, 1), "{seen}");
+    assert_eq!((seen.pods_of("v1"), seen.pods_of("v2"), seen.replica_sets.len()), (4, 0, 1), "{seen}");
 
     stage.patch("web", json!({"spec": {"paused": false}})).await;
     stage.rolled_out("web").await;
@@ -189,14 +191,15 @@ pub async fn a_set_that_was_left_behind_is_taken_over_with_its_pods(stage: &Stag
     stage.rolled_out("web").await;
     let uids = |seen: &Seen| {
         let mut uids: Vec<String> =
-            seen.sets.iter().chain(&seen.pods).map(|o| o["metadata"]["uid"].to_string()).collect();
+            seen.replica_sets.iter().chain(&seen.pods).map(|o| o["metadata"]["uid"].to_string()).collect();
         uids.sort();
         uids
     };
     let before = uids(&stage.seen().await);
     stage.delete("web", "Orphan").await;
     let is_orphan = |seen: &Seen| {
-        seen.deployments.is_empty() && seen.sets.iter().all(|s| s["metadata"]["ownerReferences"].is_null())
+        seen.deployments.is_empty()
+            && seen.replica_sets.iter().all(|s| s["metadata"]["ownerReferences"].is_null())
     };
     stage.eventually(30, "the set is left behind", is_orphan).await;
 
@@ -204,13 +207,13 @@ pub async fn a_set_that_was_left_behind_is_taken_over_with_its_pods(stage: &Stag
     stage.rolled_out("web").await;
     let seen = stage.seen().await;
     assert_eq!(uids(&seen), before, "the same set and the same pods");
-    let owner = &seen.sets[0]["metadata"]["ownerReferences"][0];
+    let owner = &seen.replica_sets[0]["metadata"]["ownerReferences"][0];
     assert_eq!(owner["uid"], seen.deployment("web")["metadata"]["uid"]);
 }
 
 pub async fn a_deletion_takes_sets_and_pods_along_and_in_the_foreground_it_waits_for_them(stage: &Stage) {
     let nothing_left =
-        |seen: &Seen| seen.deployments.is_empty() && seen.sets.is_empty() && seen.pods.is_empty();
+        |seen: &Seen| seen.deployments.is_empty() && seen.replica_sets.is_empty() && seen.pods.is_empty();
     for propagation in ["Background", "Foreground"] {
         stage.create(deployment("web").replicas(3)).await;
         stage.rolled_out("web").await;
@@ -230,9 +233,9 @@ pub async fn a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(
     // What the first name will be is seen by letting a Deployment take it, and go.
     stage.create(deployment("web").replicas(1)).await;
     stage.rolled_out("web").await;
-    let taken = name(&stage.seen().await.sets[0]).to_string();
+    let taken = name(&stage.seen().await.replica_sets[0]).to_string();
     stage.delete("web", "Background").await;
-    let nothing_left = |seen: &Seen| seen.sets.is_empty() && seen.pods.is_empty();
+    let nothing_left = |seen: &Seen| seen.replica_sets.is_empty() && seen.pods.is_empty();
     stage.eventually(60, "everything is gone", nothing_left).await;
 
     let other = json!({
@@ -245,7 +248,7 @@ pub async fn a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(
     stage.rolled_out("web").await;
     let seen = stage.seen().await;
     assert_eq!(seen.deployment("web")["status"]["collisionCount"], 1);
-    assert_eq!(seen.sets.len(), 2);
+    assert_eq!(seen.replica_sets.len(), 2);
 }
 
 pub async fn pods_that_may_not_be_created_show_in_both_conditions_and_come_later(stage: &Stage) {
@@ -253,7 +256,7 @@ pub async fn pods_that_may_not_be_created_show_in_both_conditions_and_come_later
     stage.create(deployment("web").replicas(4)).await;
     let shown = |seen: &Seen| {
         reason(seen, "web", "ReplicaFailure") == "FailedCreate"
-            && super::cluster::condition(seen.set_of("v1"), "ReplicaFailure") == "FailedCreate"
+            && super::cluster::condition(seen.replica_set_of("v1"), "ReplicaFailure") == "FailedCreate"
             && seen.has_event("FailedCreate")
     };
     stage.eventually(20, "the refusal shows", shown).await;
@@ -264,21 +267,21 @@ pub async fn pods_that_may_not_be_created_show_in_both_conditions_and_come_later
     stage.rolled_out("web").await;
     let seen = stage.seen().await;
     assert_eq!(reason(&seen, "web", "ReplicaFailure"), "");
-    assert_eq!(super::cluster::condition(seen.set_of("v1"), "ReplicaFailure"), "");
+    assert_eq!(super::cluster::condition(seen.replica_set_of("v1"), "ReplicaFailure"), "");
     assert_eq!(created(stage, "pods"), 4);
 }
 
 pub async fn a_step_that_is_refused_shows_in_the_condition_and_is_tried_again(stage: &Stage) {
     stage.create(deployment("web").replicas(2)).await;
     stage.rolled_out("web").await;
-    stage.refuse(Step::ScaleSets).await;
+    stage.refuse(Step::ScaleReplicaSets).await;
     stage.patch("web", json!({"spec": {"replicas": 4}})).await;
     let shown = |seen: &Seen| {
         let conditions = seen.deployment("web")["status"]["conditions"].to_string();
         reason(seen, "web", "ReplicaFailure") == "FailedScale" && conditions.contains("the house says no")
     };
     stage.eventually(20, "the Deployment shows the refusal", shown).await;
-    stage.permit(Step::ScaleSets).await;
+    stage.permit(Step::ScaleReplicaSets).await;
     stage.rolled_out("web").await;
     assert_eq!(reason(&stage.seen().await, "web", "ReplicaFailure"), "");
 }
@@ -311,8 +314,8 @@ pub async fn somebody_elses_edits_in_the_middle_of_a_rollout_do_no_harm(stage: &
             count += 1;
             let edit = json!({"metadata": {"labels": {"edit": format!("{count}")}}});
             stage.patch("web", edit.clone()).await;
-            for set in &stage.seen().await.sets {
-                let path = format!("{}/{}", stage.path("ReplicaSet"), name(set));
+            for replica_set in &stage.seen().await.replica_sets {
+                let path = format!("{}/{}", stage.path("ReplicaSet"), name(replica_set));
                 let _ = stage.try_call(Method::PATCH, &path, &edit).await; // It may be gone.
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -42,7 +42,7 @@ enum Server {
 #[allow(missing_docs)] // The names say it.
 pub enum Step {
     CreatePods,
-    ScaleSets,
+    ScaleReplicaSets,
 }
 
 impl Stage {
@@ -137,7 +137,7 @@ impl Stage {
     pub async fn seen(&self) -> Seen {
         Seen {
             deployments: self.list("Deployment").await,
-            sets: self.list("ReplicaSet").await,
+            replica_sets: self.list("ReplicaSet").await,
             pods: self.list("Pod").await,
             events: self.list("Event").await,
         }
@@ -180,7 +180,7 @@ impl Stage {
                 cluster.sandbox.on_request(Some(Arc::new(move |request: &RequestInfo| {
                     let refused = match step {
                         Step::CreatePods => request.kind == "Pod" && request.verb == "create",
-                        Step::ScaleSets => request.kind == "ReplicaSet" && request.verb == "patch",
+                        Step::ScaleReplicaSets => request.kind == "ReplicaSet" && request.verb == "patch",
                     };
                     if !refused || !request.subresource.is_empty() {
                         return Verdict::Proceed;
@@ -192,7 +192,7 @@ impl Stage {
             Server::Real => {
                 match step {
                     Step::CreatePods => self.create_quota().await,
-                    Step::ScaleSets => self.create_policy().await,
+                    Step::ScaleReplicaSets => self.create_policy().await,
                 }
                 self.wait_until_refused(step).await;
             }
@@ -207,7 +207,7 @@ impl Stage {
                 let quota = format!("{}/none", self.path("ResourceQuota"));
                 self.call(Method::DELETE, &quota, &Value::Null).await;
             }
-            (Server::Real, Step::ScaleSets) => {
+            (Server::Real, Step::ScaleReplicaSets) => {
                 let binding = format!("{POLICIES}ybindings/{}", self.namespace);
                 self.call(Method::DELETE, &binding, &Value::Null).await;
             }
@@ -257,9 +257,9 @@ impl Stage {
         for _ in 0..300 {
             let (method, path, body) = match step {
                 Step::CreatePods => (Method::POST, self.path("Pod"), pod.clone()),
-                Step::ScaleSets => {
-                    let sets = self.seen().await.sets;
-                    let path = format!("{}/{}", self.path("ReplicaSet"), name(&sets[0]));
+                Step::ScaleReplicaSets => {
+                    let replica_sets = self.seen().await.replica_sets;
+                    let path = format!("{}/{}", self.path("ReplicaSet"), name(&replica_sets[0]));
                     (Method::PATCH, path, json!({"spec": {"replicas": 99}}))
                 }
             };
@@ -332,7 +332,7 @@ pub struct Seen {
     /// Its Deployments.
     pub deployments: Vec<Value>,
     /// Its ReplicaSets.
-    pub sets: Vec<Value>,
+    pub replica_sets: Vec<Value>,
     /// Its pods.
     pub pods: Vec<Value>,
     /// Its events.
@@ -355,10 +355,12 @@ impl Seen {
     }
 
     /// The ReplicaSet of this image tag, or null.
-    pub fn set_of(&self, tag: &str) -> &Value {
+    pub fn replica_set_of(&self, tag: &str) -> &Value {
         let image = format!("app:{tag}");
-        let is_it = |set: &&Value| set["spec"]["template"]["spec"]["containers"][0]["image"] == *image;
-        self.sets.iter().find(is_it).unwrap_or(&Value::Null)
+        let is_it = |replica_set: &&Value| {
+            replica_set["spec"]["template"]["spec"]["containers"][0]["image"] == *image
+        };
+        self.replica_sets.iter().find(is_it).unwrap_or(&Value::Null)
     }
 
     /// Whether there is an event with this reason.
@@ -367,13 +369,13 @@ impl Seen {
     }
 
     fn has(&self, wanted: &str) -> bool {
-        [&self.deployments, &self.sets, &self.pods].into_iter().flatten().any(|o| name(o) == wanted)
+        [&self.deployments, &self.replica_sets, &self.pods].into_iter().flatten().any(|o| name(o) == wanted)
     }
 }
 
 impl std::fmt::Display for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for object in self.deployments.iter().chain(&self.sets) {
+        for object in self.deployments.iter().chain(&self.replica_sets) {
             writeln!(
                 f,
                 "{} spec.replicas={} {}",

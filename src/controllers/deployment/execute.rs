@@ -9,9 +9,9 @@ use crate::controllers::error::SyncError;
 use crate::controllers::execute::{Written, path, raw};
 use crate::controllers::patch;
 use crate::model::{Deployment, Record, ReplicaSet};
-use crate::plan::Note;
+use crate::plan::EventNote;
 use crate::plan::deployment::progress::{Failed, Outcome};
-use crate::plan::deployment::{self as set_plan, body::set_body};
+use crate::plan::deployment::{self as deployment_plan, new_replica_set::replica_set_body};
 use crate::runtime::request::{self, PatchType};
 
 impl DeploymentController {
@@ -19,29 +19,32 @@ impl DeploymentController {
     pub(super) async fn carry_out(
         &self,
         deployment: &Deployment,
-        plan: &set_plan::Plan,
+        plan: &deployment_plan::Plan,
     ) -> Executed<Outcome> {
         for note in &plan.notes {
-            self.context.tell(ENTRY.component, deployment, note.clone());
+            self.context.record_event(ENTRY.component, deployment, note.clone());
         }
         let (mut outcome, mut stopped) = (Outcome::default(), None);
         for write in &plan.writes {
-            match self.write_set(deployment, write, &mut outcome).await {
+            match self.write_replica_set(deployment, write, &mut outcome).await {
                 Ok(()) => {
                     outcome.succeeded();
-                    if let set_plan::Write::Create(new) = write {
+                    if let deployment_plan::Write::Create(new) = write {
                         self.lost_creations.reported(&deployment.meta.uid, &new.name);
                     }
                     if let Some(note) = write.note() {
                         tracing::info!(deployment = %deployment.meta.key, "{}", note.message);
-                        self.context.tell(ENTRY.component, deployment, note);
+                        self.context.record_event(ENTRY.component, deployment, note);
                     }
                 }
                 Err(error) => {
-                    let claims = matches!(write, set_plan::Write::Adopt(_) | set_plan::Write::Release(_));
-                    if let Some(name) = set_name(write).filter(|_| error.may_have_happened()) {
-                        self.context.unresolved.created(&deployment.meta.uid, name);
-                        if let set_plan::Write::Create(new) = write {
+                    let claims = matches!(
+                        write,
+                        deployment_plan::Write::Adopt(_) | deployment_plan::Write::Release(_)
+                    );
+                    if let Some(name) = replica_set_name(write).filter(|_| error.may_have_happened()) {
+                        self.context.in_doubt_writes.created(&deployment.meta.uid, name);
+                        if let deployment_plan::Write::Create(new) = write {
                             self.lost_creations.asked(&deployment.meta.uid, new.clone());
                         }
                     }
@@ -59,76 +62,80 @@ impl DeploymentController {
         Executed::new(outcome, stopped)
     }
 
-    async fn write_set(
+    async fn write_replica_set(
         &self,
         deployment: &Deployment,
-        write: &set_plan::Write,
+        write: &deployment_plan::Write,
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
         let owner = &deployment.meta.uid;
         match write {
-            set_plan::Write::Adopt(set) => self.context.adopt(deployment, &**set).await,
-            set_plan::Write::Release(set) => self.context.release(deployment, &**set).await,
-            set_plan::Write::Create(new) => self.create_set(deployment, new, outcome).await,
-            set_plan::Write::RollBack(rollback) => {
+            deployment_plan::Write::Adopt(replica_set) => {
+                self.context.adopt(deployment, &**replica_set).await
+            }
+            deployment_plan::Write::Release(replica_set) => {
+                self.context.release(deployment, &**replica_set).await
+            }
+            deployment_plan::Write::Create(new) => self.create_replica_set(deployment, new, outcome).await,
+            deployment_plan::Write::RollBack(rollback) => {
                 let what = || format!("rolling back Deployment {}", deployment.meta.key);
                 let body = patch::roll_back(&deployment.meta, rollback);
                 let target = path(Deployment::RESOURCE, &deployment.meta);
                 let version = self.context.patch(deployment, what, &target, PatchType::Json, &body).await?;
-                self.context.expectations.wrote(owner, Deployment::RESOURCE, version);
+                self.context.expectations.expect_write(owner, Deployment::RESOURCE, version);
                 Ok(())
             }
-            set_plan::Write::Change(set, change) => {
-                let what = || format!("changing ReplicaSet {}", set.meta.key);
-                let body = patch::change(&set.meta, change);
-                let target = path(ReplicaSet::RESOURCE, &set.meta);
+            deployment_plan::Write::Change(replica_set, change) => {
+                let what = || format!("changing ReplicaSet {}", replica_set.meta.key);
+                let body = patch::change(&replica_set.meta, change);
+                let target = path(ReplicaSet::RESOURCE, &replica_set.meta);
                 let version = self
                     .context
-                    .in_turn(deployment, &set.meta, what, &target, PatchType::Merge, &body)
+                    .in_turn(deployment, &replica_set.meta, what, &target, PatchType::Merge, &body)
                     .await?;
                 if !planted!("writes to sets are not waited for") {
-                    self.context.expectations.wrote(owner, ReplicaSet::RESOURCE, version);
+                    self.context.expectations.expect_write(owner, ReplicaSet::RESOURCE, version);
                 }
                 // The other controller must not size its pods by a set that is older than this.
-                self.context.expectations.wrote(&set.meta.uid, ReplicaSet::RESOURCE, version);
-                self.context.forget_if_gone(&self.sets, &set.meta);
+                self.context.expectations.expect_write(&replica_set.meta.uid, ReplicaSet::RESOURCE, version);
+                self.context.forget_if_gone(&self.replica_sets, &replica_set.meta);
                 Ok(())
             }
-            set_plan::Write::Delete(set) => {
+            deployment_plan::Write::Delete(replica_set) => {
                 let exactly = json!({
-                    "uid": set.meta.uid,
-                    "resourceVersion": set.meta.resource_version.to_string(),
+                    "uid": replica_set.meta.uid,
+                    "resourceVersion": replica_set.meta.resource_version.to_string(),
                 });
-                self.context
-                    .delete_while(deployment, &**set, exactly, || true)
-                    .await
-                    .map_err(|error| SyncError::api(format!("deleting ReplicaSet {}", set.meta.key), error))
+                self.context.delete_while(deployment, &**replica_set, exactly, || true).await.map_err(
+                    |error| SyncError::api(format!("deleting ReplicaSet {}", replica_set.meta.key), error),
+                )
             }
         }
     }
 
     /// Creates the set for the current template. A name that is taken is ours when the set there has
     /// our template: the reply to an earlier request was lost.
-    async fn create_set(
+    async fn create_replica_set(
         &self,
         deployment: &Deployment,
-        new: &set_plan::NewSet,
+        new: &deployment_plan::NewReplicaSet,
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
         let what = || format!("creating ReplicaSet {}/{}", deployment.meta.key.namespace, new.name);
-        let body = set_body(deployment, new)
+        let body = replica_set_body(deployment, new)
             .and_then(raw)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
         let request = request::post(&collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let still_wanted = || self.context.is_unchanged(&self.deployments, &deployment.meta);
         let error = match self.context.api_for(deployment).call_while::<Written>(request, still_wanted).await
         {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
-                self.context.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
-                self.context.creations.created(&deployment.meta, Instant::now());
+                self.context.expectations.expect_write(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
+                self.context.recreate_guard.created(&deployment.meta, Instant::now());
                 return Ok(());
             }
             Err(error) => error,
@@ -138,14 +145,14 @@ impl DeploymentController {
                 match self.context.read(deployment, &format!("{collection}/{}", new.name)).await {
                     Ok(there) => there,
                     Err(error) => {
-                        self.context.unresolved.created(&deployment.meta.uid, new.name.clone());
+                        self.context.in_doubt_writes.created(&deployment.meta.uid, new.name.clone());
                         self.lost_creations.asked(&deployment.meta.uid, new.clone());
                         return Err(error);
                     }
                 };
             if deployment.controls(&there.meta) && there.template.asks_for_the_same_as(&deployment.template) {
                 let version = there.meta.resource_version;
-                self.context.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
+                self.context.expectations.expect_write(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
                 return Ok(());
             }
             // Orphaned a moment ago, and the cache does not show it yet: it will be adopted. With
@@ -156,7 +163,7 @@ impl DeploymentController {
                 && there.template.asks_for_the_same_as(&deployment.template)
             {
                 let version = there.meta.resource_version;
-                self.context.expectations.wrote(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
+                self.context.expectations.expect_write(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
                 return Err(SyncError::Conflict { what: what(), error });
             }
             outcome.name_taken();
@@ -166,7 +173,11 @@ impl DeploymentController {
         if error.is_refusal() {
             let text = error.reason();
             let message = format!("Failed to create new replica set {:?}: {text}", new.name);
-            self.context.tell(ENTRY.component, deployment, Note::warning("ReplicaSetCreateError", message));
+            self.context.record_event(
+                ENTRY.component,
+                deployment,
+                EventNote::warning("ReplicaSetCreateError", message),
+            );
             outcome.could_not_create(text);
         }
         Err(error)
@@ -174,13 +185,13 @@ impl DeploymentController {
 }
 
 /// The set that a write is about. A rollback is about none: its resourceVersion lets it happen once.
-fn set_name(write: &set_plan::Write) -> Option<String> {
+fn replica_set_name(write: &deployment_plan::Write) -> Option<String> {
     Some(match write {
-        set_plan::Write::RollBack(_) => return None,
-        set_plan::Write::Create(new) => new.name.clone(),
-        set_plan::Write::Adopt(set)
-        | set_plan::Write::Release(set)
-        | set_plan::Write::Change(set, _)
-        | set_plan::Write::Delete(set) => set.meta.key.name.to_string(),
+        deployment_plan::Write::RollBack(_) => return None,
+        deployment_plan::Write::Create(new) => new.name.clone(),
+        deployment_plan::Write::Adopt(replica_set)
+        | deployment_plan::Write::Release(replica_set)
+        | deployment_plan::Write::Change(replica_set, _)
+        | deployment_plan::Write::Delete(replica_set) => replica_set.meta.key.name.to_string(),
     })
 }

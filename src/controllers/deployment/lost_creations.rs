@@ -9,25 +9,25 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use crate::model::Uid;
-use crate::plan::deployment::NewSet;
+use crate::plan::deployment::NewReplicaSet;
 
 /// The creations in doubt of all Deployments, by UID.
 #[derive(Debug, Default)]
-pub struct LostCreations(Mutex<BTreeMap<Uid, Creations>>);
+pub struct LostCreations(Mutex<BTreeMap<Uid, InDoubtCreates>>);
 
 #[derive(Debug, Default)]
-struct Creations {
+struct InDoubtCreates {
     /// Asked for, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
-    asked: Vec<NewSet>,
+    asked: Vec<NewReplicaSet>,
     /// The name of the one that was seen last, whose condition is still to be written.
     seen: Option<String>,
 }
 
 impl LostCreations {
     /// Remembers a creation whose outcome nobody knows.
-    pub fn asked(&self, deployment: &Uid, new: NewSet) {
+    pub fn asked(&self, deployment: &Uid, new: NewReplicaSet) {
         let mut all = self.0.lock();
-        let Creations { asked, .. } = all.entry(deployment.clone()).or_default();
+        let InDoubtCreates { asked, .. } = all.entry(deployment.clone()).or_default();
         asked.retain(|other| other.name != new.name);
         asked.push(new);
     }
@@ -35,7 +35,7 @@ impl LostCreations {
     /// A repetition has reported the ReplicaSet of this name.
     pub fn reported(&self, deployment: &Uid, name: &str) {
         let mut all = self.0.lock();
-        let Some(Creations { asked, seen }) = all.get_mut(deployment) else { return };
+        let Some(InDoubtCreates { asked, seen }) = all.get_mut(deployment) else { return };
         asked.retain(|other| other.name != name);
         if asked.is_empty() && seen.is_none() {
             all.remove(deployment);
@@ -44,12 +44,12 @@ impl LostCreations {
 
     /// The creations that turn out to have happened, now that the cache shows ReplicaSets of these names. Each is
     /// returned once.
-    pub fn seen(&self, deployment: &Uid, exists: impl Fn(&str) -> bool) -> Vec<NewSet> {
+    pub fn seen(&self, deployment: &Uid, exists: impl Fn(&str) -> bool) -> Vec<NewReplicaSet> {
         let mut all = self.0.lock();
-        let Some(Creations { asked, seen }) = all.get_mut(deployment) else { return Vec::new() };
+        let Some(InDoubtCreates { asked, seen }) = all.get_mut(deployment) else { return Vec::new() };
         let (found, left) = std::mem::take(asked).into_iter().partition(|new| exists(&new.name));
         *asked = left;
-        let found: Vec<NewSet> = found;
+        let found: Vec<NewReplicaSet> = found;
         *seen = found.last().map(|new| new.name.clone()).or(seen.take());
         found
     }
@@ -84,8 +84,8 @@ impl LostCreations {
 mod tests {
     use super::*;
 
-    fn new(name: &str) -> NewSet {
-        NewSet { name: name.into(), hash: String::new(), replicas: 3, annotations: BTreeMap::new() }
+    fn new(name: &str) -> NewReplicaSet {
+        NewReplicaSet { name: name.into(), hash: String::new(), replicas: 3, annotations: BTreeMap::new() }
     }
 
     #[test]

@@ -11,25 +11,21 @@ use tokio::time::Instant;
 use super::{ReplicaController, ReplicaKind};
 use crate::controllers::controller::Executed;
 use crate::controllers::error::SyncError;
-use crate::controllers::execute::{Written, owner_of, raw};
+use crate::controllers::execute::{AT_ONCE, Written, first_refusal, owner_of, raw};
 use crate::model::{Meta, Pod, Record};
-use crate::plan::Note;
-use crate::plan::replicaset::batch::batches;
-use crate::plan::replicaset::body::pod_body;
+use crate::plan::EventNote;
+use crate::plan::replicaset::new_pod::pod_body;
+use crate::plan::replicaset::slow_start::slow_start_batches;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{Plan, Write};
 use crate::runtime::api::ApiError;
 use crate::runtime::request;
 
-/// How many creations or deletions of one batch are under way at once. The client's rate limit holds
-/// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
-const AT_ONCE: usize = 32;
-
 impl<O: ReplicaKind> ReplicaController<O> {
     /// Carries out the plan for a set, in order, up to the first write that fails.
     pub(super) async fn carry_out(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
         for note in &plan.notes {
-            self.context.tell(O::ENTRY.component, owner, note.clone());
+            self.context.record_event(O::ENTRY.component, owner, note.clone());
         }
         for write in &plan.writes {
             let done = match write {
@@ -60,10 +56,10 @@ impl<O: ReplicaKind> ReplicaController<O> {
     /// Whether a creation or deletion that the server let us wait with is needed still: the owner is as it was,
     /// and the cache has not come to its size meanwhile. Of the pods of the same batch it may show all or none.
     fn still_needs(&self, owner: &O, creates: bool) -> bool {
-        let wanted = usize::try_from(owner.as_set().replicas).unwrap_or(0);
+        let desired = usize::try_from(owner.as_replica_set().replicas).unwrap_or(0);
         let pods = self.pods.owned_by(&owner.as_owner());
         let active = pods.iter().filter(|pod| pod.is_active()).count();
-        self.goes_on(owner) && if creates { active < wanted } else { active > wanted }
+        self.goes_on(owner) && if creates { active < desired } else { active > desired }
     }
 
     /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
@@ -76,7 +72,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let stop_unless_refused = |error: &SyncError| {
             stopped.fetch_or(!error.is_refusal(), Relaxed);
         };
-        for batch in batches(count) {
+        for batch in slow_start_batches(count) {
             let created: Vec<Result<(), SyncError>> = futures::stream::iter(0..batch)
                 .take_while(|_| std::future::ready(!stopped.load(Relaxed)))
                 .map(|_| self.create_pod(owner, &next_name).inspect_err(stop_unless_refused))
@@ -99,10 +95,11 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let mut taken = None;
         while let Some(name) = next_name() {
             let what = || format!("creating pod {}/{name}", meta.key.namespace);
-            let body = pod_body(owner.as_set(), owner_of(owner, &api_version), name)
+            let body = pod_body(owner.as_replica_set(), owner_of(owner, &api_version), name)
                 .and_then(raw)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             let request = request::post(&collection, &[self.context.field_manager()], &body)
+                .map(request::metadata_only)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
             self.name_asked(owner, name);
             let still_wanted = || self.still_needs(owner, true);
@@ -126,13 +123,13 @@ impl<O: ReplicaKind> ReplicaController<O> {
                         }
                         // Made by somebody else and ended since; the cache has yet to show both.
                         self.name_had(owner, name);
-                        self.context.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
+                        self.context.expectations.expect_write(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
                     Ok(_) | Err(SyncError::Gone { .. }) => {}
                     // It may be ours, by an earlier request: to be found out before another is made.
                     Err(error) => {
-                        self.context.unresolved.created(&meta.uid, name.clone());
+                        self.context.in_doubt_writes.created(&meta.uid, name.clone());
                         return Err(error);
                     }
                 }
@@ -142,13 +139,17 @@ impl<O: ReplicaKind> ReplicaController<O> {
             }
             let error = SyncError::creation(what(), error);
             if error.may_have_happened() && !planted!("a creation with a lost reply is forgotten") {
-                self.context.unresolved.created(&meta.uid, name.clone());
+                self.context.in_doubt_writes.created(&meta.uid, name.clone());
             }
             // Nothing is said of a namespace that is on its way out, and one call was enough to learn that: as a
             // success, which it is upstream, it would be followed by a call for every other pod.
             if let SyncError::Refused { .. } = &error {
                 let message = format!("Error creating: {}", error.reason());
-                self.context.tell(O::ENTRY.component, owner, Note::warning("FailedCreate", message));
+                self.context.record_event(
+                    O::ENTRY.component,
+                    owner,
+                    EventNote::warning("FailedCreate", message),
+                );
             }
             return Err(error);
         }
@@ -158,14 +159,14 @@ impl<O: ReplicaKind> ReplicaController<O> {
     pub(super) fn pod_created(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
         self.name_had(owner, name);
-        self.context.expectations.wrote(&meta.uid, Pod::RESOURCE, version);
-        self.context.creations.created(meta, Instant::now());
+        self.context.expectations.expect_write(&meta.uid, Pod::RESOURCE, version);
+        self.context.recreate_guard.created(meta, Instant::now());
         self.context.metrics.workloads.pods_created.inc();
         tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = name, "created a pod");
-        self.context.tell(
+        self.context.record_event(
             O::ENTRY.component,
             owner,
-            Note::normal("SuccessfulCreate", format!("Created pod: {name}")),
+            EventNote::normal("SuccessfulCreate", format!("Created pod: {name}")),
         );
     }
 
@@ -186,16 +187,16 @@ impl<O: ReplicaKind> ReplicaController<O> {
     fn doomed_first(&self, owner: &O, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let Meta { uid: owner_uid, .. } = owner.meta();
         let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
-        for (key, uid, seen) in self.context.unresolved.take_doomed(owner_uid, Instant::now()) {
+        for (key, uid, seen) in self.context.in_doubt_writes.take_doomed(owner_uid, Instant::now()) {
             let pod = self.pods.get(&key).filter(|pod| {
                 pod.meta.uid == uid
                     && pod.is_active()
                     && owner.controls(&pod.meta)
-                    && owner.as_set().selector.matches(&pod.meta.labels)
+                    && owner.as_replica_set().selector.matches(&pod.meta.labels)
             });
             match pod {
                 Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
-                Some(_) => self.context.unresolved.doomed(owner_uid, key, uid, seen),
+                Some(_) => self.context.in_doubt_writes.doomed(owner_uid, key, uid, seen),
                 None => {}
             }
         }
@@ -215,10 +216,10 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let Err(error) = self.context.delete_while(owner, pod, uid, still_wanted).await else {
             self.context.metrics.workloads.pods_deleted.inc();
             tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
-            self.context.tell(
+            self.context.record_event(
                 O::ENTRY.component,
                 owner,
-                Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")),
+                EventNote::normal("SuccessfulDelete", format!("Deleted pod: {name}")),
             );
             return Ok(());
         };
@@ -227,20 +228,12 @@ impl<O: ReplicaKind> ReplicaController<O> {
         }
         let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
         if error.may_have_happened() {
-            self.context.unresolved.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
+            self.context.in_doubt_writes.deleted(&meta.uid, pod.meta.key.clone(), pod.meta.uid.clone());
         }
         if let SyncError::Refused { .. } = &error {
-            let note = Note::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
-            self.context.tell(O::ENTRY.component, owner, note);
+            let note = EventNote::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
+            self.context.record_event(O::ENTRY.component, owner, note);
         }
         Err(error)
     }
-}
-
-/// What became of calls at once: where several failed, an answer that says no rather than none, because the status
-/// reports it.
-fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
-    let mut errors: Vec<SyncError> = results.into_iter().filter_map(Result::err).collect();
-    let first = errors.iter().position(SyncError::is_refusal).unwrap_or(0);
-    if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first)) }
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{ReplicaController, ReplicaKind};
-use crate::controllers::unresolved::LATEST;
+use crate::controllers::in_doubt_writes::LATEST;
 use crate::model::{Pod, Record, Uid};
 use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::used_names::{Between, UsedNames};
@@ -70,7 +70,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let doubted = self.with_names(owner, |_, known| {
             (known.used.in_doubt() > 0).then(|| known.doubts_end.saturating_duration_since(now))
         });
-        let late = self.context.unresolved.late_for(&owner.meta().uid, now);
+        let late = self.context.in_doubt_writes.late_for(&owner.meta().uid, now);
         [doubted, late].into_iter().flatten().min().unwrap_or(LATEST)
     }
 
@@ -83,7 +83,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
         });
     }
 
-    /// A pod of the owner is known to have been created under this name.
+    /// A pod is known to have been created under this name: one of the owner's, or one that may have been before it
+    /// was taken away.
     pub fn name_had(&self, owner: &impl Record, name: &str) {
         self.with_names(owner, |sequence, known| {
             if let Some(position) = sequence.position(name) {
@@ -126,10 +127,16 @@ impl<O: ReplicaKind> ReplicaController<O> {
             true if matches!(change, Change::Deleted(_)) => return,
             _ => {}
         }
+        let is_adopted = matches!(change, Change::Updated { .. });
         let may_be_late = self.pod_names.begun.elapsed() < LATEST;
         let between = if is_listing || may_be_late { Between::InDoubt } else { Between::Free };
         self.with_names(owner, |sequence, known| {
             let Some(position) = sequence.position(&pod.meta.key.name) else { return };
+            if is_adopted && known.used.is_empty() {
+                // Orphans that are adopted have names from anywhere. Where the mark stands by them must not depend on
+                // the order: a process that is restarted sees them all at once.
+                *known = self.names_of_known_pods(owner, sequence);
+            }
             let before = known.used.in_doubt();
             known.used.had(position, between);
             if known.used.in_doubt() > before {

@@ -5,9 +5,9 @@
 //! with 401, and whoever shows none is `system:anonymous`.
 
 mod certificate;
+mod client_ca;
 mod front_proxy;
 mod token;
-mod trust;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 
+pub(super) use client_ca::TrustSource;
+pub use client_ca::{RequestHeaderOptions, TrustError};
 pub(super) use token::{Bearer, TokenReviewer, bearer_token};
-pub(super) use trust::TrustSource;
-pub use trust::{RequestHeaderOptions, TrustError};
 
 /// The group of everybody who showed who they are.
 pub const AUTHENTICATED: &str = "system:authenticated";

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::User;
-use crate::http::counters::ServingMetrics;
+use crate::http::metrics::ServingMetrics;
 use crate::http::review_cache::{Answered, ReviewCache, Standing, Unasked};
 use crate::http::reviews::{Kind, Reviews};
 

@@ -39,6 +39,9 @@ impl FailedPodBackoff {
     pub fn until(&self, generation: i64, node: &str, now: Timestamp) -> Option<Timestamp> {
         let step =
             self.nodes.get(node).filter(|step| self.generation == generation && !step.is_forgotten(now))?;
+        if planted!("failed daemon pods are replaced without a wait") {
+            return None;
+        }
         let until = step.since.saturating_add(step.wait).unwrap_or(Timestamp::MAX);
         // A clock that was set back must not hold anything up for longer than it would have taken.
         (until > now && step.since <= now.saturating_add(step.wait).unwrap_or(Timestamp::MAX))

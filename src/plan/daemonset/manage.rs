@@ -3,6 +3,7 @@
 //! One node at a time: what is decided depends on the DaemonSet, on its current revision and on the node's own pods. So a
 //! result can be kept until one of the three changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use super::members::Place;
 use super::placement::Verdict;
 use super::revisions::History;
 use super::{Deletion, Reason};
-use crate::model::{DaemonSet, Phase, Pod};
+use crate::model::{DaemonSet, Phase, Pod, Uid};
 
 /// All but the node that the decision about a node rests on.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub struct Context<'a> {
     pub daemon_set: &'a DaemonSet,
     /// Its revisions.
     pub history: &'a History<'a>,
+    /// Pods that a lost deletion may still reach.
+    pub doomed: &'a BTreeSet<Uid>,
     /// The nodes on which pods have failed.
     pub backoff: &'a FailedPodBackoff,
     /// The time of the decision.
@@ -29,7 +32,13 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     pub(super) fn is_available(&self, pod: &Pod) -> bool {
-        pod.is_available(self.daemon_set.min_ready_seconds, self.now)
+        let ignored = planted!("minReadySeconds of a DaemonSet is ignored");
+        pod.is_available(if ignored { 0 } else { self.daemon_set.min_ready_seconds }, self.now)
+    }
+
+    /// Whether a budget may count on the pod: not on one that may go at any moment.
+    fn is_counted_on(&self, pod: &Pod) -> bool {
+        self.is_available(pod) && !self.doomed.contains(&pod.meta.uid)
     }
 }
 
@@ -91,7 +100,7 @@ pub fn manage<'a>(context: Context<'_>, place: Place<'a>) -> Managed<'a> {
 }
 
 fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
-    let Context { daemon_set, history, backoff, now } = context;
+    let Context { daemon_set, history, doomed: _, backoff, now } = context;
     let surge = daemon_set.allows_surge();
     let mut delete = Vec::new();
     let mut going = |pod: &Arc<Pod>, reason| delete.push(Deletion { pod: pod.clone(), reason });
@@ -124,7 +133,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
         let reason = if replaced.ready_since.is_none() {
             Some(Reason::Outdated)
         } else {
-            context.is_available(replacement).then_some(Reason::Replaced)
+            context.is_counted_on(replacement).then_some(Reason::Replaced)
         };
         if let Some(reason) = reason {
             going(replaced, reason);
@@ -133,13 +142,15 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
     }
 
     let is_empty = new.is_none() && old.is_none();
-    let is_free = surge || !place.pods.iter().any(|pod| pod.meta.is_deleting());
+    let is_free = surge
+        || planted!("a daemon pod on its way out leaves its node free")
+        || !place.pods.iter().any(|pod| pod.meta.is_deleting());
     let class = match (new, old) {
         _ if has_excess => Class::Excess,
         (None, None) => Class::Missing,
-        (Some(new), None) => Class::New { is_available: context.is_available(new) },
-        (None, Some(pod)) if until.is_none() => Class::Old { pod, is_available: context.is_available(pod) },
-        (_, Some(old)) => Class::Both { is_old_available: context.is_available(old) },
+        (Some(new), None) => Class::New { is_available: context.is_counted_on(new) },
+        (None, Some(pod)) if until.is_none() => Class::Old { pod, is_available: context.is_counted_on(pod) },
+        (_, Some(old)) => Class::Both { is_old_available: context.is_counted_on(old) },
     };
     Managed { create: runs && is_empty && is_free && until.is_none(), delete, class, backs_off_until: until }
 }
@@ -193,6 +204,17 @@ mod tests {
 
     /// What happens on a node with these pods: `+` for a creation, and the places of those that go.
     fn managed(max_surge: i32, taints: Value, pods: &[&str], backoff: &FailedPodBackoff) -> String {
+        managed_but(max_surge, taints, pods, backoff, &BTreeSet::new()).0
+    }
+
+    /// The same, and how many nodes without an available pod it makes, where deletions may reach some pods.
+    fn managed_but(
+        max_surge: i32,
+        taints: Value,
+        pods: &[&str],
+        backoff: &FailedPodBackoff,
+        doomed: &BTreeSet<Uid>,
+    ) -> (String, i64) {
         let daemon_set = daemon_set(max_surge);
         let history = History::of(&daemon_set, &[]);
         let node = json!({"metadata": {"name": "n1", "uid": "u", "resourceVersion": "1"}, "spec": {"taints": taints}});
@@ -201,12 +223,14 @@ mod tests {
         let pods = pods.iter().enumerate().map(|(nth, text)| pod(nth, text, &history.hash)).collect();
         let members = Members::of(&daemon_set, pods, Vec::new());
         let place = members.places(&verdicts).next().unwrap();
-        let context = Context { daemon_set: &daemon_set, history: &history, backoff, now: now() };
+        let context = Context { daemon_set: &daemon_set, history: &history, doomed, backoff, now: now() };
         let managed = manage(context, place);
         let mut going: Vec<&str> =
             managed.delete.iter().map(|deletion| &*deletion.pod.meta.key.name).collect();
         going.sort_unstable();
-        format!("{}{}", if managed.create { "+" } else { "" }, going.join(" "))
+        let mut tally = crate::plan::daemonset::rolling::Tally::default();
+        tally.add(place.verdict, managed.class);
+        (format!("{}{}", if managed.create { "+" } else { "" }, going.join(" ")), tally.unavailable)
     }
 
     #[track_caller]
@@ -258,6 +282,24 @@ mod tests {
         let mut earlier = FailedPodBackoff::default();
         earlier.deleted(3, &"n1".into(), now());
         assert_eq!(managed(0, json!([]), &["new failed"], &earlier), "+p0", "of another generation");
+    }
+
+    #[test]
+    fn no_budget_counts_on_a_pod_that_a_lost_deletion_may_still_reach() {
+        let none = FailedPodBackoff::default();
+        let doomed = |uid: &str| BTreeSet::from([Uid::new(uid)]);
+        let of = |max_surge, pods: &[&str], uid: &str| {
+            managed_but(max_surge, json!([]), pods, &none, &doomed(uid))
+        };
+        assert_eq!(of(0, &["new available"], "u7"), (String::new(), 0));
+        assert_eq!(of(0, &["new available"], "u0"), (String::new(), 1));
+        assert_eq!(
+            of(0, &["old available"], "u0"),
+            (String::new(), 1),
+            "it goes at once, as one that is not ready"
+        );
+        assert_eq!(of(1, &["old ready", "new available"], "u1").0, "", "the old one serves on");
+        assert_eq!(of(1, &["old ready", "new available"], "u7").0, "p0");
     }
 
     #[test]

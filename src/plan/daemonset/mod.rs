@@ -6,19 +6,21 @@
 
 pub mod backoff;
 pub mod body;
+pub mod explain;
 pub mod go_json;
 pub mod manage;
 pub mod members;
 pub mod names;
 pub mod order;
 pub mod placement;
+pub mod recent;
 pub mod revisions;
 pub mod rolling;
 pub mod status;
 pub mod survey;
 pub mod tolerations;
-pub mod why;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +29,17 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use self::backoff::FailedPodBackoff;
+pub use self::explain::PlanReason;
 pub use self::members::Members;
 use self::names::{Marks, Names};
 pub use self::placement::{Placement, Verdict, Verdicts};
+use self::recent::RecentCreations;
 use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
 use self::survey::Survey;
-pub use self::why::Why;
-use super::Note;
+use super::EventNote;
 use super::claim::Claim;
 use super::replicaset::status::until;
-use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod};
+use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Uid};
 
 /// The most pods that one sync creates, and the most that it deletes. The rest follows when the cache shows these.
 pub const BURST: usize = 250;
@@ -47,7 +50,9 @@ pub struct Observed<'a> {
     /// The DaemonSet.
     pub daemon_set: &'a DaemonSet,
     /// What its template says of each node.
-    pub verdicts: &'a Verdicts,
+    pub verdicts: Arc<Verdicts>,
+    /// Why the placement of its template cannot be read; then there are no verdicts, and nothing is done.
+    pub unreadable: Option<String>,
     /// Its pods, and those that it might adopt.
     pub members: Members,
     /// Revisions whose controller it is.
@@ -57,21 +62,32 @@ pub struct Observed<'a> {
     /// Whether a fresh read showed the DaemonSet unchanged in identity and not on its way out. Only then may an orphan be
     /// adopted. Asked only where there is one to adopt ([`wants_to_adopt`]); if it did not, nothing is done.
     pub may_adopt: bool,
+    /// Pods that a deletion whose reply was lost may still reach: no budget counts on them.
+    pub doomed: BTreeSet<Uid>,
     /// The nodes on which its pods have failed.
-    pub backoff: &'a FailedPodBackoff,
+    pub backoff: Arc<FailedPodBackoff>,
     /// Which names of new pods have been used.
-    pub marks: &'a Marks,
+    pub marks: Arc<Marks>,
+    /// On which nodes a pod was created a moment ago.
+    pub recent: Arc<RecentCreations>,
     /// Whether a pod has this name, whosever it is.
-    pub is_taken: IsTaken<'a>,
+    pub is_taken: IsTaken,
     /// The time of the decision.
     pub now: Timestamp,
 }
 
 /// Asks whether a pod of the namespace has a name.
-#[derive(Clone, Copy)]
-pub struct IsTaken<'a>(pub &'a (dyn Fn(&str) -> bool + Sync));
+#[derive(Clone)]
+pub struct IsTaken(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
-impl fmt::Debug for IsTaken<'_> {
+impl IsTaken {
+    /// Asks by this function.
+    pub fn new(is_taken: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        IsTaken(Arc::new(is_taken))
+    }
+}
+
+impl fmt::Debug for IsTaken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("IsTaken")
     }
@@ -84,14 +100,17 @@ pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
     /// What to tell the user besides what the writes tell.
-    pub notes: Vec<Note>,
+    pub notes: Vec<EventNote>,
     /// The status by what was observed, to be written last and only if it differs; `None` where nothing is to be said. See
     /// [`status::hold_generation`] for a sync without an outcome.
     pub status: Option<DaemonSetStatus>,
     /// When something is due although nothing changes: a pod becomes available, or a failed one may be replaced.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
+    /// Whether a pod is created on a node that got one a moment ago: then the DaemonSet is read afresh before, as it may
+    /// be gone and its pods with it.
+    pub repeats: bool,
     /// Why it is this plan and no other, and what it waits for.
-    pub why: Vec<Why>,
+    pub reasons: Vec<PlanReason>,
 }
 
 /// One write to the pods or revisions of a DaemonSet.
@@ -168,6 +187,13 @@ pub enum Reason {
     Replaced,
 }
 
+impl Plan {
+    /// Whether it creates pods.
+    pub fn creates(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write, Write::CreatePods { .. }))
+    }
+}
+
 /// Whether there is an orphan that the DaemonSet would adopt: then the caller reads the DaemonSet afresh before it asks
 /// for a plan.
 pub fn wants_to_adopt(
@@ -191,21 +217,21 @@ pub fn wants_to_adopt(
 /// | otherwise | the revision; creations, then deletions: those that each node needs, then the rollout's; the history |
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let daemon_set = observed.daemon_set;
-    if let Some(note) = refusal(daemon_set) {
-        let why = vec![Why::Refused { defect: note.message.clone() }];
-        return Plan { notes: vec![note], why, ..Plan::default() };
+    if let Some(note) = refusal(observed) {
+        let reasons = vec![PlanReason::Refused { defect: note.message.clone() }];
+        return Plan { notes: vec![note], reasons, ..Plan::default() };
     }
     if daemon_set.meta.is_deleting() {
-        return Plan { why: vec![Why::BeingDeleted], ..Plan::default() };
+        return Plan { reasons: vec![PlanReason::BeingDeleted], ..Plan::default() };
     }
     let orphans = wants_to_adopt(daemon_set, &observed.members, &observed.orphan_revisions);
     if orphans && !observed.may_adopt {
-        return Plan { why: vec![Why::Gone], ..Plan::default() };
+        return Plan { reasons: vec![PlanReason::Gone], ..Plan::default() };
     }
     let claims = claims(observed);
     if !claims.is_empty() {
-        let why = vec![Why::ChangingHands { objects: claims.len() }];
-        return Plan { writes: claims, why, ..Plan::default() };
+        let reasons = vec![PlanReason::ChangingHands { objects: claims.len() }];
+        return Plan { writes: claims, reasons, ..Plan::default() };
     }
 
     let history = History::of(daemon_set, &observed.revisions);
@@ -219,27 +245,35 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         writes.push(Write::DeletePods(survey.delete.clone()));
     }
     writes.extend(history.surplus(&observed.members));
-    let why = why::explain(observed, &history, &survey, &writes);
+    let reasons = explain::explain(observed, &history, &survey, &writes);
     Plan {
         writes,
         notes: survey.notes(),
         status: Some(survey.counts.status(daemon_set)),
-        look_again: survey.look_again.map(|at| until(at, observed.now)),
-        why,
+        requeue_after: survey.requeue_after.map(|at| until(at, observed.now)),
+        repeats: survey.create.iter().any(|node| observed.recent.contains(node, observed.now)),
+        reasons,
     }
 }
 
-fn refusal(daemon_set: &DaemonSet) -> Option<Note> {
+fn refusal(observed: &Observed<'_>) -> Option<EventNote> {
+    let Observed { daemon_set, unreadable, .. } = observed;
     let selector = &daemon_set.selector;
     if selector.selects_everything() {
         let text = "This daemon set is selecting all pods. A non-empty selector is required.";
-        return Some(Note::warning("SelectingAll", text.into()));
+        return Some(EventNote::warning("SelectingAll", text.into()));
     }
     // A pod that the selector does not match would be released as soon as it is created, and created again.
     let is_foreign = !selector.matches(&daemon_set.template.labels);
     let foreign = || "it does not match the labels of the template".to_owned();
-    let defect = selector.defect().map(str::to_owned).or_else(|| is_foreign.then(foreign))?;
-    Some(Note::warning("InvalidSelector", format!("This daemon set's selector is invalid: {defect}")))
+    if let Some(defect) = selector.defect().map(str::to_owned).or_else(|| is_foreign.then(foreign)) {
+        let text = format!("This daemon set's selector is invalid: {defect}");
+        return Some(EventNote::warning("InvalidSelector", text));
+    }
+    // To guess would be to create pods where none should run, or to delete all.
+    let unreadable = unreadable.as_ref()?;
+    let text = format!("The placement of this daemon set's template cannot be read: {unreadable}");
+    Some(EventNote::warning("InvalidTemplate", text))
 }
 
 fn claims(observed: &Observed<'_>) -> Vec<Write> {
@@ -258,5 +292,9 @@ fn claims(observed: &Observed<'_>) -> Vec<Write> {
 fn new_pod(observed: &Observed<'_>, node: &Arc<str>) -> NewPod {
     let meta = &observed.daemon_set.meta;
     let names = Names::of(&meta.key.name, &meta.uid);
-    NewPod { node: node.clone(), name: names.free(node, observed.marks, |name| (observed.is_taken.0)(name)) }
+    if planted!("names of daemon pods depend on the time") {
+        let slot = u64::try_from(observed.now.as_millisecond()).unwrap_or(0);
+        return NewPod { node: node.clone(), name: names.name(node, slot) };
+    }
+    NewPod { node: node.clone(), name: names.free(node, &observed.marks, |name| (observed.is_taken.0)(name)) }
 }

@@ -13,6 +13,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::Members;
 use crate::model::template::SAFE_ALPHABET;
 use crate::model::{DaemonSet, Pod, Record, Uid};
@@ -115,8 +117,16 @@ impl Names {
 }
 
 /// Below which slot of each node names have been used, in this process.
+///
+/// While a creation whose reply was lost may still arrive, the mark of its node stays where it is: whoever creates a pod
+/// there meanwhile asks for the same name, so that the late request meets a taken name. That is the one case in which a
+/// name may come back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks(BTreeMap<Arc<str>, u64>);
+pub struct Marks {
+    by_node: BTreeMap<Arc<str>, u64>,
+    /// Of nodes with such a creation, until when it may arrive and the mark that they have afterwards.
+    doubted: BTreeMap<Arc<str>, (Timestamp, u64)>,
+}
 
 impl Marks {
     /// What a process without a memory knows: the marks stand above the slots of the pods that the cache shows.
@@ -137,19 +147,50 @@ impl Marks {
     /// of it ahead counts as later: such a name can move the mark to another stretch of free names, and no more.
     pub fn created(&mut self, names: &Names, node: &Arc<str>, name: &str) {
         let Some(slot) = names.slot(node, name) else { return };
-        let mark = self.of(node);
-        if (slot + SLOTS - mark) % SLOTS < SLOTS / 2 {
-            self.0.insert(node.clone(), (slot + 1) % SLOTS);
+        let mark = self.doubted.get(node).map_or_else(|| self.of(node), |(_, mark)| *mark);
+        if (slot + SLOTS - mark) % SLOTS >= SLOTS / 2 {
+            return;
+        }
+        let mark = (slot + 1) % SLOTS;
+        match self.doubted.get_mut(node) {
+            Some((_, later)) => *later = mark,
+            None => drop(self.by_node.insert(node.clone(), mark)),
         }
     }
 
-    /// Drops the marks of nodes that have gone.
-    pub fn retain(&mut self, exists: impl Fn(&str) -> bool) {
-        self.0.retain(|node, _| exists(node));
+    /// The reply to a creation on this node was lost: until then it may still arrive.
+    pub fn doubt(&mut self, node: &Arc<str>, until: Timestamp) {
+        let mark = self.of(node);
+        let (end, _) = self.doubted.entry(node.clone()).or_insert((until, mark));
+        *end = until.max(*end);
+    }
+
+    /// The creation of which there was no reply is known to have happened.
+    pub fn has_arrived(&mut self, node: &str) {
+        if let Some((node, (_, mark))) = self.doubted.remove_entry(node) {
+            self.by_node.insert(node, mark);
+        }
+    }
+
+    /// What may have arrived until now has, or never will.
+    pub fn end_doubts(&mut self, now: Timestamp) {
+        let over = self.doubted.extract_if(.., |_, (until, _)| *until <= now);
+        self.by_node.extend(over.map(|(node, (_, mark))| (node, mark)));
+    }
+
+    /// Whether a creation may still arrive anywhere.
+    pub fn has_doubts(&self) -> bool {
+        !self.doubted.is_empty()
+    }
+
+    /// Drops the mark of a node that has gone.
+    pub fn forget(&mut self, node: &str) {
+        self.by_node.remove(node);
+        self.doubted.remove(node);
     }
 
     fn of(&self, node: &str) -> u64 {
-        self.0.get(node).copied().unwrap_or(0)
+        self.by_node.get(node).copied().unwrap_or(0)
     }
 }
 
@@ -250,7 +291,7 @@ mod tests {
         assert_eq!(names.free("n1", &marks, |_| false), second, "an old event moves no mark back");
         assert_eq!(names.free("n1", &marks, |name| name == second), names.name("n1", 2));
         assert_eq!(names.free("n2", &marks, |_| false), names.name("n2", 0));
-        marks.retain(|_| false);
+        marks.forget("n1");
         assert_eq!(marks, Marks::default());
     }
 
@@ -267,8 +308,28 @@ mod tests {
         assert_eq!(names.free("n1", &marks, |_| false), names.name("n1", 0));
     }
 
+    #[test]
+    fn while_a_lost_creation_may_arrive_its_name_is_asked_for_again() {
+        let (names, node) = (names("agent", "u-1"), Arc::from("n1"));
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut marks = Marks::default();
+        marks.doubt(&node, at(120));
+        marks.created(&names, &node, &names.name("n1", 0));
+        assert_eq!(names.free("n1", &marks, |_| false), names.name("n1", 0), "after the second request");
+        marks.created(&names, &node, &names.name("n1", 1));
+        marks.end_doubts(at(119));
+        assert!(marks.has_doubts());
+        marks.end_doubts(at(120));
+        assert!(!marks.has_doubts());
+        assert_eq!(names.free("n1", &marks, |_| false), names.name("n1", 2), "no name of these comes back");
+        marks.doubt(&node, at(300));
+        marks.has_arrived("n1");
+        marks.created(&names, &node, &names.name("n1", 2));
+        assert_eq!(names.free("n1", &marks, |_| false), names.name("n1", 3));
+    }
+
     fn taken(strategy: &str, uid: &str, node: &str, more: &str, phase: &str) -> Taken {
-        let set = format!(
+        let daemon_set = format!(
             r#"{{"metadata":{{"name":"agent","namespace":"ops","uid":"u","resourceVersion":"1"}},
                 "spec":{{"updateStrategy":{{"rollingUpdate":{strategy}}}}}}}"#
         );
@@ -277,8 +338,8 @@ mod tests {
                 [{{"apiVersion":"apps/v1","kind":"DaemonSet","name":"agent","uid":"{uid}","controller":true}}]}},
                 "spec":{{"nodeName":"{node}"}},"status":{{"phase":"{phase}"}}}}"#
         );
-        let set = DaemonSet::decode(&set, &mut Interner::default()).unwrap();
-        on_taken(&set, "n1", Some(&Pod::decode(&pod, &mut Interner::default()).unwrap()))
+        let daemon_set = DaemonSet::decode(&daemon_set, &mut Interner::default()).unwrap();
+        on_taken(&daemon_set, "n1", Some(&Pod::decode(&pod, &mut Interner::default()).unwrap()))
     }
 
     #[test]

@@ -191,7 +191,8 @@ impl Placement {
             None => Verdict::Run,
             // The first taint that counts may be one of effect NoSchedule before one of effect NoExecute.
             Some(Exclusion::Taint(_))
-                if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none() =>
+                if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none()
+                    && !planted!("a NoSchedule taint drives daemon pods out") =>
             {
                 Verdict::Continue
             }

@@ -17,8 +17,8 @@ use crate::model::controllerrevision::Contents;
 use crate::model::template::SAFE_ALPHABET;
 use crate::model::{CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Interner, Pod, Record};
 use crate::plan::claim::{Claim, claim};
-use crate::plan::deployment::body::set_name;
-use crate::plan::replicaset::body::OwnerReference;
+use crate::plan::deployment::new_replica_set::replica_set_name;
+use crate::plan::replicaset::new_pod::OwnerReference;
 
 /// The label with the template generation of a pod's DaemonSet, by which pods were known before there were revisions.
 pub const POD_TEMPLATE_GENERATION: &str = "pod-template-generation";
@@ -32,7 +32,7 @@ const LONGEST_VALUE: usize = 63;
 /// The revision that is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRevision {
-    /// `<daemon set>-<hash>`.
+    /// `<daemon daemon_set>-<hash>`.
     pub name: String,
     /// The value of the hash label.
     pub hash: String,
@@ -133,6 +133,7 @@ impl<'a> History<'a> {
     /// template generation. Upstream believes the generation in any case, also that of a pod of an earlier DaemonSet.
     pub fn is_new(&self, pod: &Pod) -> bool {
         let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
+        let hash = hash.filter(|_| !planted!("the template generation of a pod is believed"));
         match hash {
             Some(hash) if self.new_hashes.contains(hash) => true,
             Some(hash) if self.old_hashes.contains(hash) => false,
@@ -158,12 +159,14 @@ impl<'a> History<'a> {
             let is_current = self.current.is_some_and(|current| Arc::ptr_eq(current, revision));
             let change = RevisionChange {
                 hash: revision.hash().is_none().then(|| hash_of(revision)),
-                number: (is_current && revision.number < self.number).then_some(self.number),
+                number: (is_current && revision.number < self.number)
+                    .then_some(self.number)
+                    .filter(|_| !planted!("a rollback leaves the number of its revision")),
             };
             (change != RevisionChange::default()).then(|| Write::ChangeRevision(Arc::clone(revision), change))
         }));
         if self.current.is_none() {
-            let name = set_name(&self.daemon_set.meta.key.name, &self.hash);
+            let name = replica_set_name(&self.daemon_set.meta.key.name, &self.hash);
             let new = NewRevision { name, hash: self.hash.clone(), number: self.number };
             writes.push(Write::CreateRevision(new));
         }
@@ -175,7 +178,8 @@ impl<'a> History<'a> {
     fn relabelled(&self, members: &Members) -> (Vec<Write>, bool) {
         let is_duplicate = |pod: &&Arc<Pod>| {
             let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();
-            hash != self.hash && self.new_hashes.contains(hash) && !self.old_hashes.contains(hash)
+            let all = planted!("all daemon pods are relabelled with a duplicate");
+            hash != self.hash && (all || self.new_hashes.contains(hash) && !self.old_hashes.contains(hash))
         };
         if self.duplicates.is_empty() {
             return (Vec::new(), true);
@@ -199,7 +203,8 @@ impl<'a> History<'a> {
             members.all().filter_map(|pod| pod.meta.labels.get(CONTROLLER_REVISION_HASH)).collect();
         let unused = old().filter(|revision| {
             let hash = hash_of(revision);
-            !used.contains(&*hash) && !self.new_hashes.contains(&hash)
+            let is_used = used.contains(&*hash) && !planted!("revisions that daemon pods have are deleted");
+            !is_used && !self.new_hashes.contains(&hash)
         });
         unused.take(surplus.min(BURST)).map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()
     }
@@ -251,7 +256,8 @@ pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&Con
 pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> {
     let (ours, theirs) = (daemon_set.status.collision_count, fresh.status.collision_count);
     let is_same = ours == theirs && daemon_set.meta.uid == fresh.meta.uid;
-    is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(1))
+    let more = i32::from(!planted!("a collision of revisions is not counted"));
+    is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(more))
 }
 
 /// `data` of the revision of the current template: a strategic merge patch, byte for byte as upstream and kubectl write

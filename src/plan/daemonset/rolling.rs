@@ -8,7 +8,7 @@ use super::manage::Class;
 use super::order::Turn;
 use super::placement::Verdict;
 use super::{Deletion, Reason};
-use crate::model::count::clamp;
+use crate::model::int_or_percent::clamp;
 use crate::model::{DaemonSet, Pod, UpdateStrategy};
 
 /// The counts that a rolling update rests on. Each node adds its part, and can take it back when it changes.
@@ -80,7 +80,8 @@ impl Budget {
     /// The bounds for a DaemonSet with these counts; `None` under OnDelete.
     pub fn of(daemon_set: &DaemonSet, tally: &Tally) -> Option<Self> {
         if daemon_set.strategy == UpdateStrategy::OnDelete {
-            return None;
+            let rolls = planted!("a DaemonSet under OnDelete is rolled out");
+            return rolls.then_some(Budget::Unavailable { max: 1, unavailable: tally.unavailable });
         }
         let (surge, unavailable) = daemon_set.budget(clamp(tally.desired));
         Some(match surge {
@@ -92,7 +93,8 @@ impl Budget {
     /// How many more nodes it has room for.
     pub fn room(&self) -> usize {
         let (Budget::Unavailable { max, unavailable: used } | Budget::Surge { max, surging: used }) = self;
-        usize::try_from(max.saturating_sub(*used)).unwrap_or(0)
+        let more = i64::from(planted!("the bounds of a DaemonSet are one too large"));
+        usize::try_from(max.saturating_sub(*used).saturating_add(more)).unwrap_or(0)
     }
 }
 
@@ -126,7 +128,9 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
                 replaced.iter().chain(running.iter().take(budget.room())).map(|old| old.node).collect();
-            let delete = dropped.iter().chain(leaving.iter().take(surplus)).map(delete).collect();
+            let early = if planted!("with surge old daemon pods go first") { budget.room() } else { 0 };
+            let gone = leaving.iter().take(surplus).chain(running.iter().take(early));
+            let delete = dropped.iter().chain(gone).map(delete).collect();
             Step { create, delete, staying: running.len().saturating_sub(budget.room()) }
         }
     }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::Plan;
 use super::manage::Context;
 use super::members::Place;
 use super::placement::Verdict;
-use crate::model::count::clamp;
+use crate::model::int_or_percent::clamp;
 use crate::model::{DaemonSet, DaemonSetStatus, Pod};
+use crate::plan::Urgency;
 
 /// The numbers of a status. Each node adds its part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Counts {
             return;
         };
         if verdict != Verdict::Run {
-            self.misscheduled += 1;
+            self.misscheduled += i64::from(!planted!("misscheduled daemon pods are not counted"));
             return;
         }
         self.desired += 1;
@@ -87,6 +89,43 @@ pub fn hold_generation(daemon_set: &DaemonSet, after: &mut DaemonSetStatus) {
     after.observed_generation = daemon_set.status.observed_generation.min(daemon_set.meta.generation);
 }
 
+/// What became of a plan, as far as the status tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The `collisionCount` after the name of a new revision was found taken.
+    pub collision: Option<i32>,
+    /// Whether the plan ended by an error that says nothing of its outcome.
+    pub is_open: bool,
+}
+
+/// The status after a plan was carried out.
+pub fn settled(daemon_set: &DaemonSet, plan: &Plan, outcome: Outcome) -> DaemonSetStatus {
+    let mut after = match &plan.status {
+        None => daemon_set.status.clone(),
+        Some(planned) => {
+            let mut after = planned.clone();
+            if outcome.is_open || outcome.collision.is_some() {
+                hold_generation(daemon_set, &mut after);
+            }
+            after
+        }
+    };
+    after.collision_count = outcome.collision.or(after.collision_count);
+    after
+}
+
+/// How soon the status is to be written: at once where somebody waits for it, which is that a generation has been seen,
+/// that a rollout is over, and that a new name for a revision is needed; else within a second.
+pub fn urgency(before: &DaemonSetStatus, after: &DaemonSetStatus) -> Urgency {
+    let is_over = |status: &DaemonSetStatus| {
+        [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
+    };
+    let is_urgent = before.observed_generation != after.observed_generation
+        || before.collision_count != after.collision_count
+        || is_over(after);
+    if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +146,43 @@ mod tests {
         hold_generation(&daemon_set, &mut status);
         assert_eq!(status.observed_generation, 7);
         assert!(!counts.is_complete() && Counts::default().is_complete());
+    }
+
+    fn status(observed_generation: i64, updated: i32, available: i32) -> DaemonSetStatus {
+        let unavailable = 3 - available;
+        DaemonSetStatus {
+            observed_generation,
+            desired: 3,
+            current: 3,
+            updated,
+            available,
+            unavailable,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_collision_is_reported_and_claims_no_generation() {
+        let json = r#"{"metadata":{"name":"agent","namespace":"ops","uid":"u","resourceVersion":"1","generation":7},
+            "spec":{},"status":{"observedGeneration":6,"numberReady":2}}"#;
+        let daemon_set = DaemonSet::decode(json, &mut Interner::default()).unwrap();
+        let planned = Plan { status: Some(status(7, 1, 1)), ..Plan::default() };
+        let of = |plan: &Plan, collision, is_open| settled(&daemon_set, plan, Outcome { collision, is_open });
+        assert_eq!(of(&planned, None, false), status(7, 1, 1));
+        assert_eq!(of(&planned, None, true), status(6, 1, 1));
+        assert_eq!(
+            of(&planned, Some(4), false),
+            DaemonSetStatus { collision_count: Some(4), ..status(6, 1, 1) }
+        );
+        assert_eq!(of(&Plan::default(), None, true), daemon_set.status, "nothing to say");
+    }
+
+    #[test]
+    fn a_rollout_that_is_over_and_a_generation_that_is_seen_are_reported_at_once() {
+        assert_eq!(urgency(&status(1, 1, 2), &status(1, 2, 2)), Urgency::Throttled);
+        assert_eq!(urgency(&status(1, 2, 2), &status(1, 3, 3)), Urgency::Immediate);
+        assert_eq!(urgency(&status(1, 3, 3), &status(2, 0, 3)), Urgency::Immediate);
+        let collided = DaemonSetStatus { collision_count: Some(1), ..status(1, 1, 2) };
+        assert_eq!(urgency(&status(1, 1, 2), &collided), Urgency::Immediate);
     }
 }

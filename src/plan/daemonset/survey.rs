@@ -10,7 +10,7 @@ use super::revisions::History;
 use super::rolling::{self, Budget, Outdated, Tally};
 use super::status::Counts;
 use super::{BURST, Deletion, Observed, Reason};
-use crate::plan::Note;
+use crate::plan::EventNote;
 
 /// What a pass over the nodes has found.
 #[derive(Clone, Debug, Default)]
@@ -32,14 +32,14 @@ pub struct Survey {
     /// Nodes whose failed pods are not replaced yet, and until when.
     pub backs_off: Vec<(Arc<str>, Timestamp)>,
     /// When something is due.
-    pub look_again: Option<Timestamp>,
+    pub requeue_after: Option<Timestamp>,
 }
 
 impl Survey {
     /// Looks at every node that runs a pod or has one.
     pub fn of(observed: &Observed<'_>, history: &History<'_>) -> Self {
-        let Observed { daemon_set, verdicts, members, backoff, now, .. } = observed;
-        let context = Context { daemon_set, history, backoff, now: *now };
+        let Observed { daemon_set, verdicts, members, doomed, backoff, now, .. } = observed;
+        let context = Context { daemon_set, history, doomed, backoff, now: *now };
         let mut survey = Survey::default();
         let mut outdated = Vec::new();
         let nowhere =
@@ -76,7 +76,7 @@ impl Survey {
             survey.staying = step.staying;
         }
         let deadlines = survey.backs_off.iter().map(|(_, until)| *until);
-        survey.look_again = deadlines.chain(survey.counts.next_available).min();
+        survey.requeue_after = deadlines.chain(survey.counts.next_available).min();
         survey
     }
 
@@ -86,7 +86,7 @@ impl Survey {
     }
 
     /// What to tell of pods that have ended, in upstream's words.
-    pub fn notes(&self) -> Vec<Note> {
+    pub fn notes(&self) -> Vec<EventNote> {
         let note = |Deletion { pod, reason }: &Deletion| {
             let (namespace, name) = (&pod.meta.key.namespace, &pod.meta.key.name);
             let node = pod.target().map_or("", |node| &**node);
@@ -94,8 +94,10 @@ impl Survey {
                 format!("Found {how} daemon pod {namespace}/{name} on node {node}, will try to {what} it")
             };
             match reason {
-                Reason::Failed => Some(Note::warning("FailedDaemonPod", found("failed", "kill"))),
-                Reason::Succeeded => Some(Note::normal("SucceededDaemonPod", found("succeeded", "delete"))),
+                Reason::Failed => Some(EventNote::warning("FailedDaemonPod", found("failed", "kill"))),
+                Reason::Succeeded => {
+                    Some(EventNote::normal("SucceededDaemonPod", found("succeeded", "delete")))
+                }
                 _ => None,
             }
         };

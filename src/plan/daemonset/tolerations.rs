@@ -37,11 +37,14 @@ const HOST_NETWORK: (&str, Effect) = ("node.kubernetes.io/network-unavailable", 
 /// The tolerations that every daemon pod gets, without a value or an end.
 pub fn automatic(host_network: bool) -> impl Iterator<Item = Toleration> {
     let host_network = host_network.then_some(HOST_NETWORK);
-    AUTOMATIC.into_iter().chain(host_network).map(|(key, effect)| Toleration {
-        key: Some(key.to_owned()),
-        operator: Some("Exists".to_owned()),
-        value: None,
-        effect: Some(effect.as_str().to_owned()),
+    let cordons = usize::from(planted!("daemon pods do not tolerate a cordon"));
+    AUTOMATIC.into_iter().take(AUTOMATIC.len() - cordons).chain(host_network).map(|(key, effect)| {
+        Toleration {
+            key: Some(key.to_owned()),
+            operator: Some("Exists".to_owned()),
+            value: None,
+            effect: Some(effect.as_str().to_owned()),
+        }
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::revision::revision_of;
-use super::{Sets, Write};
+use super::{ReplicaSets, Write};
 use crate::model::{Deployment, ReplicaSet};
 
 /// Deletes the oldest revisions above `spec.revisionHistoryLimit`, but only sets that are empty, whose
@@ -11,11 +11,14 @@ use crate::model::{Deployment, ReplicaSet};
 ///
 /// The latest of them stays until there is a set for the current template: the next revision is counted from it
 /// (S7). Upstream may delete it before, where nothing is to be kept, and begins with revision 1 again.
-pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
+pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
     let Some(limit) = limit(deployment) else { return Vec::new() };
-    let mut old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|set| !set.meta.is_deleting()).collect();
-    old.sort_by_key(|set| (revision_of(set).unwrap_or(0), set.meta.created, set.meta.key.clone()));
-    if sets.new.is_none() {
+    let mut old: Vec<&Arc<ReplicaSet>> =
+        replica_sets.old.iter().filter(|replica_set| !replica_set.meta.is_deleting()).collect();
+    old.sort_by_key(|replica_set| {
+        (revision_of(replica_set).unwrap_or(0), replica_set.meta.created, replica_set.meta.key.clone())
+    });
+    if replica_sets.new.is_none() {
         old.pop();
     }
     let surplus = old.len().saturating_sub(limit);
@@ -24,8 +27,8 @@ pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
     }
     old.into_iter()
         .take(surplus)
-        .filter(|set| is_at_rest(set))
-        .map(|set| Write::Delete(set.clone()))
+        .filter(|replica_set| is_at_rest(replica_set))
+        .map(|replica_set| Write::Delete(replica_set.clone()))
         .collect()
 }
 
@@ -41,7 +44,9 @@ fn is_never_trimmed() -> bool {
 }
 
 /// Whether a set is empty, as its controller has confirmed.
-fn is_at_rest(set: &ReplicaSet) -> bool {
-    set.replicas == 0 && set.status.replicas == 0 && set.status.observed_generation == set.meta.generation
+fn is_at_rest(replica_set: &ReplicaSet) -> bool {
+    replica_set.replicas == 0
+        && replica_set.status.replicas == 0
+        && replica_set.status.observed_generation == replica_set.meta.generation
         || planted!("history deletes sets that are not at rest")
 }

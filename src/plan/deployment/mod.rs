@@ -1,8 +1,9 @@
 //! What a Deployment needs next: the whole decision table is [`plan`].
 
-pub mod attempts;
-pub mod body;
+pub mod create_limit;
+pub mod explain;
 pub mod history;
+pub mod new_replica_set;
 pub mod observed;
 pub mod progress;
 pub mod recreate;
@@ -11,15 +12,14 @@ pub mod rollback;
 pub mod rolling;
 pub mod scale;
 pub mod status;
-pub mod why;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use observed::{Observed, Sets};
-pub use why::Why;
+pub use explain::PlanReason;
+pub use observed::{Observed, ReplicaSets};
 
-use super::Note;
+use super::EventNote;
 use super::claim::{Claim, claim};
 use crate::model::{Deployment, ReplicaSet, Strategy};
 
@@ -30,18 +30,18 @@ pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
     /// What to tell although nothing is written.
-    pub notes: Vec<Note>,
+    pub notes: Vec<EventNote>,
     /// What the status may say about progress.
-    pub course: Course,
+    pub status_scope: StatusScope,
     /// Why the set for the current template is not created now.
-    pub blocked: Option<attempts::Blocked>,
+    pub create_limit: Option<create_limit::CreateLimit>,
     /// Why it is this plan and no other, and what it waits for.
-    pub why: Vec<Why>,
+    pub reasons: Vec<PlanReason>,
 }
 
 /// Which part of the status is touched besides the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Course {
+pub enum StatusScope {
     /// Nothing: sets change hands first, and what to say of them is known when the cache shows it.
     Handover,
     /// That this generation was seen, and nothing else: it cannot be acted on (S18).
@@ -63,7 +63,7 @@ pub enum Write {
     /// Let a set go whose labels no longer match.
     Release(Arc<ReplicaSet>),
     /// Create the set for the current template.
-    Create(NewSet),
+    Create(NewReplicaSet),
     /// Resize a set, or bring its annotations up to date; one write for both.
     Change(Arc<ReplicaSet>, Change),
     /// Delete a set that the history has no room for.
@@ -74,7 +74,7 @@ pub enum Write {
 
 /// The set for the current template, to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewSet {
+pub struct NewReplicaSet {
     /// `<deployment>-<hash>`.
     pub name: String,
     /// The value of the hash label.
@@ -104,32 +104,44 @@ impl Change {
 
 impl Write {
     /// What to tell once the write has succeeded.
-    pub fn note(&self) -> Option<Note> {
+    pub fn note(&self) -> Option<EventNote> {
         let message = match self {
             Write::Create(new) if new.replicas > 0 => {
                 format!("Scaled up replica set {} from 0 to {}", new.name, new.replicas)
             }
-            Write::Change(set, Change { replicas: Some(to), .. }) => {
-                let direction = if *to > set.replicas { "up" } else { "down" };
-                format!("Scaled {direction} replica set {} from {} to {to}", set.meta.key.name, set.replicas)
+            Write::Change(replica_set, Change { replicas: Some(to), .. }) => {
+                let direction = if *to > replica_set.replicas { "up" } else { "down" };
+                format!(
+                    "Scaled {direction} replica set {} from {} to {to}",
+                    replica_set.meta.key.name, replica_set.replicas
+                )
             }
             Write::RollBack(rollback) => return Some(rollback.note.clone()),
             Write::Create(_) | Write::Change(..) | Write::Adopt(_) | Write::Release(_) | Write::Delete(_) => {
                 return None;
             }
         };
-        Some(Note::normal("ScalingReplicaSet", message))
+        Some(EventNote::normal("ScalingReplicaSet", message))
     }
+}
+
+/// Whether the Deployment itself shows that something is to be done for it: nobody has acted on its latest generation,
+/// or its rollout was under way when its status was written.
+pub fn is_unsettled(deployment: &Deployment) -> bool {
+    let (wanted, status) = (deployment.replicas, &deployment.status);
+    let counts = [status.replicas, status.updated, status.available];
+    status.observed_generation != deployment.meta.generation || counts.iter().any(|count| *count != wanted)
 }
 
 /// Whether there is an orphan that the Deployment would adopt: then the caller reads the Deployment
 /// afresh before it asks for a plan.
 pub fn wants_to_adopt(deployment: &Deployment, orphans: &[Arc<ReplicaSet>]) -> bool {
-    !deployment.selector.selects_everything() && orphans.iter().any(|set| adoptable(deployment, set))
+    !deployment.selector.selects_everything()
+        && orphans.iter().any(|replica_set| adoptable(deployment, replica_set))
 }
 
-fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
-    claim(deployment, &deployment.selector, &set.meta) == Claim::Adopt
+fn adoptable(deployment: &Deployment, replica_set: &ReplicaSet) -> bool {
+    claim(deployment, &deployment.selector, &replica_set.meta) == Claim::Adopt
 }
 
 /// Decides.
@@ -145,7 +157,7 @@ fn adoptable(deployment: &Deployment, set: &ReplicaSet) -> bool {
 /// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = decide(observed);
-    plan.why = why::explain(observed, &plan);
+    plan.reasons = explain::explain(observed, &plan);
     plan
 }
 
@@ -153,7 +165,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
     let deployment = observed.deployment;
     if deployment.selector.selects_everything() {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";
-        return refused(Note::warning("SelectingAll", text.into()));
+        return refused(EventNote::warning("SelectingAll", text.into()));
     }
     // A set that the selector does not match would be released as soon as it is made, and made again.
     let foreign = || "it does not match the labels of the template".to_string();
@@ -161,43 +173,48 @@ fn decide(observed: &Observed<'_>) -> Plan {
     let defect = deployment.selector.defect().map(str::to_string).or((!selects_itself).then(foreign));
     if let Some(defect) = defect {
         let text = format!("This deployment's selector is invalid: {defect}");
-        return refused(Note::warning("InvalidSelector", text));
+        return refused(EventNote::warning("InvalidSelector", text));
     }
     if is_on_its_way_out(deployment) {
         return Plan::default();
     }
     let claims = claims(observed);
     if !claims.is_empty() {
-        return Plan { writes: claims, course: Course::Handover, ..Plan::default() };
+        return Plan { writes: claims, status_scope: StatusScope::Handover, ..Plan::default() };
     }
 
-    let sets = observed.sets();
+    let replica_sets = observed.replica_sets();
     if !deployment.paused
         && let Some(revision) = rollback::requested(deployment)
     {
-        let writes = vec![rollback::plan(deployment, sets, revision)];
-        return Plan { writes, course: Course::Handover, ..Plan::default() };
+        let writes = vec![rollback::plan(deployment, replica_sets, revision)];
+        return Plan { writes, status_scope: StatusScope::Handover, ..Plan::default() };
     }
-    if is_held(deployment) || scale::is_due(deployment, sets) {
-        let mut writes = scale::plan(deployment, sets, &observed.running_pods);
+    if is_held(deployment) || scale::is_due(deployment, replica_sets) {
+        let mut writes = scale::plan(deployment, replica_sets, &observed.running_pods);
         writes.retain(|_| !(deployment.paused && planted!("a paused Deployment does not scale")));
         if deployment.paused && writes.is_empty() {
-            writes = history::plan(deployment, sets);
+            writes = history::plan(deployment, replica_sets);
         }
-        return Plan { writes, course: Course::Held, ..Plan::default() };
+        return Plan { writes, status_scope: StatusScope::Held, ..Plan::default() };
     }
-    if let Some(blocked) = attempts::blocked(deployment, sets, observed.now) {
-        let notes = vec![Note::warning("ReplicaSetCreateError", blocked.message.clone())];
-        return Plan { notes, course: Course::Rollout, blocked: Some(blocked), ..Plan::default() };
+    if let Some(create_limit) = create_limit::check(deployment, replica_sets, observed.now) {
+        let notes = vec![EventNote::warning("ReplicaSetCreateError", create_limit.message.clone())];
+        return Plan {
+            notes,
+            status_scope: StatusScope::Rollout,
+            create_limit: Some(create_limit),
+            ..Plan::default()
+        };
     }
     let mut writes = match deployment.strategy {
-        Strategy::RollingUpdate { .. } => rolling::plan(deployment, sets),
-        Strategy::Recreate => recreate::plan(deployment, sets, &observed.running_pods),
+        Strategy::RollingUpdate { .. } => rolling::plan(deployment, replica_sets),
+        Strategy::Recreate => recreate::plan(deployment, replica_sets, &observed.running_pods),
     };
-    if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, sets)) {
-        writes = history::plan(deployment, sets);
+    if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, replica_sets)) {
+        writes = history::plan(deployment, replica_sets);
     }
-    Plan { writes, course: Course::Rollout, ..Plan::default() }
+    Plan { writes, status_scope: StatusScope::Rollout, ..Plan::default() }
 }
 
 fn is_on_its_way_out(deployment: &Deployment) -> bool {
@@ -209,8 +226,8 @@ fn is_held(deployment: &Deployment) -> bool {
     deployment.paused && !planted!("a paused Deployment rolls out")
 }
 
-fn refused(why: Note) -> Plan {
-    Plan { notes: vec![why], course: Course::Refused, ..Plan::default() }
+fn refused(reasons: EventNote) -> Plan {
+    Plan { notes: vec![reasons], status_scope: StatusScope::Refused, ..Plan::default() }
 }
 
 fn claims(observed: &Observed<'_>) -> Vec<Write> {
@@ -218,12 +235,12 @@ fn claims(observed: &Observed<'_>) -> Vec<Write> {
     let released = observed
         .owned
         .iter()
-        .filter(|set| claim(deployment, &deployment.selector, &set.meta) == Claim::Release)
-        .map(|set| Write::Release(set.clone()));
+        .filter(|replica_set| claim(deployment, &deployment.selector, &replica_set.meta) == Claim::Release)
+        .map(|replica_set| Write::Release(replica_set.clone()));
     let adopted = observed
         .orphans
         .iter()
-        .filter(|set| observed.may_adopt && adoptable(deployment, set))
-        .map(|set| Write::Adopt(set.clone()));
+        .filter(|replica_set| observed.may_adopt && adoptable(deployment, replica_set))
+        .map(|replica_set| Write::Adopt(replica_set.clone()));
     released.chain(adopted).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
-use crate::model::count::clamp;
+use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, Pod, ReplicaSet, Strategy, Uid};
 use crate::plan::claim::{Claim, claim};
 use crate::plan::replicaset::status::status_of_pods;
@@ -33,13 +33,13 @@ pub struct Observed<'a> {
     pub is_overstated: bool,
     /// The time of the decision.
     pub now: Timestamp,
-    /// What [`Observed::sets`] has found.
+    /// What [`Observed::replica_sets`] has found.
     pub roles: Roles,
 }
 
 /// The roles of the sets, once they are asked for. A copy finds them anew: it may be given other sets.
 #[derive(Debug, Default)]
-pub struct Roles(OnceLock<Sets>);
+pub struct Roles(OnceLock<ReplicaSets>);
 
 impl Clone for Roles {
     fn clone(&self) -> Self {
@@ -77,19 +77,21 @@ impl<'a> Observed<'a> {
         let recreate = deployment.strategy == Strategy::Recreate;
         let is_overstated = !recreate && correct_overstated(&mut owned, &pods_of, now);
         let mut observed = Observed { orphans, may_adopt, is_overstated, ..Observed::new(deployment, now) };
-        for set in &owned {
-            if !recreate && !lacks_pods(set) {
+        for replica_set in &owned {
+            if !recreate && !lacks_pods(replica_set) {
                 continue;
             }
-            let mut pods = pods_of(set);
-            let uid = || set.meta.uid.clone();
+            let mut pods = pods_of(replica_set);
+            let uid = || replica_set.meta.uid.clone();
             if recreate {
                 let running = pods.iter().filter(|pod| still_runs(pod)).count();
                 observed.running_pods.insert(uid(), running);
             } else if !planted!("a status that is behind is believed") {
-                observed.healthy_pods.insert(uid(), healthy_among(&pods, set.min_ready_seconds, now));
+                observed.healthy_pods.insert(uid(), healthy_among(&pods, replica_set.min_ready_seconds, now));
             }
-            pods.retain(|pod| set.replicas == 0 || !pod.is_available(set.min_ready_seconds, now));
+            pods.retain(|pod| {
+                replica_set.replicas == 0 || !pod.is_available(replica_set.min_ready_seconds, now)
+            });
             if !pods.is_empty() {
                 observed.awaited_pods.insert(uid(), pods);
             }
@@ -99,21 +101,26 @@ impl<'a> Observed<'a> {
 
     /// The Deployment's sets by role, without those that it is about to release. Found once, so that whoever asks
     /// is told the same.
-    pub fn sets(&self) -> &Sets {
+    pub fn replica_sets(&self) -> &ReplicaSets {
         self.roles.0.get_or_init(|| {
             let Observed { deployment, owned, .. } = self;
             let members = owned
                 .iter()
-                .filter(|set| claim(*deployment, &deployment.selector, &set.meta) == Claim::Keep)
+                .filter(|replica_set| {
+                    claim(*deployment, &deployment.selector, &replica_set.meta) == Claim::Keep
+                })
                 .cloned();
-            Sets { healthy_pods: self.healthy_pods.clone(), ..Sets::assign(deployment, members) }
+            ReplicaSets {
+                healthy_pods: self.healthy_pods.clone(),
+                ..ReplicaSets::assign(deployment, members)
+            }
         })
     }
 }
 
 /// The sets of a Deployment: the one that has its template, and the others, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Sets {
+pub struct ReplicaSets {
     /// The set that asks for the pods the Deployment asks for.
     pub new: Option<Arc<ReplicaSet>>,
     /// All others, oldest first.
@@ -122,20 +129,21 @@ pub struct Sets {
     pub healthy_pods: BTreeMap<Uid, i64>,
 }
 
-impl Sets {
+impl ReplicaSets {
     /// Finds the roles. When several sets have the template, the oldest is the new one, so that every
     /// observer picks the same and the choice never changes (S4).
     fn assign(deployment: &Deployment, members: impl Iterator<Item = Arc<ReplicaSet>>) -> Self {
         let mut old: Vec<Arc<ReplicaSet>> = members.collect();
         old.sort_by(|a, b| (a.meta.created, &a.meta.key).cmp(&(b.meta.created, &b.meta.key)));
-        let is_known = |set: &ReplicaSet| {
+        let is_known = |replica_set: &ReplicaSet| {
             !planted!("other annotations make another set")
-                || set.annotations.get("gitops") == deployment.annotations.get("gitops")
+                || replica_set.annotations.get("gitops") == deployment.annotations.get("gitops")
         };
-        let is_new =
-            |set: &Arc<ReplicaSet>| set.template.asks_for_the_same_as(&deployment.template) && is_known(set);
+        let is_new = |replica_set: &Arc<ReplicaSet>| {
+            replica_set.template.asks_for_the_same_as(&deployment.template) && is_known(replica_set)
+        };
         let at = old.iter().position(is_new);
-        Sets { new: at.map(|at| old.remove(at)), old, healthy_pods: BTreeMap::new() }
+        ReplicaSets { new: at.map(|at| old.remove(at)), old, healthy_pods: BTreeMap::new() }
     }
 
     /// Every set, the new one last.
@@ -145,12 +153,12 @@ impl Sets {
 
     /// Every set that wants pods, the new one last.
     pub fn active(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
-        self.all().filter(|set| set.replicas > 0)
+        self.all().filter(|replica_set| replica_set.replicas > 0)
     }
 
     /// The pods that all sets together want.
-    pub fn wanted(&self) -> i64 {
-        self.all().map(|set| i64::from(set.replicas)).sum()
+    pub fn desired(&self) -> i64 {
+        self.all().map(|replica_set| i64::from(replica_set.replicas)).sum()
     }
 
     /// The pods that are available and will still be after their set has been brought to its size.
@@ -158,7 +166,7 @@ impl Sets {
     /// A set that has been told to shrink still reports its old pods for a moment. Upstream counts
     /// them, and can take down more than the budget allows.
     pub fn available(&self) -> i64 {
-        self.all().map(|set| i64::from(available(set))).sum()
+        self.all().map(|replica_set| i64::from(available(replica_set))).sum()
     }
 }
 
@@ -168,18 +176,18 @@ impl Sets {
 /// status says: a pod that went or became unready a moment ago has yet to be counted there, and an old pod that is
 /// let go now would be one too many (S2).
 fn correct_overstated(
-    sets: &mut [Arc<ReplicaSet>],
+    replica_sets: &mut [Arc<ReplicaSet>],
     pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
     now: Timestamp,
 ) -> bool {
-    let at_rest = sets.iter().filter(|set| set.replicas > 0).count() < 2;
+    let at_rest = replica_sets.iter().filter(|replica_set| replica_set.replicas > 0).count() < 2;
     if at_rest || planted!("a status is believed over the pods") {
         return false;
     }
     let mut overstated = false;
-    for set in sets.iter_mut().filter(|set| set.status.available > 0) {
-        if let Some(status) = status_of_pods(set, &pods_of(set), now) {
-            *set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(set) });
+    for replica_set in replica_sets.iter_mut().filter(|replica_set| replica_set.status.available > 0) {
+        if let Some(status) = status_of_pods(replica_set, &pods_of(replica_set), now) {
+            *replica_set = Arc::new(ReplicaSet { status, ..ReplicaSet::clone(replica_set) });
             overstated = true;
         }
     }
@@ -209,8 +217,8 @@ fn count<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> i64 {
 
 /// Whether a set has fewer available pods than it wants, as far as it says itself: only then are its
 /// pods worth looking through for an explanation.
-pub fn lacks_pods(set: &ReplicaSet) -> bool {
-    available(set) < set.replicas
+pub fn lacks_pods(replica_set: &ReplicaSet) -> bool {
+    available(replica_set) < replica_set.replicas
 }
 
 /// The available pods that a set certainly has once it has been brought to its size.
@@ -221,9 +229,9 @@ pub fn lacks_pods(set: &ReplicaSet) -> bool {
 /// the ReplicaSet controller puts it right.) And what a set still has to lose need not be what is unavailable: among ready pods the
 /// deletion cost and the crowd on a node outrank their age, so one that is not ready for long enough
 /// may stay in place of one that is. For example 10 ready, 9 of them available, told to shrink to 4: 3.
-pub(crate) fn available(set: &ReplicaSet) -> i32 {
-    let (size, status) = (i64::from(set.replicas), &set.status);
-    if status.observed_generation != set.meta.generation {
+pub(crate) fn available(replica_set: &ReplicaSet) -> i32 {
+    let (size, status) = (i64::from(replica_set.replicas), &replica_set.status);
+    if status.observed_generation != replica_set.meta.generation {
         return 0;
     }
     let not_for_long = i64::from(status.ready).max(status.available.into()) - i64::from(status.available);
@@ -242,10 +250,10 @@ pub fn healthy(ready: i64, available: i64) -> i64 {
 ///
 /// Neither the status nor the cache of pods shows more than there was: a pod that has become ready since is healthy
 /// before the status says so, and let go as a sick one it would be missed (S2).
-pub(crate) fn sick(set: &ReplicaSet, sets: &Sets) -> i64 {
-    let told = healthy(set.status.ready.into(), set.status.available.into());
-    let shown = sets.healthy_pods.get(&set.meta.uid).copied().unwrap_or(0);
-    (i64::from(set.replicas) - told.max(shown)).max(0)
+pub(crate) fn unhealthy_replicas(replica_set: &ReplicaSet, replica_sets: &ReplicaSets) -> i64 {
+    let told = healthy(replica_set.status.ready.into(), replica_set.status.available.into());
+    let shown = replica_sets.healthy_pods.get(&replica_set.meta.uid).copied().unwrap_or(0);
+    (i64::from(replica_set.replicas) - told.max(shown)).max(0)
 }
 
 #[cfg(test)]
@@ -265,7 +273,7 @@ mod tests {
     }
 
     /// A set of two whose status says that both are available.
-    fn set(name: &str) -> Arc<ReplicaSet> {
+    fn replica_set(name: &str) -> Arc<ReplicaSet> {
         Arc::new(decode(&format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"1","generation":1,
                 "labels":{{"a":"b"}}}},"spec":{{"replicas":2,"selector":{{}},"template":{{}}}},
@@ -285,11 +293,11 @@ mod tests {
 
     fn gathered<'a>(
         deployment: &'a Deployment,
-        sets: &[&str],
+        replica_sets: &[&str],
         pods: impl Fn(&str) -> Vec<Arc<Pod>>,
     ) -> Observed<'a> {
-        let owned = sets.iter().map(|name| set(name)).collect();
-        let pods_of = |set: &ReplicaSet| pods(&set.meta.key.name);
+        let owned = replica_sets.iter().map(|name| replica_set(name)).collect();
+        let pods_of = |replica_set: &ReplicaSet| pods(&replica_set.meta.key.name);
         Observed::gather(deployment, owned, Vec::new(), false, pods_of, NOW.parse().unwrap())
     }
 
@@ -305,8 +313,11 @@ mod tests {
             _ => vec![ready("c"), ready("d")],
         };
         let observed = gathered(&web, &["old", "new"], one_lost);
-        let counts: Vec<_> =
-            observed.owned.iter().map(|set| (set.status.ready, set.status.available)).collect();
+        let counts: Vec<_> = observed
+            .owned
+            .iter()
+            .map(|replica_set| (replica_set.status.ready, replica_set.status.available))
+            .collect();
         assert_eq!((observed.is_overstated, &counts[..]), (true, &[(1, 1), (2, 2)][..]));
         let at_rest = gathered(&web, &["old"], one_lost);
         assert_eq!((at_rest.is_overstated, at_rest.owned[0].status.ready), (false, 2), "nothing moves");
@@ -341,10 +352,14 @@ mod tests {
     fn the_roles_are_found_once_and_a_copy_finds_its_own() {
         let web = deployment("RollingUpdate");
         let observed = gathered(&web, &[], |_| Vec::new());
-        assert!(std::ptr::eq(observed.sets(), observed.sets()));
+        assert!(std::ptr::eq(observed.replica_sets(), observed.replica_sets()));
         let mut other = observed.clone();
-        other.owned.push(set("web-1"));
-        assert_eq!((observed.sets().all().count(), other.sets().all().count()), (0, 0), "it is not ours");
-        assert!(!std::ptr::eq(observed.sets(), other.sets()));
+        other.owned.push(replica_set("web-1"));
+        assert_eq!(
+            (observed.replica_sets().all().count(), other.replica_sets().all().count()),
+            (0, 0),
+            "it is not ours"
+        );
+        assert!(!std::ptr::eq(observed.replica_sets(), other.replica_sets()));
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::body::set_name;
+use super::new_replica_set::replica_set_name;
 use super::revision::{REVISION, next_revision};
-use super::{Course, NewSet, Observed, Plan, Sets, Write, status};
+use super::{NewReplicaSet, Observed, Plan, ReplicaSets, StatusScope, Write, status};
 use crate::model::{Condition, Deployment, DeploymentStatus, condition};
 use crate::plan::replicaset::status::until;
 
@@ -16,13 +16,13 @@ use crate::plan::replicaset::status::until;
 pub const PROGRESSING: &str = "Progressing";
 
 /// A rollout has begun: its set was created.
-pub const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
+pub const NEW_REPLICA_SET_CREATED: &str = "NewReplicaSetCreated";
 /// A rollout has begun: its set was there already.
-pub const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
+pub const NEW_REPLICA_SET_FOUND: &str = "FoundNewReplicaSet";
 /// A rollout goes on.
-pub const SET_UPDATED: &str = "ReplicaSetUpdated";
+pub const REPLICA_SET_UPDATED: &str = "ReplicaSetUpdated";
 /// A rollout has ended well.
-pub const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+pub const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
 /// A rollout is stuck: there was no progress within the deadline.
 pub const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 /// A rollout is stuck: its set cannot be created.
@@ -119,12 +119,12 @@ pub struct Settled {
     /// The revision annotation that the Deployment should carry; `None` leaves it.
     pub revision: Option<String>,
     /// When the progress deadline is due.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Settled {
     fn unchanged(status: DeploymentStatus) -> Self {
-        Settled { status, revision: None, look_again: None }
+        Settled { status, revision: None, requeue_after: None }
     }
 }
 
@@ -136,40 +136,40 @@ const RECOUNT: Duration = Duration::from_secs(1);
 pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let settled = report(observed, plan, outcome);
     let recount = observed.is_overstated.then_some(RECOUNT);
-    Settled { look_again: settled.look_again.into_iter().chain(recount).min(), ..settled }
+    Settled { requeue_after: settled.requeue_after.into_iter().chain(recount).min(), ..settled }
 }
 
 fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let Observed { deployment, now, .. } = observed;
-    match plan.course {
-        Course::Handover => {
+    match plan.status_scope {
+        StatusScope::Handover => {
             let mut status = deployment.status.clone();
             status::add_refused_step(outcome, &mut status, *now);
             Settled::unchanged(status)
         }
-        Course::Refused => {
+        StatusScope::Refused => {
             let mut status = deployment.status.clone();
             status.observed_generation = status::observed_generation(deployment);
             Settled::unchanged(status)
         }
-        Course::CountsOnly => Settled::unchanged(counted(&Done::of(observed, plan, outcome), *now)),
-        Course::Held | Course::Rollout => {
+        StatusScope::CountsOnly => Settled::unchanged(counted(&Done::of(observed, plan, outcome), *now)),
+        StatusScope::Held | StatusScope::Rollout => {
             let done = Done::of(observed, plan, outcome);
             let mut status = counted(&done, *now);
             judge_pause(deployment, &mut status, *now);
-            if plan.course == Course::Rollout {
+            if plan.status_scope == StatusScope::Rollout {
                 judge(&done, &mut status, *now);
             }
-            status::set_replica_failure(&done.sets, outcome, &mut status, *now);
+            status::set_replica_failure(&done.replica_sets, outcome, &mut status, *now);
             // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end. Nor must
             // one that has passed: while a ReplicaSet cannot be created, that is what the condition says.
-            let is_judged = plan.course == Course::Rollout;
+            let is_judged = plan.status_scope == StatusScope::Rollout;
             let is_due = |at: &Timestamp| is_judged && at > now;
-            let look_again = match &plan.blocked {
-                Some(blocked) => Some(blocked.wait),
+            let requeue_after = match &plan.create_limit {
+                Some(create_limit) => Some(create_limit.wait),
                 None => deadline(deployment, &status).filter(is_due).map(|at| until(at, *now)),
             };
-            Settled { status, revision: done.revision(), look_again }
+            Settled { status, revision: done.revision(), requeue_after }
         }
     }
 }
@@ -182,17 +182,17 @@ struct Done<'a> {
     /// The writes that succeeded.
     writes: &'a [Write],
     /// The sets after them.
-    sets: Sets,
+    replica_sets: ReplicaSets,
 }
 
 impl<'a> Done<'a> {
     fn of(observed: &'a Observed<'a>, plan: &'a Plan, outcome: &'a Outcome) -> Self {
         let writes = plan.writes.get(..outcome.done).unwrap_or(&plan.writes);
-        Done { observed, plan, outcome, writes, sets: after(observed.sets().clone(), writes) }
+        Done { observed, plan, outcome, writes, replica_sets: after(observed.replica_sets().clone(), writes) }
     }
 
     /// The set that was created.
-    fn created(&self) -> Option<&'a NewSet> {
+    fn created(&self) -> Option<&'a NewReplicaSet> {
         self.writes.iter().find_map(|write| match write {
             Write::Create(new) => Some(new),
             _ => None,
@@ -200,8 +200,8 @@ impl<'a> Done<'a> {
     }
 
     /// The name of the set for the current template.
-    fn new_set(&self) -> Option<&str> {
-        let there = self.sets.new.as_ref().map(|new| &*new.meta.key.name);
+    fn new_replica_set(&self) -> Option<&str> {
+        let there = self.replica_sets.new.as_ref().map(|new| &*new.meta.key.name);
         self.created().map(|new| new.name.as_str()).or(there)
     }
 
@@ -210,40 +210,46 @@ impl<'a> Done<'a> {
     /// A set that comes back keeps its old number until it is given the next one. Published in between, the
     /// Deployment's revision would fall (S7).
     fn revision(&self) -> Option<String> {
-        let new = self.sets.new.as_ref();
+        let new = self.replica_sets.new.as_ref();
         let mut revision = new.and_then(|new| new.annotations.get(REVISION)).map(str::to_string);
         for write in self.writes {
             let written = match write {
                 Write::Create(created) => created.annotations.get(REVISION),
-                Write::Change(set, change) if new.is_some_and(|new| new.meta.uid == set.meta.uid) => {
+                Write::Change(replica_set, change)
+                    if new.is_some_and(|new| new.meta.uid == replica_set.meta.uid) =>
+                {
                     change.annotations.get(REVISION)
                 }
                 _ => None,
             };
             revision = written.cloned().or(revision);
         }
-        revision.filter(|revision| revision.parse().is_ok_and(|n: i64| n >= next_revision(&self.sets)))
+        revision
+            .filter(|revision| revision.parse().is_ok_and(|n: i64| n >= next_revision(&self.replica_sets)))
     }
 
     /// How the rollout begins, if it does.
     fn begins(&self) -> Option<Begin> {
-        let is_new = |name: &str| self.sets.new.as_ref().is_some_and(|new| &*new.meta.key.name == name);
+        let is_new =
+            |name: &str| self.replica_sets.new.as_ref().is_some_and(|new| &*new.meta.key.name == name);
         if self.created().is_some() || self.outcome.created_before.as_deref().is_some_and(is_new) {
             return Some(Begin::Created);
         }
         // Judged by what was there before this plan: it may have brought the old sets to nothing.
-        let old = &self.observed.sets().old;
-        old.iter().any(|set| set.replicas > 0 || set.status.replicas > 0).then_some(Begin::Found)
+        let old = &self.observed.replica_sets().old;
+        old.iter()
+            .any(|replica_set| replica_set.replicas > 0 || replica_set.status.replicas > 0)
+            .then_some(Begin::Found)
     }
 
     /// Why the set for the current template is not created; `collisions` as the status counts them.
     fn obstacle(&self, collisions: Option<i32>) -> Option<String> {
         let deployment = self.observed.deployment;
         let failed = self.outcome.create_error.as_ref().map(|error| {
-            let name = set_name(&deployment.meta.key.name, &deployment.template.hash(collisions));
+            let name = replica_set_name(&deployment.meta.key.name, &deployment.template.hash(collisions));
             format!("Failed to create new replica set {name:?}: {error}")
         });
-        failed.or(self.plan.blocked.as_ref().map(|blocked| blocked.message.clone()))
+        failed.or(self.plan.create_limit.as_ref().map(|create_limit| create_limit.message.clone()))
     }
 }
 
@@ -256,15 +262,15 @@ fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
 
 /// The counts, and whether enough pods are available.
 fn counted(done: &Done<'_>, now: Timestamp) -> DeploymentStatus {
-    let Done { observed: Observed { deployment, .. }, plan, outcome, sets, .. } = done;
-    let mut status = status::counts(deployment, sets);
+    let Done { observed: Observed { deployment, .. }, plan, outcome, replica_sets, .. } = done;
+    let mut status = status::counts(deployment, replica_sets);
     if !was_acted_on(plan, outcome) && !planted!("a refused step counts as acted on") {
         status.observed_generation = deployment.status.observed_generation.min(deployment.meta.generation);
     }
     status.collision_count = collisions(deployment, outcome);
     status::set_available(deployment, &mut status, now);
-    let wanted: i64 = sets.wanted() + done.created().map_or(0, |new| i64::from(new.replicas));
-    status.unavailable = crate::model::count::clamp((wanted - i64::from(status.available)).max(0));
+    let desired: i64 = replica_sets.desired() + done.created().map_or(0, |new| i64::from(new.replicas));
+    status.unavailable = crate::model::int_or_percent::clamp((desired - i64::from(status.available)).max(0));
     status
 }
 
@@ -277,20 +283,25 @@ fn counted(done: &Done<'_>, now: Timestamp) -> DeploymentStatus {
 fn was_acted_on(plan: &Plan, outcome: &Outcome) -> bool {
     let left = plan.writes.get(outcome.done..).unwrap_or_default();
     let trims = left.iter().all(|write| matches!(write, Write::Delete(_)));
-    left.is_empty() || (trims && plan.course == Course::Rollout)
+    left.is_empty() || (trims && plan.status_scope == StatusScope::Rollout)
 }
 
 /// The sets as they are after the writes that succeeded, so that the status need not be written again
 /// when the cache shows them.
-fn after(mut sets: Sets, done: &[Write]) -> Sets {
+fn after(mut replica_sets: ReplicaSets, done: &[Write]) -> ReplicaSets {
     for write in done {
         let Write::Change(changed, change) = write else { continue };
         let Some(size) = change.replicas else { continue };
-        for set in sets.old.iter_mut().chain(&mut sets.new).filter(|set| set.meta.uid == changed.meta.uid) {
-            Arc::make_mut(set).replicas = size;
+        for replica_set in replica_sets
+            .old
+            .iter_mut()
+            .chain(&mut replica_sets.new)
+            .filter(|replica_set| replica_set.meta.uid == changed.meta.uid)
+        {
+            Arc::make_mut(replica_set).replicas = size;
         }
     }
-    sets
+    replica_sets
 }
 
 /// A pause or a resumption that the condition does not show yet. A rollout that was found stuck before
@@ -358,40 +369,49 @@ impl Says {
 
 fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judgement {
     let deployment = done.observed.deployment;
-    let (new_set, begins) = (done.new_set(), done.begins());
+    let (new_replica_set, begins) = (done.new_replica_set(), done.begins());
     let current = condition::find(&status.conditions, PROGRESSING);
     let reason = current.map_or("", |c| &*c.reason);
     let says = |status, reason, message| Says { status, reason, message };
-    let of_new_set = |verb: &str| format!("{verb} new replica set {:?}", new_set.unwrap_or_default());
+    let of_new_replica_set =
+        |verb: &str| format!("{verb} new replica set {:?}", new_replica_set.unwrap_or_default());
 
     if let Some(obstacle) = done.obstacle(status.collision_count) {
         return Judgement::Is(says("False", CREATE_ERROR, obstacle));
     }
     if begins == Some(Begin::Created) {
-        return Judgement::IsAgain(says("True", NEW_SET_CREATED, of_new_set("Created")));
+        return Judgement::IsAgain(says("True", NEW_REPLICA_SET_CREATED, of_new_replica_set("Created")));
     }
     let complete = status::is_complete(deployment, status);
     // A rollout back to a set that exists creates none. Upstream then keeps the success of the rollout
     // before, under which no deadline runs, and never notices when the way back is stuck.
     let rolls = begins == Some(Begin::Found);
-    let found = new_set.is_some() && (current.is_none() || (reason == NEW_SET_AVAILABLE && rolls));
+    let found =
+        new_replica_set.is_some() && (current.is_none() || (reason == NEW_REPLICA_SET_AVAILABLE && rolls));
     if found && !complete {
-        return Judgement::IsAgain(says("True", NEW_SET_FOUND, of_new_set("Found")));
+        return Judgement::IsAgain(says("True", NEW_REPLICA_SET_FOUND, of_new_replica_set("Found")));
     }
-    if status.replicas == status.updated && reason == NEW_SET_AVAILABLE && done.sets.new.is_some() {
+    if status.replicas == status.updated
+        && reason == NEW_REPLICA_SET_AVAILABLE
+        && done.replica_sets.new.is_some()
+    {
         return Judgement::Unchanged;
     }
-    let subject = match new_set {
+    let subject = match new_replica_set {
         Some(name) => format!("ReplicaSet {name:?}"),
         None => format!("Deployment {:?}", deployment.meta.key.name),
     };
     // Recreate has no new set while it waits for the old pods. Upstream takes that for the end of the
     // rollout before, runs no deadline, and says nothing when an old pod never goes.
-    let waits = done.sets.new.is_none() && reason == NEW_SET_AVAILABLE;
+    let waits = done.replica_sets.new.is_none() && reason == NEW_REPLICA_SET_AVAILABLE;
     if complete {
-        Judgement::Is(says("True", NEW_SET_AVAILABLE, format!("{subject} has successfully progressed.")))
+        Judgement::Is(says(
+            "True",
+            NEW_REPLICA_SET_AVAILABLE,
+            format!("{subject} has successfully progressed."),
+        ))
     } else if waits || has_progressed(&deployment.status, status) {
-        Judgement::IsAgain(says("True", SET_UPDATED, format!("{subject} is progressing.")))
+        Judgement::IsAgain(says("True", REPLICA_SET_UPDATED, format!("{subject} is progressing.")))
     } else if deadline(deployment, status).is_some_and(|at| at <= now) {
         Judgement::Is(says("False", TIMED_OUT, format!("{subject} has timed out progressing.")))
     } else {
@@ -413,7 +433,7 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let condition = condition::find(&status.conditions, PROGRESSING)?;
-    if deployment.paused || matches!(&*condition.reason, NEW_SET_AVAILABLE | TIMED_OUT | PAUSED) {
+    if deployment.paused || matches!(&*condition.reason, NEW_REPLICA_SET_AVAILABLE | TIMED_OUT | PAUSED) {
         return None;
     }
     let wait = SignedDuration::from_secs(seconds.max(0).into());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Sets};
+use super::{Change, ReplicaSets};
 use crate::model::{Deployment, ReplicaSet};
 
 /// Which revision a set is, and of the Deployment, which one it is at.
@@ -32,27 +32,30 @@ const LONGEST_HISTORY: usize = 2000;
 
 /// Reads a revision. Anybody may write to annotations: what is no number, is negative, or is so large
 /// that none could follow, counts as no revision, and so neither wraps nor spreads.
-pub fn revision_of(set: &ReplicaSet) -> Option<i64> {
-    let revision: i64 = set.annotations.get(REVISION)?.parse().ok()?;
+pub fn revision_of(replica_set: &ReplicaSet) -> Option<i64> {
+    let revision: i64 = replica_set.annotations.get(REVISION)?.parse().ok()?;
     (0..i64::MAX).contains(&revision).then_some(revision)
 }
 
 /// The revision that the new set must have: one more than any old set has (S7).
-pub(super) fn next_revision(sets: &Sets) -> i64 {
-    sets.old.iter().filter_map(|set| revision_of(set)).max().unwrap_or(0)
+pub(super) fn next_revision(replica_sets: &ReplicaSets) -> i64 {
+    replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).max().unwrap_or(0)
         + i64::from(!planted!("revisions do not rise"))
 }
 
 /// The annotations that record the size asked for.
 pub fn size_annotations(deployment: &Deployment) -> [(&'static str, String); 2] {
     let (surge, _) = deployment.budget();
-    let most = i64::from(deployment.replicas) + i64::from(surge);
-    [(DESIRED_REPLICAS, deployment.replicas.to_string()), (MAX_REPLICAS, most.to_string())]
+    let max_total = i64::from(deployment.replicas) + i64::from(surge);
+    [(DESIRED_REPLICAS, deployment.replicas.to_string()), (MAX_REPLICAS, max_total.to_string())]
 }
 
 /// The annotations of a set that is to be created.
-pub fn annotations_for_new_set(deployment: &Deployment, sets: &Sets) -> BTreeMap<String, String> {
-    let revision = (REVISION.to_string(), next_revision(sets).to_string());
+pub fn annotations_for_new_replica_set(
+    deployment: &Deployment,
+    replica_sets: &ReplicaSets,
+) -> BTreeMap<String, String> {
+    let revision = (REVISION.to_string(), next_revision(replica_sets).to_string());
     copied(deployment)
         .map(|(key, value)| (key.to_string(), value.to_string()))
         .chain([revision])
@@ -65,7 +68,7 @@ fn copied(deployment: &Deployment) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// What must change about the new set besides its size: annotations, revision, `minReadySeconds`.
-pub fn refresh(deployment: &Deployment, new: &ReplicaSet, sets: &Sets) -> Change {
+pub fn refresh(deployment: &Deployment, new: &ReplicaSet, replica_sets: &ReplicaSets) -> Change {
     let mut annotations = BTreeMap::new();
     let mut put = |key: &str, value: String| {
         if new.annotations.get(key) != Some(&value) {
@@ -76,7 +79,7 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, sets: &Sets) -> Change
     let sizes = size_annotations(deployment).into_iter();
     sizes.filter(|(key, _)| is_refreshed(key)).for_each(|(key, value)| put(key, value));
 
-    let next = next_revision(sets);
+    let next = next_revision(replica_sets);
     let current = revision_of(new);
     if current.is_none_or(|current| current < next && !planted!("a set that comes back keeps its revision")) {
         put(REVISION, next.to_string());
@@ -107,10 +110,10 @@ fn appended(history: &str, revision: i64) -> String {
 }
 
 /// What of a set's size annotations is out of date.
-pub fn stale_sizes(deployment: &Deployment, set: &ReplicaSet) -> BTreeMap<String, String> {
+pub fn stale_sizes(deployment: &Deployment, replica_set: &ReplicaSet) -> BTreeMap<String, String> {
     size_annotations(deployment)
         .into_iter()
-        .filter(|(key, value)| set.annotations.get(key) != Some(value))
+        .filter(|(key, value)| replica_set.annotations.get(key) != Some(value))
         .map(|(key, value)| (key.to_string(), value))
         .collect()
 }

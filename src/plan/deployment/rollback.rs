@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::revision::{NOT_COPIED, ROLLBACK_TO, next_revision, revision_of};
-use super::{Sets, Write};
+use super::{ReplicaSets, Write};
 use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet};
-use crate::plan::Note;
+use crate::plan::EventNote;
 
 /// What a rollback does to the Deployment.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct RollBack {
     /// is nothing to go back to, and only the request is cleared.
     pub back: Option<(Box<RawValue>, BTreeMap<String, String>)>,
     /// What to tell when it is done.
-    pub note: Note,
+    pub note: EventNote,
 }
 
 impl PartialEq for RollBack {
@@ -47,14 +47,14 @@ pub fn requested(deployment: &Deployment) -> Option<i64> {
 /// goes back to the image before, not to the one before that. The same goes for a template whose ReplicaSet
 /// is an older one that has not been given its new number yet. Upstream first creates the ReplicaSet of the
 /// template that it then leaves; here nothing is created.
-pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
+pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets, revision: i64) -> Write {
     const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
     let only_clear = |note| Write::RollBack(RollBack { back: None, note });
-    let current = current_revision(sets);
+    let current = current_revision(replica_sets);
     let revision = match revision {
-        0 => match second_latest(sets, current) {
+        0 => match second_latest(replica_sets, current) {
             Some(revision) => revision,
-            None => return only_clear(Note::warning(NOT_FOUND, "Unable to find last revision.".into())),
+            None => return only_clear(EventNote::warning(NOT_FOUND, "Unable to find last revision.".into())),
         },
         revision => revision,
     };
@@ -62,28 +62,29 @@ pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
     let unchanged = || {
         let message =
             format!("The rollback revision contains the same template as current deployment {name:?}");
-        only_clear(Note::warning("DeploymentRollbackTemplateUnchanged", message))
+        only_clear(EventNote::warning("DeploymentRollbackTemplateUnchanged", message))
     };
-    let set = match sets.old.iter().find(|set| revision_of(set) == Some(revision)) {
-        Some(set) => set,
-        None if revision == current => return unchanged(),
-        None => {
-            let message = "Unable to find the revision to rollback to.";
-            return only_clear(Note::warning(NOT_FOUND, message.into()));
-        }
-    };
-    if set.template.asks_for_the_same_as(&deployment.template) {
+    let replica_set =
+        match replica_sets.old.iter().find(|replica_set| revision_of(replica_set) == Some(revision)) {
+            Some(replica_set) => replica_set,
+            None if revision == current => return unchanged(),
+            None => {
+                let message = "Unable to find the revision to rollback to.";
+                return only_clear(EventNote::warning(NOT_FOUND, message.into()));
+            }
+        };
+    if replica_set.template.asks_for_the_same_as(&deployment.template) {
         return unchanged();
     }
-    match set.template.without_label(POD_TEMPLATE_HASH) {
+    match replica_set.template.without_label(POD_TEMPLATE_HASH) {
         Ok(template) => Write::RollBack(RollBack {
-            back: Some((template, annotations(deployment, set))),
-            note: Note::normal(
+            back: Some((template, annotations(deployment, replica_set))),
+            note: EventNote::normal(
                 "DeploymentRollback",
                 format!("Rolled back deployment {name:?} to revision {revision}"),
             ),
         }),
-        Err(error) => only_clear(Note::warning(
+        Err(error) => only_clear(EventNote::warning(
             NOT_FOUND,
             format!("The template of the revision cannot be read: {error}"),
         )),
@@ -92,16 +93,17 @@ pub fn plan(deployment: &Deployment, sets: &Sets, revision: i64) -> Write {
 
 /// The revision of the current template: that of its ReplicaSet, or the next one, where the ReplicaSet has an
 /// older one or does not exist.
-fn current_revision(sets: &Sets) -> i64 {
-    let own = sets.new.as_ref().and_then(|new| revision_of(new));
-    next_revision(sets).max(own.unwrap_or(0))
+fn current_revision(replica_sets: &ReplicaSets) -> i64 {
+    let own = replica_sets.new.as_ref().and_then(|new| revision_of(new));
+    next_revision(replica_sets).max(own.unwrap_or(0))
 }
 
 /// The revision before the latest.
-fn second_latest(sets: &Sets, current: i64) -> Option<i64> {
-    let mut revisions: Vec<i64> = sets.old.iter().filter_map(|set| revision_of(set)).collect();
+fn second_latest(replica_sets: &ReplicaSets, current: i64) -> Option<i64> {
+    let mut revisions: Vec<i64> =
+        replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).collect();
     if planted!("a template without a ReplicaSet is no revision") {
-        revisions.extend(sets.new.as_ref().and_then(|new| revision_of(new)));
+        revisions.extend(replica_sets.new.as_ref().and_then(|new| revision_of(new)));
     } else {
         revisions.push(current);
     }
@@ -120,8 +122,8 @@ fn is_done(key: &str) -> bool {
 }
 
 /// The annotations of the set, as they were copied to it, and those of the Deployment that are its own.
-fn annotations(deployment: &Deployment, set: &ReplicaSet) -> BTreeMap<String, String> {
+fn annotations(deployment: &Deployment, replica_set: &ReplicaSet) -> BTreeMap<String, String> {
     let own = deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && !is_done(key));
-    let copied = set.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key));
+    let copied = replica_set.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key));
     own.chain(copied).map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }

@@ -6,65 +6,73 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::body::set_name;
-use super::observed::{available, sick};
-use super::{Change, NewSet, Sets, Write, revision};
-use crate::model::count::clamp;
+use super::new_replica_set::replica_set_name;
+use super::observed::{available, unhealthy_replicas};
+use super::{Change, NewReplicaSet, ReplicaSets, Write, revision};
+use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, ReplicaSet, Uid};
 
 /// The numbers that bound a rolling update. The steps are computed from them, and so is what
-/// [`super::why`] says of the steps.
+/// [`super::explain`] says of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Budget {
     /// How many pods may exist: `spec.replicas` and the surge.
-    pub most: i64,
+    #[serde(rename = "most")]
+    pub max_total: i64,
     /// How many pods must be available: `spec.replicas` without what may be unavailable.
-    pub least: i64,
+    #[serde(rename = "least")]
+    pub min_available: i64,
     /// How many pods all sets together want.
-    pub wanted: i64,
+    #[serde(rename = "wanted")]
+    pub desired: i64,
     /// How many pods are available and certain to stay.
     pub available: i64,
     /// How many pods the new set wants that are not available. They count against the budget.
-    pub missing: i64,
+    #[serde(rename = "missing")]
+    pub unavailable_new: i64,
 }
 
-fn least(replicas: i64, unavailable: i32) -> i64 {
+fn min_available(replicas: i64, unavailable: i32) -> i64 {
     replicas - i64::from(unavailable) - i64::from(planted!("one more may be unavailable"))
 }
 
-fn wanted(sets: &Sets) -> i64 {
+fn desired(replica_sets: &ReplicaSets) -> i64 {
     let by_status = planted!("surge is computed from the status");
-    if by_status { sets.all().map(|set| i64::from(set.status.replicas)).sum() } else { sets.wanted() }
+    if by_status {
+        replica_sets.all().map(|replica_set| i64::from(replica_set.status.replicas)).sum()
+    } else {
+        replica_sets.desired()
+    }
 }
 
 impl Budget {
     /// The budget as it stands before any step.
-    pub fn of(deployment: &Deployment, sets: &Sets) -> Self {
+    pub fn of(deployment: &Deployment, replica_sets: &ReplicaSets) -> Self {
         let (surge, unavailable) = deployment.budget();
         let replicas = i64::from(deployment.replicas);
-        let missing = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
+        let unavailable_new = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
         Budget {
-            most: replicas + i64::from(surge) + i64::from(planted!("surge is one too large")),
-            least: least(replicas, unavailable),
-            wanted: wanted(sets),
-            available: sets.available(),
-            missing: sets.new.as_ref().map_or(0, missing),
+            max_total: replicas + i64::from(surge) + i64::from(planted!("surge is one too large")),
+            min_available: min_available(replicas, unavailable),
+            desired: desired(replica_sets),
+            available: replica_sets.available(),
+            unavailable_new: replica_sets.new.as_ref().map_or(0, unavailable_new),
         }
     }
 
     /// How many pods may come; below nothing when there are too many already.
-    pub fn room(&self) -> i64 {
-        self.most - self.wanted
+    pub fn scale_up_allowed(&self) -> i64 {
+        self.max_total - self.desired
     }
 
     /// How many old pods may go, whether they are available or not; none if below one.
-    pub fn may_go(&self) -> i64 {
-        self.wanted - self.least - self.missing
+    pub fn scale_down_allowed(&self) -> i64 {
+        self.desired - self.min_available - self.unavailable_new
     }
 
     /// How many available pods may go, once any may.
-    pub fn to_spare(&self) -> i64 {
-        self.available - self.least
+    pub fn available_above_min(&self) -> i64 {
+        self.available - self.min_available
     }
 }
 
@@ -73,47 +81,53 @@ impl Budget {
 /// Both in one plan, where upstream takes a sync for each. Down goes first, so that the sum of the
 /// sizes is within the surge after every single write (S1). The exception is a set that is still to be
 /// created: it comes first, so that a creation which the API server refuses costs no old pod.
-pub fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Write> {
-    let budget = Budget::of(deployment, sets);
+pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
+    let budget = Budget::of(deployment, replica_sets);
     // What a set that is still to be created adds to the pods wanted, it adds to those missing too: the
     // old sets may give up as much with it as without.
-    let downs = downs(sets, &budget);
+    let downs = downs(replica_sets, &budget);
 
-    let Some(new) = &sets.new else {
-        let size = clamp(budget.room().clamp(0, i64::from(deployment.replicas)));
-        let mut writes = vec![Write::Create(new_set(deployment, sets, size))];
-        writes.extend(resize(deployment, &sets.old, &downs));
+    let Some(new) = &replica_sets.new else {
+        let size = clamp(budget.scale_up_allowed().clamp(0, i64::from(deployment.replicas)));
+        let mut writes = vec![Write::Create(new_replica_set(deployment, replica_sets, size))];
+        writes.extend(resize(deployment, &replica_sets.old, &downs));
         return writes;
     };
 
-    let freed: i64 = sets
+    let freed: i64 = replica_sets
         .old
         .iter()
-        .filter_map(|set| Some(i64::from(set.replicas) - i64::from(*downs.get(&set.meta.uid)?)))
+        .filter_map(|replica_set| {
+            Some(i64::from(replica_set.replicas) - i64::from(*downs.get(&replica_set.meta.uid)?))
+        })
         .sum();
-    let room = budget.room() + freed;
+    let allowed = budget.scale_up_allowed() + freed;
     let size = if new.replicas > deployment.replicas {
         deployment.replicas
     } else {
-        clamp((i64::from(new.replicas) + room.max(0)).min(i64::from(deployment.replicas)))
+        clamp((i64::from(new.replicas) + allowed.max(0)).min(i64::from(deployment.replicas)))
     };
 
-    let mut writes = resize(deployment, &sets.old, &downs);
-    writes.extend(bring_up_to_date(deployment, new, sets, size));
+    let mut writes = resize(deployment, &replica_sets.old, &downs);
+    writes.extend(bring_up_to_date(deployment, new, replica_sets, size));
     writes
 }
 
 /// The set for the current template, at this size.
-pub(super) fn new_set(deployment: &Deployment, sets: &Sets, replicas: i32) -> NewSet {
+pub(super) fn new_replica_set(
+    deployment: &Deployment,
+    replica_sets: &ReplicaSets,
+    replicas: i32,
+) -> NewReplicaSet {
     let count = deployment.status.collision_count;
     let generation = i32::try_from(deployment.meta.generation).ok();
     let depends = planted!("names of sets depend on the generation");
     let hash = deployment.template.hash(if depends { generation } else { count });
-    NewSet {
-        name: set_name(&deployment.meta.key.name, &hash),
+    NewReplicaSet {
+        name: replica_set_name(&deployment.meta.key.name, &hash),
         hash,
         replicas,
-        annotations: revision::annotations_for_new_set(deployment, sets),
+        annotations: revision::annotations_for_new_replica_set(deployment, replica_sets),
     }
 }
 
@@ -121,10 +135,10 @@ pub(super) fn new_set(deployment: &Deployment, sets: &Sets, replicas: i32) -> Ne
 pub(super) fn bring_up_to_date(
     deployment: &Deployment,
     new: &Arc<ReplicaSet>,
-    sets: &Sets,
+    replica_sets: &ReplicaSets,
     size: i32,
 ) -> Option<Write> {
-    let mut change = revision::refresh(deployment, new, sets);
+    let mut change = revision::refresh(deployment, new, replica_sets);
     change.replicas = (size != new.replicas).then_some(size);
     (!change.is_empty()).then(|| Write::Change(new.clone(), change))
 }
@@ -136,11 +150,11 @@ pub(super) fn resize(
     sizes: &BTreeMap<Uid, i32>,
 ) -> Vec<Write> {
     old.iter()
-        .filter_map(|set| {
-            let size = *sizes.get(&set.meta.uid)?;
-            let annotations = revision::stale_sizes(deployment, set);
+        .filter_map(|replica_set| {
+            let size = *sizes.get(&replica_set.meta.uid)?;
+            let annotations = revision::stale_sizes(deployment, replica_set);
             let change = Change { replicas: Some(size), annotations, min_ready_seconds: None };
-            (size != set.replicas).then(|| Write::Change(set.clone(), change))
+            (size != replica_set.replicas).then(|| Write::Change(replica_set.clone(), change))
         })
         .collect()
 }
@@ -151,29 +165,29 @@ pub(super) fn resize(
 /// causes more old pods to be removed. What is unhealthy among the old ones goes first, because it
 /// costs no availability; then what is above the minimum. For example 10 wanted, 2 may be missing, 8
 /// old pods available and 5 new ones of which 0 are: 13 - 8 - 5 = 0 may go.
-fn downs(sets: &Sets, budget: &Budget) -> BTreeMap<Uid, i32> {
+fn downs(replica_sets: &ReplicaSets, budget: &Budget) -> BTreeMap<Uid, i32> {
     let mut sizes: BTreeMap<Uid, i32> = BTreeMap::new();
-    let allowed = budget.may_go();
+    let allowed = budget.scale_down_allowed();
     if allowed <= 0 {
         return sizes;
     }
 
     let mut unhealthy = allowed;
-    for set in sets.old.iter().filter(|set| set.replicas > 0) {
-        let down = sick(set, sets).min(unhealthy);
+    for replica_set in replica_sets.old.iter().filter(|replica_set| replica_set.replicas > 0) {
+        let down = unhealthy_replicas(replica_set, replica_sets).min(unhealthy);
         if down > 0 {
             unhealthy -= down;
-            sizes.insert(set.meta.uid.clone(), clamp(i64::from(set.replicas) - down));
+            sizes.insert(replica_set.meta.uid.clone(), clamp(i64::from(replica_set.replicas) - down));
         }
     }
 
-    let mut healthy = budget.to_spare();
-    for set in sets.old.iter().filter(|set| set.replicas > 0) {
-        let size = i64::from(sizes.get(&set.meta.uid).copied().unwrap_or(set.replicas));
+    let mut healthy = budget.available_above_min();
+    for replica_set in replica_sets.old.iter().filter(|replica_set| replica_set.replicas > 0) {
+        let size = i64::from(sizes.get(&replica_set.meta.uid).copied().unwrap_or(replica_set.replicas));
         let down = size.min(healthy);
         if down > 0 {
             healthy -= down;
-            sizes.insert(set.meta.uid.clone(), clamp(size - down));
+            sizes.insert(replica_set.meta.uid.clone(), clamp(size - down));
         }
     }
     sizes

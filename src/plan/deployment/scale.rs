@@ -6,60 +6,78 @@ use std::sync::Arc;
 
 use super::recreate::old_pods_may_run;
 use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, refresh, stale_sizes};
-use super::{Change, Sets, Write};
-use crate::model::count::clamp;
+use super::{Change, ReplicaSets, Write};
+use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, ReplicaSet, Strategy, Uid};
 
 /// Whether `spec.replicas` has changed since a set that wants pods was last sized.
-pub fn is_due(deployment: &Deployment, sets: &Sets) -> bool {
-    scaled_from(deployment, sets).is_some()
+pub fn is_due(deployment: &Deployment, replica_sets: &ReplicaSets) -> bool {
+    scaled_from(deployment, replica_sets).is_some()
 }
 
 /// The `spec.replicas` that a set which wants pods was last sized for, where it is not the one of now.
-pub fn scaled_from(deployment: &Deployment, sets: &Sets) -> Option<i64> {
+pub fn scaled_from(deployment: &Deployment, replica_sets: &ReplicaSets) -> Option<i64> {
     let now = i64::from(deployment.replicas);
-    sets.active().filter_map(|set| annotation(set, DESIRED_REPLICAS)).find(|&before| before != now)
+    replica_sets
+        .active()
+        .filter_map(|replica_set| annotation(replica_set, DESIRED_REPLICAS))
+        .find(|&before| before != now)
 }
 
 /// A count from an annotation. What is not a positive int32 counts as absent, as upstream has it.
-fn annotation(set: &ReplicaSet, key: &str) -> Option<i64> {
-    set.annotations.get(key)?.parse::<i32>().ok().filter(|&n| n >= 0).map(i64::from)
+fn annotation(replica_set: &ReplicaSet, key: &str) -> Option<i64> {
+    replica_set.annotations.get(key)?.parse::<i32>().ok().filter(|&n| n >= 0).map(i64::from)
 }
 
 /// Resizes what is there, and in any case brings the size annotations of every set that wants pods up
 /// to date. Upstream leaves them when the size happens to be right already, takes the next sync for a
 /// scaling event again, and never gets back to the rollout (kubernetes#138840, #125568).
-pub fn plan(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -> Vec<Write> {
-    let sizes = sizes(deployment, sets, running);
-    sets.all()
-        .filter_map(|set| {
-            let size = sizes.get(&set.meta.uid).copied().unwrap_or(set.replicas);
-            let is_new = sets.new.as_ref().is_some_and(|new| new.meta.uid == set.meta.uid);
-            let mut change = match (is_new, set.replicas > 0 || size > 0) {
-                (true, _) => refresh(deployment, set, sets),
-                (false, true) => Change { annotations: stale_sizes(deployment, set), ..Change::default() },
+pub fn plan(
+    deployment: &Deployment,
+    replica_sets: &ReplicaSets,
+    running: &BTreeMap<Uid, usize>,
+) -> Vec<Write> {
+    let sizes = sizes(deployment, replica_sets, running);
+    replica_sets
+        .all()
+        .filter_map(|replica_set| {
+            let size = sizes.get(&replica_set.meta.uid).copied().unwrap_or(replica_set.replicas);
+            let is_new = replica_sets.new.as_ref().is_some_and(|new| new.meta.uid == replica_set.meta.uid);
+            let mut change = match (is_new, replica_set.replicas > 0 || size > 0) {
+                (true, _) => refresh(deployment, replica_set, replica_sets),
+                (false, true) => {
+                    Change { annotations: stale_sizes(deployment, replica_set), ..Change::default() }
+                }
                 (false, false) => return None,
             };
-            change.replicas = (size != set.replicas).then_some(size);
-            (!change.is_empty()).then(|| Write::Change(set.clone(), change))
+            change.replicas = (size != replica_set.replicas).then_some(size);
+            (!change.is_empty()).then(|| Write::Change(replica_set.clone(), change))
         })
         .collect()
 }
 
 /// The sets that change, and their new sizes.
-fn sizes(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -> BTreeMap<Uid, i32> {
+fn sizes(
+    deployment: &Deployment,
+    replica_sets: &ReplicaSets,
+    running: &BTreeMap<Uid, usize>,
+) -> BTreeMap<Uid, i32> {
     // The one set that wants pods, or with none of them the new one, or the youngest, takes it all.
-    let active: Vec<&Arc<ReplicaSet>> = sets.active().collect();
+    let active: Vec<&Arc<ReplicaSet>> = replica_sets.active().collect();
     let only = match active[..] {
-        [] => sets.new.as_ref().or(sets.old.last()),
+        [] => replica_sets.new.as_ref().or(replica_sets.old.last()),
         [only] => Some(only),
         _ => None,
     };
     if let Some(only) = only {
-        let is_new = sets.new.as_ref().is_some_and(|new| new.meta.uid == only.meta.uid);
+        let is_new = replica_sets.new.as_ref().is_some_and(|new| new.meta.uid == only.meta.uid);
         let grows = only.replicas < deployment.replicas;
         // A pause must not be a way around the wait for the old pods (S3).
-        if deployment.strategy == Strategy::Recreate && is_new && grows && old_pods_may_run(sets, running) {
+        if deployment.strategy == Strategy::Recreate
+            && is_new
+            && grows
+            && old_pods_may_run(replica_sets, running)
+        {
             return BTreeMap::new();
         }
         return [(only.meta.uid.clone(), deployment.replicas)].into();
@@ -68,12 +86,12 @@ fn sizes(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -
         return BTreeMap::new();
     }
     // The new set is all there: what is left of the old ones can go.
-    if let Some(new) = &sets.new
+    if let Some(new) = &replica_sets.new
         && new.replicas == deployment.replicas
         && annotation(new, DESIRED_REPLICAS) == Some(i64::from(deployment.replicas))
         && new.status.available.min(new.replicas) == deployment.replicas
     {
-        return sets.old.iter().map(|set| (set.meta.uid.clone(), 0)).collect();
+        return replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();
     }
     match deployment.strategy {
         Strategy::RollingUpdate { .. } => in_proportion(deployment, active),
@@ -89,32 +107,39 @@ fn sizes(deployment: &Deployment, sets: &Sets, running: &BTreeMap<Uid, usize>) -
 /// 8 * 23 / 13 - 8 = 6 go to the first and 5 * 23 / 13 - 5 = 4 to the second.
 fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> BTreeMap<Uid, i32> {
     let (surge, _) = deployment.budget();
-    let most = if deployment.replicas > 0 { i64::from(deployment.replicas) + i64::from(surge) } else { 0 };
-    let total: i64 = active.iter().map(|set| i64::from(set.replicas)).sum();
-    let difference = most - total;
+    let max_total =
+        if deployment.replicas > 0 { i64::from(deployment.replicas) + i64::from(surge) } else { 0 };
+    let total: i64 = active.iter().map(|replica_set| i64::from(replica_set.replicas)).sum();
+    let difference = max_total - total;
 
     // The largest first; of equal ones the newer when growing, the older when shrinking.
     if difference > 0 {
-        active.sort_by_key(|set| {
-            (Reverse(set.replicas), Reverse(set.meta.created), Reverse(set.meta.key.clone()))
+        active.sort_by_key(|replica_set| {
+            (
+                Reverse(replica_set.replicas),
+                Reverse(replica_set.meta.created),
+                Reverse(replica_set.meta.key.clone()),
+            )
         });
     } else {
-        active.sort_by_key(|set| (Reverse(set.replicas), set.meta.created, set.meta.key.clone()));
+        active.sort_by_key(|replica_set| {
+            (Reverse(replica_set.replicas), replica_set.meta.created, replica_set.meta.key.clone())
+        });
     }
 
     let mut left = difference;
     let mut sizes: Vec<(Uid, i64)> = active
         .iter()
-        .map(|set| {
-            let share = share(deployment, set, most);
+        .map(|replica_set| {
+            let share = share(deployment, replica_set, max_total);
             // Never more than is left, never the other way, never below nothing.
             let share = if difference > 0 {
                 share.clamp(0, left)
             } else {
-                share.clamp(left, 0).max(-i64::from(set.replicas))
+                share.clamp(left, 0).max(-i64::from(replica_set.replicas))
             };
             left -= share;
-            (set.meta.uid.clone(), i64::from(set.replicas) + share)
+            (replica_set.meta.uid.clone(), i64::from(replica_set.replicas) + share)
         })
         .collect();
     for (_, size) in sizes.iter_mut().filter(|_| !planted!("proportional scaling loses the rest")) {
@@ -125,14 +150,14 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
     sizes.into_iter().map(|(uid, size)| (uid, clamp(size))).collect()
 }
 
-/// What a set gains or loses when the whole goes to `most`. Upstream multiplies two int32 here, and
+/// What a set gains or loses when the whole goes to `max_total`. Upstream multiplies two int32 here, and
 /// wraps from about 46,341 pods on.
-fn share(deployment: &Deployment, set: &ReplicaSet, most: i64) -> i64 {
-    let size = i64::from(set.replicas);
+fn share(deployment: &Deployment, replica_set: &ReplicaSet, max_total: i64) -> i64 {
+    let size = i64::from(replica_set.replicas);
     if deployment.replicas == 0 {
         return -size;
     }
-    let before = annotation(set, MAX_REPLICAS)
+    let before = annotation(replica_set, MAX_REPLICAS)
         .filter(|&before| before > 0)
         .unwrap_or_else(|| i64::from(deployment.status.replicas));
     if before <= 0 {
@@ -140,7 +165,7 @@ fn share(deployment: &Deployment, set: &ReplicaSet, most: i64) -> i64 {
     }
     // Rounded to the nearest, halves away from zero. 128 bits, because the product of a size and a
     // maximum of twice that has 64 already.
-    let (size, most, before) = (i128::from(size), i128::from(most), i128::from(before));
-    let share = (2 * size * most + before) / (2 * before) - size;
+    let (size, max_total, before) = (i128::from(size), i128::from(max_total), i128::from(before));
+    let share = (2 * size * max_total + before) / (2 * before) - size;
     share.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

@@ -3,9 +3,9 @@
 
 use jiff::Timestamp;
 
-use super::Sets;
+use super::ReplicaSets;
 use super::progress::{Failed, Outcome};
-use crate::model::count::clamp;
+use crate::model::int_or_percent::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 use crate::plan::Urgency;
 use crate::plan::replicaset::{self, status::are_fewer};
@@ -16,27 +16,31 @@ pub const AVAILABLE: &str = "Available";
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// The counts over all sets; conditions are still those of the Deployment.
-pub fn counts(deployment: &Deployment, sets: &Sets) -> DeploymentStatus {
-    let sum = |of: &dyn Fn(&ReplicaSet) -> i32| clamp(sets.all().map(|set| i64::from(of(set))).sum());
-    let available = sum(&|set| set.status.available);
+pub fn counts(deployment: &Deployment, replica_sets: &ReplicaSets) -> DeploymentStatus {
+    let sum = |of: &dyn Fn(&ReplicaSet) -> i32| {
+        clamp(replica_sets.all().map(|replica_set| i64::from(of(replica_set))).sum())
+    };
+    let available = sum(&|replica_set| replica_set.status.available);
     // Known only when every set has counted its own; one that no controller has looked at yet has none.
-    let terminating: Option<i64> = sets
+    let terminating: Option<i64> = replica_sets
         .all()
-        .filter(|set| set.status.terminating.is_some() || set.status.observed_generation > 0)
-        .map(|set| set.status.terminating.map(i64::from))
+        .filter(|replica_set| {
+            replica_set.status.terminating.is_some() || replica_set.status.observed_generation > 0
+        })
+        .map(|replica_set| replica_set.status.terminating.map(i64::from))
         .sum();
     DeploymentStatus {
         observed_generation: observed_generation(deployment),
-        replicas: sum(&|set| set.status.replicas),
+        replicas: sum(&|replica_set| replica_set.status.replicas),
         updated: if planted!("every pod counts as updated") {
-            sum(&|set| set.status.replicas)
+            sum(&|replica_set| replica_set.status.replicas)
         } else {
-            sets.new.as_ref().map_or(0, |new| new.status.replicas)
+            replica_sets.new.as_ref().map_or(0, |new| new.status.replicas)
         },
-        ready: sum(&|set| set.status.ready),
+        ready: sum(&|replica_set| replica_set.status.ready),
         available,
         // What the sets want and do not have. Upstream takes the same sum, never below nothing.
-        unavailable: clamp((sets.wanted() - i64::from(available)).max(0)),
+        unavailable: clamp((replica_sets.desired() - i64::from(available)).max(0)),
         terminating: terminating.map(clamp),
         collision_count: deployment.status.collision_count,
         conditions: deployment.status.conditions.clone(),
@@ -81,7 +85,7 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
 /// How soon this status is to be written; `is_annotated` tells whether an annotation goes with it, which nobody
 /// waits to read in vain.
 pub fn urgency(deployment: &Deployment, after: &DeploymentStatus, is_annotated: bool) -> Urgency {
-    if is_annotated || is_urgent(deployment, after) { Urgency::AtOnce } else { Urgency::Spaced }
+    if is_annotated || is_urgent(deployment, after) { Urgency::Immediate } else { Urgency::Throttled }
 }
 
 /// Sets the `Available` condition: enough pods within the budget of what may be missing.
@@ -117,11 +121,19 @@ pub fn add_refused_step(outcome: &Outcome, status: &mut DeploymentStatus, now: T
 /// Shows a step that was refused, or else copies the failure of a ReplicaSet: the new one's before any other's.
 /// Gone when there is none, but for the refusal of a step that was tried again without an answer: that is no
 /// success, after which alone it goes.
-pub fn set_replica_failure(sets: &Sets, outcome: &Outcome, status: &mut DeploymentStatus, now: Timestamp) {
+pub fn set_replica_failure(
+    replica_sets: &ReplicaSets,
+    outcome: &Outcome,
+    status: &mut DeploymentStatus,
+    now: Timestamp,
+) {
     let of_a_set = || {
-        let mut sets = sets.new.iter().chain(sets.old.iter().rev());
-        let failures = |set: &ReplicaSet| condition::find(&set.status.conditions, REPLICA_FAILURE).cloned();
-        let mut copy = sets.find_map(|set| failures(set).filter(Condition::is_true))?;
+        let mut replica_sets = replica_sets.new.iter().chain(replica_sets.old.iter().rev());
+        let failures = |replica_set: &ReplicaSet| {
+            condition::find(&replica_set.status.conditions, REPLICA_FAILURE).cloned()
+        };
+        let mut copy =
+            replica_sets.find_map(|replica_set| failures(replica_set).filter(Condition::is_true))?;
         copy.last_update = copy.last_update.or(copy.last_transition);
         Some(copy)
     };

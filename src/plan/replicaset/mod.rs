@@ -1,12 +1,12 @@
 //! How many pods to create or delete, which, and what to report (upstream: `replica_set.go`).
 
-pub mod batch;
-pub mod body;
-pub mod members;
+pub mod deletion_order;
+pub mod failed_pod_backoff;
 pub mod names;
-pub mod rank;
+pub mod new_pod;
+pub mod pod_sets;
+pub mod slow_start;
 pub mod status;
-pub mod storm;
 pub mod used_names;
 
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Note;
+use super::EventNote;
 use crate::model::{Pod, Record, ReplicaSet};
-pub use members::Members;
+use failed_pod_backoff::FailedPodBackoff;
 use names::Sequence;
-use storm::Storm;
+pub use pod_sets::PodSets;
 use used_names::UsedNames;
 
 /// The most pods that one sync creates or deletes, so that one large set does not starve the others.
@@ -29,9 +29,9 @@ pub const BURST: usize = 500;
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The set.
-    pub set: &'a ReplicaSet,
+    pub replica_set: &'a ReplicaSet,
     /// Its pods, and those that it might adopt.
-    pub members: Members,
+    pub pod_sets: PodSets,
     /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
     /// an orphan be adopted (S15). Asked only where there are orphans; if it did not, nothing is done (S17).
     pub may_adopt: bool,
@@ -56,15 +56,21 @@ pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
     /// What to tell the user besides what the writes tell.
-    pub notes: Vec<Note>,
+    pub notes: Vec<EventNote>,
     /// When pods may be made that may not be made now.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Plan {
     /// Whether pods are made.
     pub fn creates(&self) -> bool {
         self.writes.iter().any(|write| matches!(write, Write::Create { .. }))
+    }
+
+    /// Whether it is the same whatever pods other ReplicaSets have: which pods are deleted depends on how crowded their
+    /// nodes are.
+    pub fn compares_no_siblings(&self) -> bool {
+        !self.writes.iter().any(|write| matches!(write, Write::Delete(_)))
     }
 
     /// Whether pods are made or deleted, and fewer than a sync may: no other sync is needed for that.
@@ -102,61 +108,80 @@ impl Write {
     }
 }
 
-fn wanted(set: &ReplicaSet) -> usize {
-    usize::try_from(set.replicas).unwrap_or(0)
+/// Whether the ReplicaSet itself shows that something is to be done for it: nobody has acted on its latest generation,
+/// or it did not have as many pods as it wants when its status was written.
+pub fn is_unsettled(replica_set: &ReplicaSet) -> bool {
+    let (wanted, status) = (replica_set.replicas, &replica_set.status);
+    status.observed_generation != replica_set.meta.generation || status.replicas != wanted
+}
+
+fn desired(replica_set: &ReplicaSet) -> usize {
+    usize::try_from(replica_set.replicas).unwrap_or(0)
 }
 
 /// Whether the set has more active pods than it wants: then the caller gathers the siblings' pods too.
-pub fn is_too_large(set: &ReplicaSet, members: &Members) -> bool {
-    members.active.len() + members.orphans.len() > wanted(set)
+pub fn is_too_large(replica_set: &ReplicaSet, pod_sets: &PodSets) -> bool {
+    pod_sets.active.len() + pod_sets.orphans.len() > desired(replica_set)
 }
 
 /// How many names are chosen beyond those that are needed.
 const SPARE_NAMES: usize = 8;
 
 /// The names for the pods that a ReplicaSet lacks, and some to spare: the first of its own sequence that no pod is
-/// known to have had (S25), and that no pod has, be it one of the `members` or another, as `is_foreign` tells. `late`
+/// known to have had (S25), and that no pod has, be it one of the `pod_sets` or another, as `is_foreign` tells. `late`
 /// names come first, wherever they stand in the sequence: a request of before may still reach them, and under another
 /// name there would be a pod too many.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
 /// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
 pub fn free_names(
-    set: &ReplicaSet,
-    members: &Members,
+    replica_set: &ReplicaSet,
+    pod_sets: &PodSets,
     late: &BTreeSet<String>,
     used: &UsedNames,
-    is_foreign: impl Fn(&str) -> bool,
+    mut is_foreign: impl FnMut(&str) -> bool,
 ) -> Vec<String> {
-    let missing = wanted(set).saturating_sub(members.active.len()).min(BURST);
-    if missing == 0 {
+    let to_create = desired(replica_set).saturating_sub(pod_sets.active.len()).min(BURST);
+    if to_create == 0 {
         return Vec::new();
     }
-    let ours: BTreeSet<&str> = members.all().map(|pod| &*pod.meta.key.name).collect();
+    let ours: BTreeSet<&str> = pod_sets.all().map(|pod| &*pod.meta.key.name).collect();
     // More than the names that another process leaves a place for.
     let skipped =
-        if planted!("pod names depend on what the cache shows") { members.active.len() * 40 } else { 0 };
-    let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
+        if planted!("pod names depend on what the cache shows") { pod_sets.active.len() * 40 } else { 0 };
+    let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
     let others = used.unused().skip(skipped).map(|position| sequence.name(position));
     let others = others.filter(|name| !late.contains(name));
     let names = late.iter().cloned().chain(others);
     names
         .filter(|name| !ours.contains(name.as_str()) && !is_foreign(name))
-        .take(missing + SPARE_NAMES)
+        .take(to_create + SPARE_NAMES)
         .collect()
 }
 
-/// The names for new pods by [`free_names`], and for how many pods places are left to requests of before. `late` are
-/// the names that such a request may still reach, and `pod_named` finds a pod of the namespace in the cache.
+/// What is known of the names for the pods that a ReplicaSet lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenNames {
+    /// By [`free_names`], in the order in which they are to be asked for.
+    pub free: Vec<String>,
+    /// For how many pods places are left to requests of before.
+    pub reserved: usize,
+    /// Names that would have been chosen, but that pods of somebody else have. They are to be remembered as used: such a
+    /// pod may be one of the ReplicaSet's that was taken away, and its name would be free when it has gone.
+    pub foreign: Vec<String>,
+}
+
+/// Chooses names for new pods. `late` are the names that a request of before may still reach, and `pod_named` finds a
+/// pod of the namespace in the cache.
 pub fn choose_names(
-    set: &ReplicaSet,
-    members: &Members,
+    replica_set: &ReplicaSet,
+    pod_sets: &PodSets,
     late: BTreeSet<String>,
     used: &UsedNames,
     pod_named: impl Fn(&str) -> Option<Arc<Pod>>,
-) -> (Vec<String>, usize) {
-    let sequence = Sequence::of(&set.meta.key.name, &set.meta.uid);
-    let is_ours = |pod: &Pod| set.controls(&pod.meta);
+) -> ChosenNames {
+    let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
+    let is_ours = |pod: &Pod| replica_set.controls(&pod.meta);
     let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
     // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
     let is_kept = |name: &&String| match pod_named(name) {
@@ -165,63 +190,79 @@ pub fn choose_names(
     };
     let reserved = late.iter().filter(is_kept).count() + used.in_doubt();
     let late = late.into_iter().filter(|name| !was_had(name)).collect();
-    let is_foreign = |name: &str| pod_named(name).is_some_and(|pod| !is_ours(&pod));
-    (free_names(set, members, &late, used, is_foreign), reserved)
+    let mut foreign = Vec::new();
+    let is_foreign = |name: &str| {
+        let is_foreign = pod_named(name).is_some_and(|pod| !is_ours(&pod));
+        foreign.extend(is_foreign.then(|| name.to_owned()));
+        is_foreign
+    };
+    let free = free_names(replica_set, pod_sets, &late, used, is_foreign);
+    ChosenNames { free, reserved, foreign }
 }
 
-fn is_on_its_way_out(set: &ReplicaSet) -> bool {
-    set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")
+fn is_on_its_way_out(replica_set: &ReplicaSet) -> bool {
+    replica_set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")
 }
 
 /// How many pods are made of those that lack, but for the places that are left to requests of before.
-fn missing(lacks: usize, reserved: usize) -> usize {
-    lacks.saturating_sub(reserved).min(BURST) + usize::from(planted!("one pod too many is created"))
+fn to_create(lacking: usize, reserved: usize) -> usize {
+    lacking.saturating_sub(reserved).min(BURST) + usize::from(planted!("one pod too many is created"))
 }
 
 /// How many pods are deleted of those that are too many.
-fn surplus(exceeds: usize) -> usize {
+fn to_delete(exceeds: usize) -> usize {
     exceeds.min(BURST) + usize::from(planted!("one pod too many is deleted"))
 }
 
 /// Decides.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { set, members, may_adopt, siblings, free_names, reserved, failed_pod_backoff, now } =
-        observed;
+    let Observed {
+        replica_set,
+        pod_sets,
+        may_adopt,
+        siblings,
+        free_names,
+        reserved,
+        failed_pod_backoff,
+        now,
+    } = observed;
     let create = |count| Write::Create { count, names: free_names.clone() };
     let mut plan = Plan::default();
     // A pod that the selector does not match would be released as soon as it is made, and made again.
-    let defective = set.selector.selects_everything() || !set.selector.matches(&set.template.labels);
+    let defective = replica_set.selector.selects_everything()
+        || !replica_set.selector.matches(&replica_set.template.labels);
     // The server was asked because of an orphan, and says that the set is gone or going, which the cache
     // will show soon. `kubectl delete rs --cascade=orphan` looks like this from a cache of sets that lags
     // behind the one of pods: every pod that has just lost its owner would be made once more (S17).
-    let outlived = !members.orphans.is_empty() && !may_adopt;
-    if is_on_its_way_out(set) || defective || outlived {
+    let outlived = !pod_sets.orphans.is_empty() && !may_adopt;
+    if is_on_its_way_out(replica_set) || defective || outlived {
         return plan;
     }
 
-    let orphans = &members.orphans;
-    plan.writes
-        .extend(members.strays.iter().filter(|_| !planted!("strays are kept")).cloned().map(Write::Release));
+    let orphans = &pod_sets.orphans;
+    plan.writes.extend(
+        pod_sets.to_release.iter().filter(|_| !planted!("strays are kept")).cloned().map(Write::Release),
+    );
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
-    let (have, wanted) = (members.active.len() + orphans.len(), wanted(set));
-    if have < wanted {
-        let missing = missing(wanted - have, *reserved);
-        match Storm::of(members, *now).filter(|_| *failed_pod_backoff) {
-            _ if missing == 0 => {}
-            None => plan.writes.push(create(missing)),
-            Some(storm) => {
-                plan.look_again = storm.wait(*now);
-                match plan.look_again {
+    let (have, desired) = (pod_sets.active.len() + orphans.len(), desired(replica_set));
+    if have < desired {
+        let to_create = to_create(desired - have, *reserved);
+        match FailedPodBackoff::of(pod_sets, *now).filter(|_| *failed_pod_backoff) {
+            _ if to_create == 0 => {}
+            None => plan.writes.push(create(to_create)),
+            Some(backoff) => {
+                plan.requeue_after = backoff.wait(*now);
+                match plan.requeue_after {
                     None => plan.writes.push(create(1)),
-                    Some(_) => plan.notes.push(storm.note()),
+                    Some(_) => plan.notes.push(backoff.note()),
                 }
             }
         }
-    } else if have > wanted {
-        let all: Vec<&Arc<Pod>> = members.active.iter().chain(orphans).collect();
-        let surplus = surplus(have - wanted);
-        let siblings = rank::counts_neighbours(set).then_some(&siblings[..]);
-        plan.writes.push(Write::Delete(rank::least_worthy(&all, siblings, surplus, *now)));
+    } else if have > desired {
+        let all: Vec<&Arc<Pod>> = pod_sets.active.iter().chain(orphans).collect();
+        let to_delete = to_delete(have - desired);
+        let siblings = deletion_order::counts_neighbours(replica_set).then_some(&siblings[..]);
+        plan.writes.push(Write::Delete(deletion_order::least_worthy(&all, siblings, to_delete, *now)));
     }
     plan
 }
@@ -232,7 +273,7 @@ mod tests {
     use super::*;
     use crate::model::{Interner, Uid};
 
-    fn set(replicas: i32) -> ReplicaSet {
+    fn replica_set(replicas: i32) -> ReplicaSet {
         let json = format!(
             r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"}},
                 "spec":{{"replicas":{replicas},"selector":{{"matchLabels":{{"a":"b"}}}},
@@ -251,12 +292,13 @@ mod tests {
 
     const OURS: &str = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true}]"#;
 
-    fn observed(set: &ReplicaSet, members: Members) -> Observed<'_> {
-        let free_names = free_names(set, &members, &BTreeSet::new(), &UsedNames::default(), |_| false);
+    fn observed(replica_set: &ReplicaSet, pod_sets: PodSets) -> Observed<'_> {
+        let free_names =
+            free_names(replica_set, &pod_sets, &BTreeSet::new(), &UsedNames::default(), |_| false);
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
         Observed {
-            set,
-            members,
+            replica_set,
+            pod_sets,
             may_adopt: false,
             siblings: Vec::new(),
             free_names,
@@ -267,10 +309,32 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_set_that_nobody_has_acted_on_or_that_lacks_pods_is_unsettled() {
+        let mut replica_set = replica_set(3);
+        replica_set.status.replicas = 3;
+        assert!(!is_unsettled(&replica_set));
+        replica_set.meta.generation += 1;
+        assert!(is_unsettled(&replica_set), "resized");
+        replica_set.status.observed_generation = replica_set.meta.generation;
+        replica_set.status.replicas = 2;
+        assert!(is_unsettled(&replica_set), "a pod is missing");
+    }
+
+    #[test]
+    fn what_is_deleted_depends_on_the_pods_of_siblings_and_what_is_created_does_not() {
+        let replica_set = replica_set(1);
+        let owned = ["a", "b"].map(|name| pod(name, &format!(r#"{OURS},"labels":{{"a":"b"}}"#)));
+        let two = PodSets::of(&replica_set, owned.to_vec(), Vec::new());
+        assert!(!plan(&observed(&replica_set, two)).compares_no_siblings());
+        let creating = plan(&observed(&replica_set, PodSets::default()));
+        assert!(creating.creates() && creating.compares_no_siblings());
+    }
+
+    #[test]
     fn a_set_that_a_fresh_read_found_gone_gets_no_pods() {
-        let set = set(3);
+        let replica_set = replica_set(3);
         let orphan = pod("orphan", r#","labels":{"a":"b"}"#);
-        let observed = observed(&set, Members::of(&set, Vec::new(), vec![orphan]));
+        let observed = observed(&replica_set, PodSets::of(&replica_set, Vec::new(), vec![orphan]));
         assert_eq!(plan(&observed).writes, []);
         let adopting = plan(&Observed { may_adopt: true, ..observed });
         assert!(matches!(&adopting.writes[..], [Write::Adopt(_), Write::Create { count: 2, .. }]));
@@ -278,11 +342,12 @@ mod tests {
 
     #[test]
     fn a_name_that_a_request_may_still_bring_to_life_is_asked_for_before_any_other() {
-        let (set, used) = (set(2), UsedNames::default());
-        let first = free_names(&set, &Members::default(), &BTreeSet::new(), &used, |_| false);
+        let (replica_set, used) = (replica_set(2), UsedNames::default());
+        let first = free_names(&replica_set, &PodSets::default(), &BTreeSet::new(), &used, |_| false);
         let late = BTreeSet::from([first[5].clone(), first[3].clone()]);
-        let names =
-            |foreign: &str| free_names(&set, &Members::default(), &late, &used, |name| name == foreign);
+        let names = |foreign: &str| {
+            free_names(&replica_set, &PodSets::default(), &late, &used, |name| name == foreign)
+        };
         assert_eq!(names("")[..2].iter().cloned().collect::<BTreeSet<_>>(), late);
         assert_eq!(names("")[2..4], first[..2]);
         assert_eq!(names("").iter().collect::<BTreeSet<_>>().len(), 2 + SPARE_NAMES);
@@ -292,8 +357,14 @@ mod tests {
     /// The names that are chosen for a ReplicaSet of three that has these pods.
     fn chosen(pods: &[&str], used: &UsedNames) -> Vec<String> {
         let owned = pods.iter().map(|name| pod(name, &format!(r#"{OURS},"labels":{{"a":"b"}}"#))).collect();
-        let set = set(3);
-        free_names(&set, &Members::of(&set, owned, Vec::new()), &BTreeSet::new(), used, |_| false)
+        let replica_set = replica_set(3);
+        free_names(
+            &replica_set,
+            &PodSets::of(&replica_set, owned, Vec::new()),
+            &BTreeSet::new(),
+            used,
+            |_| false,
+        )
     }
 
     #[test]
@@ -327,15 +398,15 @@ mod tests {
 
     #[test]
     fn places_are_left_to_requests_of_before_whose_names_are_taken_for_the_moment() {
-        let set = set(3);
-        let observed = Observed { reserved: 2, ..observed(&set, Members::default()) };
+        let replica_set = replica_set(3);
+        let observed = Observed { reserved: 2, ..observed(&replica_set, PodSets::default()) };
         assert!(matches!(&plan(&observed).writes[..], [Write::Create { count: 1, .. }]));
         assert_eq!(plan(&Observed { reserved: 5, ..observed }).writes, []);
     }
 
     #[test]
     fn a_place_is_left_to_a_late_request_unless_its_pod_is_there_or_its_name_is_asked_for_again() {
-        let (set, sequence) = (set(3), Sequence::of("web", &Uid::new("u")));
+        let (replica_set, sequence) = (replica_set(3), Sequence::of("web", &Uid::new("u")));
         let [ours, foreign, gone, free] = [0, 1, 2, 3].map(|at| sequence.name(at));
         let mut used = UsedNames::default();
         used.asked(2);
@@ -346,20 +417,41 @@ mod tests {
             name if name == foreign => Some(pod(name, "")),
             _ => None,
         };
-        let (names, reserved) = choose_names(&set, &Members::default(), late, &used, pod_named);
-        assert_eq!(reserved, 2, "under a name that is another's, and under one that a pod has had");
+        let chosen = choose_names(&replica_set, &PodSets::default(), late, &used, pod_named);
+        assert_eq!(chosen.reserved, 2, "under a name that is another's, and under one that a pod has had");
+        let names = chosen.free;
         assert!(names.contains(&free) && !names.contains(&gone) && !names.contains(&foreign), "{names:?}");
     }
 
     #[test]
+    fn the_name_of_a_pod_that_was_taken_away_is_told_so_that_it_is_not_chosen_when_the_pod_has_gone() {
+        let (replica_set, sequence) = (replica_set(3), Sequence::of("web", &Uid::new("u")));
+        let ours = [0, 1].map(|at| pod(&sequence.name(at), &format!(r#"{OURS},"labels":{{"a":"b"}}"#)));
+        let pod_sets = PodSets::of(&replica_set, ours.to_vec(), Vec::new());
+        // A process that was restarted knows of the third pod as that of somebody else only.
+        let mut used = UsedNames::of([0, 1].map(|at| (at, false)));
+        let taken = pod(&sequence.name(2), &OURS.replace(r#""uid":"u""#, r#""uid":"somebody""#));
+        let shown = |name: &str| (*name == *taken.meta.key.name).then(|| taken.clone());
+        let chosen = choose_names(&replica_set, &pod_sets, BTreeSet::new(), &used, shown);
+        assert_eq!((&chosen.free[0], &chosen.foreign[..]), (&sequence.name(3), &[sequence.name(2)][..]));
+        for name in &chosen.foreign {
+            used.had(sequence.position(name).unwrap(), Between::Free);
+        }
+        used.asked(3);
+        used.had(3, Between::Free);
+        let chosen = choose_names(&replica_set, &pod_sets, BTreeSet::new(), &used, |_| None);
+        assert_eq!((&chosen.free[0], &chosen.foreign[..]), (&sequence.name(4), &[][..]));
+    }
+
+    #[test]
     fn a_pod_on_its_way_out_that_is_no_longer_selected_is_not_told_as_ours() {
-        let set = set(0);
+        let replica_set = replica_set(0);
         let deleting = r#","deletionTimestamp":"2026-01-01T00:30:00Z""#;
         let owned = vec![
             pod("a", &format!(r#"{OURS}{deleting},"labels":{{"a":"b"}}"#)),
             pod("b", &format!(r#"{OURS}{deleting},"labels":{{"a":"other"}}"#)),
         ];
-        let observed = observed(&set, Members::of(&set, owned, Vec::new()));
+        let observed = observed(&replica_set, PodSets::of(&replica_set, owned, Vec::new()));
         assert_eq!(status::settle(&observed, None).status.terminating, Some(1));
     }
 }

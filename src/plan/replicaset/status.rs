@@ -41,48 +41,48 @@ pub struct Settled {
     /// The whole status as it should be.
     pub status: ReplicaSetStatus,
     /// When the next pod will have been ready for `minReadySeconds`.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// Computes the status from the pods that were observed and from what failed.
 pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
-    let Observed { set, members, now, .. } = observed;
+    let Observed { replica_set, pod_sets, now, .. } = observed;
     let (mut fully_labeled, mut ready, mut available) = (0, 0, 0);
     let mut next = None;
-    for pod in &members.active {
+    for pod in &pod_sets.active {
         // Most pods share the very labels of their template.
-        let labels = &set.template.labels;
+        let labels = &replica_set.template.labels;
         let labeled = Arc::ptr_eq(labels, &pod.meta.labels)
             || labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value));
         fully_labeled += usize::from(labeled);
         ready += usize::from(pod.ready_since.is_some());
-        if is_available(pod, set, *now) {
+        if is_available(pod, replica_set, *now) {
             available += 1;
-        } else if let Some(at) = pod.available_at(set.min_ready_seconds) {
+        } else if let Some(at) = pod.available_at(replica_set.min_ready_seconds) {
             next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
         }
     }
-    let selected = |pod: &&Arc<Pod>| claim(*set, &set.selector, &pod.meta) == Claim::Keep;
+    let selected = |pod: &&Arc<Pod>| claim(*replica_set, &replica_set.selector, &pod.meta) == Claim::Keep;
     let status = ReplicaSetStatus {
-        replicas: size(members.active.len()),
+        replicas: size(pod_sets.active.len()),
         fully_labeled: size(fully_labeled),
         ready: size(ready),
         available: size(available + usize::from(planted!("available is one too many"))),
-        terminating: Some(size(members.terminating.iter().filter(selected).count())),
-        observed_generation: generation_to_report(set),
-        conditions: conditions(set, failure, *now),
+        terminating: Some(size(pod_sets.terminating.iter().filter(selected).count())),
+        observed_generation: generation_to_report(replica_set),
+        conditions: conditions(replica_set, failure, *now),
     };
-    Settled { status, look_again: next.filter(is_looked_for).map(|at| until(at, *now)) }
+    Settled { status, requeue_after: next.filter(is_looked_for).map(|at| until(at, *now)) }
 }
 
-fn is_available(pod: &Pod, set: &ReplicaSet, now: Timestamp) -> bool {
-    let seconds = if planted!("whoever is ready is available") { 0 } else { set.min_ready_seconds };
+fn is_available(pod: &Pod, replica_set: &ReplicaSet, now: Timestamp) -> bool {
+    let seconds = if planted!("whoever is ready is available") { 0 } else { replica_set.min_ready_seconds };
     pod.is_available(seconds, now)
 }
 
 /// The conditions with the failure, or without one.
-fn conditions(set: &ReplicaSet, failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
-    let mut conditions = set.status.conditions.clone();
+fn conditions(replica_set: &ReplicaSet, failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
+    let mut conditions = replica_set.status.conditions.clone();
     match failure {
         Some(Failure { reason, message }) => {
             let mut failed = Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now);
@@ -95,10 +95,10 @@ fn conditions(set: &ReplicaSet, failure: Option<&Failure>, now: Timestamp) -> Ve
     conditions
 }
 
-fn generation_to_report(set: &ReplicaSet) -> i64 {
-    let before = set.status.observed_generation;
+fn generation_to_report(replica_set: &ReplicaSet) -> i64 {
+    let before = replica_set.status.observed_generation;
     let is_silent = planted!("a set does not say what generation it has seen");
-    if is_silent { before } else { observed_generation(&set.meta, before) }
+    if is_silent { before } else { observed_generation(&replica_set.meta, before) }
 }
 
 fn is_looked_for(_at: &Timestamp) -> bool {
@@ -110,23 +110,27 @@ fn is_looked_for(_at: &Timestamp) -> bool {
 pub fn report(observed: &Observed<'_>, failure: Option<&Failure>, has_failed: bool) -> Settled {
     let mut settled = settle(observed, failure);
     if has_failed && failure.is_none() {
-        keep_failure(&observed.set.status.conditions, &mut settled.status.conditions);
-        hold_generation(observed.set, &mut settled.status);
+        keep_failure(&observed.replica_set.status.conditions, &mut settled.status.conditions);
+        hold_generation(observed.replica_set, &mut settled.status);
     }
     settled
 }
 
 /// The status of a set with no more ready and available pods than it has, where it says more: a pod that went
 /// a moment ago has yet to be counted there. `None` where it does not.
-pub fn status_of_pods(set: &ReplicaSet, pods: &[Arc<Pod>], now: Timestamp) -> Option<ReplicaSetStatus> {
+pub fn status_of_pods(
+    replica_set: &ReplicaSet,
+    pods: &[Arc<Pod>],
+    now: Timestamp,
+) -> Option<ReplicaSetStatus> {
     let active = || pods.iter().filter(|pod| pod.is_active());
     let ready = size(active().filter(|pod| pod.ready_since.is_some()).count());
-    let available = size(active().filter(|pod| pod.is_available(set.min_ready_seconds, now)).count());
-    let overstated = set.status.ready > ready || set.status.available > available;
+    let available = size(active().filter(|pod| pod.is_available(replica_set.min_ready_seconds, now)).count());
+    let overstated = replica_set.status.ready > ready || replica_set.status.available > available;
     overstated.then(|| ReplicaSetStatus {
-        ready: set.status.ready.min(ready),
-        available: set.status.available.min(available),
-        ..set.status.clone()
+        ready: replica_set.status.ready.min(ready),
+        available: replica_set.status.available.min(available),
+        ..replica_set.status.clone()
     })
 }
 
@@ -149,8 +153,8 @@ pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
 /// of one pod no old one would ever go, which is what would make room for it.
 ///
 /// [`available`]: crate::plan::deployment::observed
-pub fn hold_generation(set: &ReplicaSet, after: &mut ReplicaSetStatus) {
-    after.observed_generation = set.status.observed_generation.min(set.meta.generation);
+pub fn hold_generation(replica_set: &ReplicaSet, after: &mut ReplicaSetStatus) {
+    after.observed_generation = replica_set.status.observed_generation.min(replica_set.meta.generation);
 }
 
 /// Whether fewer pods are ready or available than the status says. Whoever reads it relies on pods that are
@@ -179,9 +183,9 @@ pub(crate) fn observed_generation(object: &Meta, before: i64) -> i64 {
 ///
 /// The pods that the controller itself deletes are a fall as well. It costs no write: they are deleted for a
 /// new generation, which is written at once too, and in the same patch.
-pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i32) -> bool {
+pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, desired: i32) -> bool {
     let complete = |status: &ReplicaSetStatus| {
-        [status.replicas, status.ready, status.available].iter().all(|number| *number == wanted)
+        [status.replicas, status.ready, status.available].iter().all(|number| *number == desired)
     };
     before.observed_generation != after.observed_generation
         || before.conditions != after.conditions
@@ -195,17 +199,17 @@ pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, wanted: i3
 /// the generation with it: two calls less in each step of a rollout. Until then nothing is counted on
 /// (`plan::deployment::observed::available`). A watch that lags has the generation wait as well. Pods that were lost
 /// otherwise are not among those just deleted, which still count here: of them it is told at once.
-pub fn urgency(set: &ReplicaSet, plan: &Plan, has_failed: bool, after: &ReplicaSetStatus) -> Urgency {
-    let before = &set.status;
+pub fn urgency(replica_set: &ReplicaSet, plan: &Plan, has_failed: bool, after: &ReplicaSetStatus) -> Urgency {
+    let before = &replica_set.status;
     let counts_soon = !has_failed
         && !has_fallen(before, after)
         && plan.changes_fewer_than_a_burst()
         && before.observed_generation != after.observed_generation
         && before.conditions == after.conditions;
     match () {
-        () if counts_soon => Urgency::PutOff,
-        () if is_urgent(before, after, set.replicas) => Urgency::AtOnce,
-        () => Urgency::Spaced,
+        () if counts_soon => Urgency::Postponed,
+        () if is_urgent(before, after, replica_set.replicas) => Urgency::Immediate,
+        () => Urgency::Throttled,
     }
 }
 
@@ -242,7 +246,7 @@ mod tests {
                 r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}, {spec}}}"#
             )
         };
-        let set = json(
+        let replica_set = json(
             r#""spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}},
                "template": {"metadata": {"labels": {"a": "b"}}}},
                "status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}"#,
@@ -254,10 +258,11 @@ mod tests {
             );
             Arc::new(Pod::decode(&json(&status), &mut Interner::default()).unwrap())
         };
-        let set = ReplicaSet::decode(&set, &mut Interner::default()).unwrap();
+        let replica_set = ReplicaSet::decode(&replica_set, &mut Interner::default()).unwrap();
         let of = |pods: &[&str]| {
             let pods: Vec<_> = pods.iter().map(|ready| pod(ready)).collect();
-            status_of_pods(&set, &pods, Timestamp::UNIX_EPOCH).map(|status| (status.ready, status.available))
+            status_of_pods(&replica_set, &pods, Timestamp::UNIX_EPOCH)
+                .map(|status| (status.ready, status.available))
         };
         assert_eq!(of(&["True", "True"]), None);
         assert_eq!(of(&["True", "False"]), Some((1, 1)));

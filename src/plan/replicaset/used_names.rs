@@ -11,6 +11,10 @@
 //! it that have yet to arrive. If a later pod is young they are in doubt: a place is left empty for each, until nothing
 //! can arrive any more.
 //!
+//! Pods that are adopted may have names from anywhere: those of an earlier ReplicaSet of the same name are from another
+//! sequence. Wherever the mark is placed, such names ahead of it are passed over, by this process as by one that is
+//! restarted.
+//!
 //! Positions that are not in this process's memory come from names that others may choose. A sequence is a circle, and
 //! what is up to half of it ahead counts as later. Whoever creates pods with chosen names and our owner reference can
 //! move the mark, to another stretch of free names, and thereby have a name come back in their own ReplicaSet. Nothing
@@ -47,6 +51,9 @@ pub struct UsedNames {
     free: BTreeSet<u64>,
     /// Positions before the mark that another process may have asked for.
     in_doubt: BTreeSet<u64>,
+    /// Positions on the circle that pods had when the mark was placed, and that do not count as before it. They were passed
+    /// over, and do not move the mark when the pods are adopted: a process that is restarted then passes them over, too.
+    passed_over: BTreeSet<u64>,
 }
 
 impl UsedNames {
@@ -79,38 +86,55 @@ impl UsedNames {
             following = *at;
         }
         used.trim();
+        let is_before = |at: u64| used.place(at).is_some_and(|at| at < used.next);
+        used.passed_over = pods.iter().map(|(at, _)| *at).filter(|at| !is_before(*at)).collect();
         used
     }
 
     fn doubt(&mut self, positions: Range<u64>) {
         if positions.end.saturating_sub(positions.start) <= MOST_IN_DOUBT {
-            self.in_doubt.extend(positions);
+            self.in_doubt.extend(positions.filter(|at| !self.passed_over.contains(&(at % LENGTH))));
         }
     }
 
-    /// A pod is about to be created under the name at this position.
+    fn leave_free(&mut self, positions: Range<u64>) {
+        // With the one behind them no more than are remembered.
+        if positions.end.saturating_sub(positions.start) < MOST {
+            self.free.extend(positions.filter(|at| !self.passed_over.contains(&(at % LENGTH))));
+        }
+    }
+
+    /// A pod is about to be created under the name at this position. What is free before it is what whoever watches the
+    /// pod appear takes for free: both are to ask for the same name next.
     pub fn asked(&mut self, position: u64) {
         let Some(at) = self.place(position).filter(|at| *at >= self.next) else { return };
-        self.free.extend(self.next.max(at.saturating_sub(MOST))..=at);
+        self.leave_free(self.next..at);
+        self.free.insert(at);
         self.next = at.saturating_add(1);
         self.trim();
     }
 
     /// A pod has or had the name at this position.
     pub fn had(&mut self, position: u64, between: Between) {
-        let Some(at) = self.place(position) else { return };
+        let Some(at) = self.place(position).filter(|at| !self.passed_over.contains(&(at % LENGTH))) else {
+            return;
+        };
         if at < self.next {
             self.free.remove(&at);
             self.in_doubt.remove(&at);
             return;
         }
         match between {
-            Between::Free if at - self.next <= MOST => self.free.extend(self.next..at),
-            Between::Free => {}
+            Between::Free => self.leave_free(self.next..at),
             Between::InDoubt => self.doubt(self.next..at),
         }
         self.next = at.saturating_add(1);
         self.trim();
+    }
+
+    /// Whether no pod is known, and no name was asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == UsedNames::default()
     }
 
     /// Nothing that another process has asked for can arrive any more.
@@ -126,14 +150,18 @@ impl UsedNames {
     /// Whether a pod is known to have had the name at this position.
     pub fn is_used(&self, position: u64) -> bool {
         let before = self.place(position).filter(|at| *at < self.next);
-        before.is_some_and(|at| !self.free.contains(&at) && !self.in_doubt.contains(&at))
+        self.passed_over.contains(&(position % LENGTH))
+            || before.is_some_and(|at| !self.free.contains(&at) && !self.in_doubt.contains(&at))
     }
 
     /// The positions for new pods, in the order in which they are to be asked for. In the end the sequence begins
     /// again.
     pub fn unused(&self) -> impl Iterator<Item = u64> + use<> {
         let next = if planted!("pod names come back") { 0 } else { self.next };
-        self.free.clone().into_iter().chain((0..LENGTH).map(move |ahead| next.wrapping_add(ahead)))
+        let passed_over = self.passed_over.clone();
+        let further = (0..LENGTH).map(move |ahead| next.wrapping_add(ahead));
+        let further = further.filter(move |at| !passed_over.contains(&(at % LENGTH)));
+        self.free.clone().into_iter().chain(further)
     }
 
     /// The position, counted on: up to half of the sequence ahead of the mark, or else behind it. `None` is
@@ -254,6 +282,43 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_are_adopted_do_not_move_the_mark_that_was_placed_by_them() {
+        let orphans = [87_623, 4_663_715, 7_921_320, 11_178_925];
+        let mut used = old(&orphans);
+        for at in orphans {
+            used.had(at, Between::Free);
+            assert!(used.is_used(at));
+        }
+        assert_eq!(unused(&used, 1), [87_624]);
+        used.asked(87_624);
+        used.had(87_624, Between::Free);
+        let restarted = old(&[87_623, 4_663_715, 7_921_320, 11_178_925, 87_624]);
+        assert_eq!(unused(&used, 9), unused(&restarted, 9));
+    }
+
+    #[test]
+    fn the_names_of_adopted_pods_are_passed_over_when_their_turn_comes() {
+        let mut used = old(&[1, 4_500_000, 9_000_000, LENGTH - 2]);
+        assert_eq!(unused(&used, 1), [9_000_001]);
+        used.had(LENGTH - 3, Between::Free);
+        assert_eq!(unused(&used, 4), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3]);
+        used.asked(LENGTH + 3);
+        assert_eq!(unused(&used, 5), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3, LENGTH + 4]);
+        assert!(used.is_used(1));
+    }
+
+    #[test]
+    fn who_creates_a_pod_far_ahead_and_who_watches_it_appear_go_on_with_the_same_name() {
+        for at in [3, MOST, MOST + 1, 5_000_000] {
+            let (mut asks, mut watches) = (old(&[0]), old(&[0]));
+            asks.asked(at);
+            asks.had(at, Between::Free);
+            watches.had(at, Between::Free);
+            assert_eq!(unused(&asks, 9), unused(&watches, 9), "{at}");
+        }
+    }
+
+    #[test]
     fn the_sequence_begins_again_behind_its_end() {
         let mut used = old(&[LENGTH - 3, LENGTH - 2]);
         for expected in [LENGTH - 1, LENGTH, LENGTH + 1] {
@@ -276,6 +341,19 @@ mod tests {
     }
 
     proptest! {
+        /// A process that sees its pods once more, as when they are adopted, goes on as one that is restarted.
+        #[test]
+        fn pods_that_are_known_change_nothing_when_they_are_seen_again(
+            known in prop::collection::vec(0..LENGTH, 0..20),
+            again in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let mut used = old(&known);
+            for nth in again.iter().filter(|_| !known.is_empty()) {
+                used.had(*nth.get(&known), Between::Free);
+            }
+            prop_assert_eq!(unused(&used, 3), unused(&old(&known), 3));
+        }
+
         /// Whatever names come, in whatever order: none that is known as used is given, memory is bounded, and there is
         /// always a name.
         #[test]

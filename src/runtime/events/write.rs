@@ -129,7 +129,8 @@ impl EventWriter {
             });
             (request::patch(&path, &[], PatchType::Merge, &change), "patch")
         };
-        self.api.call::<IgnoredAny>(request.map_err(ApiError::Decode)?).await?;
+        let request = request.map(request::metadata_only).map_err(ApiError::Decode)?;
+        self.api.call::<IgnoredAny>(request).await?;
         self.api.metrics().events_written.with_label_values(&[event.kind.as_str(), verb]).inc();
         Ok(())
     }
@@ -194,7 +195,7 @@ mod tests {
     use crate::model::{ObjectKey, Uid};
     use crate::runtime::events::{EventRecorder, EventType};
     use crate::runtime::fixture::THINGS;
-    use crate::runtime::limit::Limiter;
+    use crate::runtime::rate_limiter::RateLimiter;
 
     /// What reached the server: method, path and body.
     type Log = Arc<Mutex<Vec<(String, String, Value)>>>;
@@ -232,7 +233,7 @@ mod tests {
             }
         });
         let client = kube::Client::new(service, "default");
-        (Api::new(client, "h", Limiter::unlimited(), Metrics::new()), log)
+        (Api::new(client, "h", RateLimiter::unlimited(), Metrics::new()), log)
     }
 
     fn target(namespace: &str) -> EventTarget {

@@ -8,9 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::{RequestInfo, Verdict};
 
-use super::{DEPLOYMENTS, PODS, S, SETS, is_pod_creation, is_write, settles, small, with};
+use super::{DEPLOYMENTS, PODS, REPLICA_SETS, S, is_pod_creation, is_write, settles, small, with};
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, USER_AGENT, condition, forbidden, hook};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, condition, forbidden, inject_faults};
 
 const WEBHOOK: &str =
     "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
@@ -27,17 +27,14 @@ async fn failing(
 ) -> (Cluster, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(true));
     let flag = fails.clone();
-    let cluster =
-        with(hook(
-            move |request| {
-                if meant(request) && flag.load(Ordering::SeqCst) { verdict() } else { Verdict::Proceed }
-            },
-        ))
-        .await;
+    let cluster = with(inject_faults(move |request| {
+        if meant(request) && flag.load(Ordering::SeqCst) { verdict() } else { Verdict::Proceed }
+    }))
+    .await;
     (cluster, fails)
 }
 
-fn is_set_creation(request: &RequestInfo) -> bool {
+fn is_replica_set_creation(request: &RequestInfo) -> bool {
     is_write(request) && request.kind == "ReplicaSet" && request.verb == "create"
 }
 
@@ -79,9 +76,9 @@ async fn a_failing_webhook_for_pods_is_an_event_and_a_condition_until_it_works_a
             condition(&c.deployment("web"), "ReplicaFailure") == "FailedCreate"
         })
         .await;
-    let set = &cluster.objects("ReplicaSet")[0];
+    let replica_set = &cluster.objects("ReplicaSet")[0];
     assert_eq!(
-        (condition(set, "ReplicaFailure"), message(set, "ReplicaFailure")),
+        (condition(replica_set, "ReplicaFailure"), message(replica_set, "ReplicaFailure")),
         ("FailedCreate".into(), WEBHOOK.into())
     );
     cluster
@@ -99,7 +96,7 @@ async fn a_failing_webhook_for_pods_is_an_event_and_a_condition_until_it_works_a
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_webhook_for_the_first_replica_set_is_an_event_and_a_condition() {
-    let (cluster, fails) = failing(is_set_creation, webhook_fails).await;
+    let (cluster, fails) = failing(is_replica_set_creation, webhook_fails).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3)).await;
     cluster
@@ -118,7 +115,7 @@ async fn a_failing_webhook_for_the_first_replica_set_is_an_event_and_a_condition
 #[tokio::test(start_paused = true)]
 async fn a_500_behind_which_the_pods_were_created_all_the_same_makes_no_other_pods() {
     // etcd has carried the write out when the API server gives up waiting for it.
-    let cluster = with(hook(|_| Verdict::Proceed)).await;
+    let cluster = with(inject_faults(|_| Verdict::Proceed)).await;
     let (creations, server) = (Arc::new(AtomicUsize::new(0)), cluster.sandbox.clone());
     let client = kube::Client::new(server.router(), "default");
     let seen = creations.clone();
@@ -143,7 +140,7 @@ async fn a_500_behind_which_the_pods_were_created_all_the_same_makes_no_other_po
 #[tokio::test(start_paused = true)]
 async fn who_is_asked_to_wait_waits_in_silence_and_stays_in_the_batch() {
     let asked = parking_lot::Mutex::new(std::collections::BTreeSet::new());
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         let what = format!("{} {} {}", request.verb, request.path, String::from_utf8_lossy(&request.body));
         if is_write(request) && asked.lock().insert(what) {
             let code = if asked.lock().len() % 2 == 0 { 429 } else { 503 };
@@ -245,11 +242,11 @@ async fn a_refused_adoption_of_a_pod_is_reported_until_it_succeeds() {
                      "spec": {"containers": [{"name": "app", "image": "app:v1"}]}});
     cluster.call(Method::POST, PODS, &pod).await;
     let _daemon = cluster.start_controllers(1);
-    let set = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
+    let replica_set = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
         "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}},
                      "spec": {"containers": [{"name": "app", "image": "app:v1"}]}}}});
-    cluster.call(Method::POST, SETS, &set).await;
+    cluster.call(Method::POST, REPLICA_SETS, &replica_set).await;
     let failure = |c: &Cluster| condition(&c.objects("ReplicaSet")[0], "ReplicaFailure");
     cluster.eventually(2, "the condition is there", |c| failure(c) == "FailedAdopt").await;
     refuses.store(false, Ordering::SeqCst);
@@ -264,7 +261,7 @@ async fn a_refused_adoption_of_a_pod_is_reported_until_it_succeeds() {
 async fn a_step_that_is_tried_again_without_an_answer_stays_reported() {
     let (tries, refused) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let flag = refused.clone();
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         let resizes = is_write(request)
             && (request.verb, request.kind, request.subresource) == ("patch", "ReplicaSet", "");
         if !resizes || !flag.load(Ordering::SeqCst) {
@@ -300,8 +297,8 @@ async fn a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created(
     ];
     for fault in faults {
         let (creations, verdict) = (AtomicUsize::new(0), fault.clone());
-        let cluster = with(hook(move |request| {
-            let first = is_set_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 0;
+        let cluster = with(inject_faults(move |request| {
+            let first = is_replica_set_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 0;
             if first { verdict.clone() } else { Verdict::Proceed }
         }))
         .await;

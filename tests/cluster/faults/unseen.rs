@@ -11,7 +11,7 @@ use super::{
     DEPLOYMENTS, PODS, S, is_pod_creation, is_write, lagging, server_error, settles, small, wanted, with,
 };
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, USER_AGENT, hook};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, inject_faults};
 
 /// Rolls out, and from then on the watches under `lag` show nothing.
 async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {
@@ -28,7 +28,7 @@ async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod(
     // cannot ask by whom, while the cache does not show the pod yet.
     let (lag, creations) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
     let (lags, reads) = (lag.clone(), AtomicUsize::new(0));
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         if lagging(request, "Pod", &lags) {
             return Verdict::Delay(40 * S);
         }
@@ -58,11 +58,12 @@ async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod(
 async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
-    let cluster = with(hook(move |request| {
-        let creates_set = is_write(request) && request.kind == "ReplicaSet" && request.verb == "create";
+    let cluster = with(inject_faults(move |request| {
+        let creates_replica_set =
+            is_write(request) && request.kind == "ReplicaSet" && request.verb == "create";
         if lagging(request, "ReplicaSet", &lags) {
             Verdict::Delay(30 * S)
-        } else if creates_set && lags.load(Ordering::SeqCst) {
+        } else if creates_replica_set && lags.load(Ordering::SeqCst) {
             Verdict::LoseReply
         } else {
             Verdict::Proceed
@@ -85,7 +86,7 @@ async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
     let first = AtomicBool::new(true);
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         let deletes = is_write(request) && request.kind == "Pod" && request.verb == "delete";
         if deletes && first.swap(false, Ordering::SeqCst) { Verdict::Delay(35 * S) } else { Verdict::Proceed }
     }))
@@ -114,7 +115,7 @@ async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
 async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
-    let cluster = with(hook(move |request| {
+    let cluster = with(inject_faults(move |request| {
         if lagging(request, "ReplicaSet", &lags) { Verdict::Delay(30 * S) } else { Verdict::Proceed }
     }))
     .await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_apiserver::Verdict;
 use windlass_testkit::cluster::{Cluster, USER_AGENT, asks};
 
-use super::{PODS, S, SETS, create_orphan, create_set, delete, has, live, name_of, patch};
+use super::{PODS, REPLICA_SETS, S, create_orphan, create_replica_set, delete, has, live, name_of, patch};
 
 /// The bodies of the controllers' requests of this kind for pods, with the pods' names.
 fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
@@ -24,9 +24,9 @@ async fn a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone() 
     })
     .await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 2).await;
+    create_replica_set(&cluster, "web", 2).await;
     has(&cluster, "web", 2).await;
-    patch(&cluster, SETS, "web", json!({"spec": {"replicas": 1}})).await;
+    patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 1}})).await;
     tokio::time::sleep(S).await;
     let [(name, options)] = &sent(&cluster, "delete")[..] else { panic!("one deletion is on its way") };
     assert!(options["preconditions"]["uid"].is_string(), "{options}");
@@ -50,7 +50,7 @@ async fn an_adoption_and_a_release_name_the_owner_the_version_and_the_uid_and_no
     let cluster = Cluster::new().await;
     create_orphan(&cluster, "orphan").await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 2).await;
+    create_replica_set(&cluster, "web", 2).await;
     has(&cluster, "web", 2).await;
     let strays: Vec<String> = live(&cluster, "web").iter().map(name_of).collect();
     assert!(strays.contains(&"orphan".to_owned()), "{strays:?}");

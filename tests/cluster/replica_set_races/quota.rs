@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use windlass_apiserver::Verdict;
 use windlass_testkit::cluster::{Cluster, asks, forbidden};
 
-use super::{PODS, S, SETS, create_set, has, live, name_of, patch, set_named};
+use super::{PODS, REPLICA_SETS, S, create_replica_set, has, live, name_of, patch, replica_set_named};
 
 /// Lets so many pods live at once, and refuses the others, as a quota does that is counted at once.
 async fn with_quota(pods: usize) -> Cluster {
@@ -29,15 +29,15 @@ async fn with_quota(pods: usize) -> Cluster {
 async fn room_that_a_refused_set_no_longer_needs_goes_to_the_next_at_once() {
     let cluster = with_quota(2).await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "holder", 2).await;
+    create_replica_set(&cluster, "holder", 2).await;
     has(&cluster, "holder", 2).await;
-    create_set(&cluster, "first", 1).await;
+    create_replica_set(&cluster, "first", 1).await;
     tokio::time::sleep(S).await;
-    create_set(&cluster, "second", 1).await;
+    create_replica_set(&cluster, "second", 1).await;
     // Both have waited for so long that they would try again once a minute.
     tokio::time::sleep(400 * S).await;
-    patch(&cluster, SETS, "first", json!({"spec": {"replicas": 0}})).await;
-    patch(&cluster, SETS, "holder", json!({"spec": {"replicas": 1}})).await;
+    patch(&cluster, REPLICA_SETS, "first", json!({"spec": {"replicas": 0}})).await;
+    patch(&cluster, REPLICA_SETS, "holder", json!({"spec": {"replicas": 1}})).await;
     cluster.eventually(3, "the second set has its pod", |c| live(c, "second").len() == 1).await;
 }
 
@@ -45,14 +45,15 @@ async fn room_that_a_refused_set_no_longer_needs_goes_to_the_next_at_once() {
 async fn what_a_refused_set_has_to_report_does_not_wait_for_its_next_try() {
     let cluster = with_quota(3).await;
     let _daemon = cluster.start_controllers(1);
-    create_set(&cluster, "web", 4).await;
-    patch(&cluster, SETS, "web", json!({"spec": {"minReadySeconds": 10}})).await;
+    create_replica_set(&cluster, "web", 4).await;
+    patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"minReadySeconds": 10}})).await;
     // Long enough refused for a backoff of a minute, with a pod that has just become ready.
     tokio::time::sleep(300 * S).await;
     let pod = name_of(&live(&cluster, "web")[0]);
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     patch(&cluster, &format!("{PODS}/{pod}"), "status", not_ready).await;
-    let available = |c: &Cluster| set_named(c, "web")["status"]["availableReplicas"].as_u64().unwrap_or(0);
+    let available =
+        |c: &Cluster| replica_set_named(c, "web")["status"]["availableReplicas"].as_u64().unwrap_or(0);
     cluster.eventually(3, "one is unavailable", |c| available(c) == 2).await;
     let now = cluster.clock.now().to_string();
     let ready =

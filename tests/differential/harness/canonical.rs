@@ -29,7 +29,7 @@ impl Canonical {
     pub fn new(changes: &[Change], own_names: &BTreeSet<(String, String)>) -> Self {
         let mut canonical = Canonical::default();
         let mut texts: BTreeMap<String, String> = BTreeMap::new();
-        let mut sets_of: BTreeMap<String, usize> = BTreeMap::new();
+        let mut replica_sets_of: BTreeMap<String, usize> = BTreeMap::new();
         let mut hashes = 0;
         let mut seen = BTreeSet::new();
         for change in changes.iter().filter(|change| change.what == What::Added && change.kind != "Event") {
@@ -47,7 +47,7 @@ impl Canonical {
                 _ if is_own => name.clone(),
                 "ReplicaSet" => {
                     let owner = owner().unwrap_or_else(|| "nobody".into());
-                    let number = sets_of.entry(owner.clone()).or_default();
+                    let number = replica_sets_of.entry(owner.clone()).or_default();
                     *number += 1;
                     format!("{owner}#{number}")
                 }

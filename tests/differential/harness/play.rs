@@ -1,7 +1,7 @@
 //! Starts an API server and one of the two controllers, and plays workloads, many at a time.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use super::objects::deployment;
 use super::recording::{History, Recorder};
 use super::stage::{Stage, Step};
 use super::workloads::Workload;
-use windlass_testkit::apiserver::{self, ApiServer, TOKEN, said};
-use windlass_testkit::process::{Process, windlass};
+use windlass_testkit::apiserver::{ApiServer, TOKEN, said};
+use windlass_testkit::controllers::Side;
+use windlass_testkit::process::Process;
 
 /// How many workloads are played at the same time.
 const TOGETHER: usize = 14;
@@ -24,21 +25,11 @@ const TOGETHER: usize = 14;
 /// No workload takes a third of this.
 const LONGEST: Duration = Duration::from_secs(400);
 
-/// The program that plays upstream's part.
-const UPSTREAM: &str = "kube-controller-manager";
-
 /// What no play has a difference in: the other controllers that a cluster needs.
 const REST: &str = "garbage-collector-controller,namespace-controller,resourcequota-controller";
 
 /// Upstream's controllers of the same workloads.
 const COMPARED: &str = "deployment-controller,replicaset-controller,replicationcontroller-controller";
-
-/// Who plays the controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Upstream,
-    Windlass,
-}
 
 /// One workload, played.
 pub struct Played {
@@ -46,11 +37,6 @@ pub struct Played {
     pub steps: Vec<Step>,
     /// What the script panicked with.
     pub panic: Option<String>,
-}
-
-/// The folder with all three programs, if the user named one.
-pub fn assets() -> Option<PathBuf> {
-    apiserver::assets().filter(|folder| folder.join(UPSTREAM).is_file())
 }
 
 /// Plays all workloads on a new API server. Histories are kept in `keep`, for whoever looks into a difference.
@@ -107,21 +93,16 @@ fn start_controllers(assets: &Path, side: Side, server: &ApiServer, keep: Option
     let log =
         |name: &str| keep.map_or_else(|| server.file(name), |keep| keep.join(format!("{side:?}-{name}")));
     let config = server.kubeconfig(TOKEN);
-    let config = format!("--kubeconfig={}", config.display());
-    // Waiting for a rate limiter would be the difference.
-    let common =
-        [&config, "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=2000", "--secure-port=0"];
-    let names = match side {
-        Side::Upstream => format!("--controllers={COMPARED},{REST}"),
-        Side::Windlass => format!("--controllers={REST}"),
+    let alone = ["--leader-elect=false"];
+    let upstream = match side {
+        Side::Upstream => format!("{COMPARED},{REST}"),
+        Side::Windlass => REST.to_owned(),
     };
-    let mut flags = common.to_vec();
-    flags.push(&names);
-    let upstream = assets.join(UPSTREAM);
-    let mut processes = vec![Process::start(&upstream, &flags, &log("kube-controller-manager.log"))];
+    let log_of = |side: Side| log(&format!("{}.log", side.name()));
+    let mut processes =
+        vec![Side::Upstream.start(assets, &config, &upstream, &alone, &log_of(Side::Upstream))];
     if side == Side::Windlass {
-        let program = std::env::var_os("DIFFERENTIAL_WINDLASS").map_or_else(windlass, PathBuf::from);
-        processes.push(Process::start(&program, &common, &log("windlass.log")));
+        processes.push(side.start(assets, &config, "*", &alone, &log_of(side)));
     }
     processes
 }

@@ -187,6 +187,51 @@ rows! {
         "It has `Available=False` and its numbers, too",
         "It has no pods, and `kubectl wait` and dashboards need not guess"
     }
+    DAEMON_NAMES {
+        "The API server draws the random suffix of the name of a DaemonSet's pod, and deletions go by name",
+        "The UID of the DaemonSet and the name of the node determine a sequence of names; deletions go by name and UID",
+        "A restarted controller, another leader or one whose reply was lost asks for the same name again: never two pods on a node"
+    }
+    DAEMON_NODES {
+        "The deletion of a node, and a taint that keeps new pods away, wake no DaemonSet; neither does a node with a pod that is not bound yet (kubernetes#130514)",
+        "Each wakes the DaemonSets that it concerns, and no other",
+        "`desiredNumberScheduled` is right, and `kubectl rollout status` does not wait for a node that is gone"
+    }
+    DAEMON_DUPLICATES {
+        "Where two revisions have the current template, all pods of the DaemonSet are relabelled as current, also those of older templates (kubernetes#111280)",
+        "Only the pods of the revision that goes",
+        "Pods of older templates are updated"
+    }
+    DAEMON_GENERATION {
+        "A pod whose label `pod-template-generation` is that of the DaemonSet counts as new, also if an earlier DaemonSet created it",
+        "Only where its hash names no revision of the DaemonSet",
+        "Adopted pods of another template are updated"
+    }
+    DAEMON_FAILED {
+        "A failed pod is deleted first. With `maxSurge`, one that backs off counts as absent, so that failed pods pile up (kubernetes#124388)",
+        "Its replacement is created first, after the same backoff with `maxSurge` and without",
+        "What the pod says can be read while creations are refused, and no node fills up with failed pods"
+    }
+    DAEMON_STATUS {
+        "A pod that is being deleted counts as ready (kubernetes#51278), and with `maxSurge` a node counts as out of date until the old pod is gone (kubernetes#122527)",
+        "A pod that is being deleted is not ready, and an available new pod stands for its node",
+        "Numbers that are true"
+    }
+    DAEMON_STRAYS {
+        "A pod of a DaemonSet that is for no single node is never counted and never deleted",
+        "While it is not bound it is deleted",
+        "It would stay for ever"
+    }
+    DAEMON_SURGE {
+        "A pod on a node that is gone stops the whole step of an update with `maxSurge`",
+        "The other nodes go on",
+        "The garbage collector needs a minute"
+    }
+    DAEMON_REVISIONS {
+        "Revisions are compared byte by byte, and their hash changes with the API's Go types",
+        "They are compared by what they mean and written byte by byte as upstream writes them; the hash is computed from the template's JSON",
+        "An upgrade restarts no pod"
+    }
 }
 
 /// Rows that no workload can show, and the test that does, as `file::function`.
@@ -215,12 +260,12 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&NO_CONFLICTS, "src/controllers/replicas.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
     (
         &RECREATED_CHILDREN,
-        "src/controllers/vanished.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
+        "src/controllers/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
     ),
     (&ONE_PLAN, "tests/planner/rollout.rs::one_above_none_below"),
     (
         &CURRENT_MESSAGES,
-        "src/controllers/words.rs::a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once",
+        "src/controllers/status_throttle.rs::a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once",
     ),
     (
         &RETRIED_FOR_EVER,
@@ -266,4 +311,34 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         "tests/cluster/faults/frozen.rs::work_goes_on_over_new_connections_within_45_seconds_after_all_have_frozen",
     ),
     (&TEMPLATE_HASH, "src/model/template.rs::hashes_are_the_same_in_every_release"),
+    (&DAEMON_NAMES, "tests/cluster/daemon_sets/faults.rs::lost_replies_cost_no_pod_too_many_and_no_revision"),
+    (
+        &DAEMON_NODES,
+        "tests/cluster/daemon_sets/defects.rs::no_2_a_pod_that_is_unbound_goes_with_the_verdict_on_its_node_and_with_the_node",
+    ),
+    (
+        &DAEMON_DUPLICATES,
+        "tests/cluster/daemon_sets/defects.rs::no_4_pods_of_older_templates_are_not_relabelled_and_are_updated",
+    ),
+    (
+        &DAEMON_GENERATION,
+        "tests/cluster/daemon_sets/defects.rs::no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_generation",
+    ),
+    (
+        &DAEMON_FAILED,
+        "tests/cluster/daemon_sets/defects.rs::no_16_a_failed_pod_stays_while_its_replacement_is_refused",
+    ),
+    (
+        &DAEMON_STATUS,
+        "tests/planner/daemonset/defects.rs::no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date",
+    ),
+    (&DAEMON_STRAYS, "tests/planner/daemonset/defects.rs::no_12_a_pod_of_ours_without_a_node_is_deleted"),
+    (
+        &DAEMON_SURGE,
+        "tests/cluster/daemon_sets/defects.rs::no_11_a_node_that_goes_does_not_stop_a_surge_elsewhere",
+    ),
+    (
+        &DAEMON_REVISIONS,
+        "src/model/controllerrevision.rs::a_revision_holds_its_number_its_hash_and_what_its_template_means",
+    ),
 ];

@@ -235,11 +235,12 @@ impl Stage {
     }
 
     /// The ReplicaSets of a Deployment, in the order of their creation.
-    pub fn sets_of(&self, deployment: &str) -> Vec<Value> {
+    pub fn replica_sets_of(&self, deployment: &str) -> Vec<Value> {
         let uid = self.one("Deployment", deployment)["metadata"]["uid"].as_str().map(str::to_owned);
-        let mut sets = self.all("ReplicaSet");
-        sets.retain(|set| controller_of(set).map(str::to_owned) == uid && uid.is_some());
-        sets
+        let mut replica_sets = self.all("ReplicaSet");
+        replica_sets
+            .retain(|replica_set| controller_of(replica_set).map(str::to_owned) == uid && uid.is_some());
+        replica_sets
     }
 
     /// All pods, first by their image and then in the order of their creation.
@@ -457,10 +458,10 @@ fn is_consistent(history: &History) -> bool {
     };
     let deployment = |it: &Current| {
         let uid = it.object["metadata"]["uid"].as_str();
-        let sets: Vec<&Value> = of("ReplicaSet").map(|it| &it.object).collect();
+        let replica_sets: Vec<&Value> = of("ReplicaSet").map(|it| &it.object).collect();
         let sum = |field| {
-            let owned = sets.iter().filter(|set| controller_of(set) == uid);
-            owned.map(|set| number(set, ["status", field])).sum::<i64>()
+            let owned = replica_sets.iter().filter(|replica_set| controller_of(replica_set) == uid);
+            owned.map(|replica_set| number(replica_set, ["status", field])).sum::<i64>()
         };
         let told = |field| number(&it.object, ["status", field]) == sum(field);
         let terminating = number(&it.object, ["status", "terminatingReplicas"]);

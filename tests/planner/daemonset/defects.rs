@@ -32,7 +32,7 @@ fn creates(world: &World) -> usize {
 }
 
 fn explained(world: &World) -> String {
-    world.plan().why.iter().map(|why| format!("{why}\n")).collect()
+    world.plan().reasons.iter().map(|reason| format!("{reason}\n")).collect()
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn no_19_a_daemon_set_at_rest_writes_nothing() {
     for strategy in [unavailable(1), surge(1), json!({"type": "OnDelete"})] {
         let world = settled(strategy, 3);
         let plan = world.plan();
-        assert_eq!((plan.writes.len(), plan.notes.len(), plan.look_again), (0, 0, None));
+        assert_eq!((plan.writes.len(), plan.notes.len(), plan.requeue_after), (0, 0, None));
         assert!(explained(&world).contains("All 3 nodes"), "{}", explained(&world));
     }
 }

@@ -263,18 +263,20 @@ impl World {
         let daemon_set = Self::decode::<DaemonSet>(&self.daemon_set);
         let (owned, orphans) = self.split(&self.pods);
         let (revisions, orphan_revisions) = self.split(&self.revisions);
-        let is_taken = |name: &str| self.pods.contains_key(name);
-        let verdicts = self.verdicts();
+        let names: BTreeSet<String> = self.pods.keys().cloned().collect();
         let observed = Observed {
             daemon_set: &daemon_set,
-            verdicts: &verdicts,
+            verdicts: Arc::new(self.verdicts()),
+            unreadable: None,
             members: Members::of(&daemon_set, owned, orphans),
             revisions,
             orphan_revisions,
             may_adopt: true,
-            backoff: &self.backoff,
-            marks: &self.marks,
-            is_taken: IsTaken(&is_taken),
+            doomed: BTreeSet::new(),
+            backoff: Arc::new(self.backoff.clone()),
+            marks: Arc::new(self.marks.clone()),
+            recent: Arc::default(),
+            is_taken: IsTaken::new(move |name| names.contains(name)),
             now: self.now,
         };
         plan(&observed)
@@ -283,7 +285,7 @@ impl World {
     fn sync(&mut self, looks: &mut Vec<Timestamp>) -> bool {
         let daemon_set = Self::decode::<DaemonSet>(&self.daemon_set);
         let plan = self.plan();
-        assert!(!plan.why.is_empty(), "a plan without a reason: {plan:?}");
+        assert!(!plan.reasons.is_empty(), "a plan without a reason: {plan:?}");
         for note in &plan.notes {
             let kind = if note.warning { "Warning" } else { "Normal" };
             let message = self.short(&note.message);
@@ -297,7 +299,7 @@ impl World {
             }
         }
         self.last = plan.clone();
-        looks.extend(plan.look_again.map(|wait| self.now.saturating_add(wait).unwrap()));
+        looks.extend(plan.requeue_after.map(|wait| self.now.saturating_add(wait).unwrap()));
         let Some(status) = plan.status.filter(|_| is_done) else { return !plan.writes.is_empty() };
         super::writes::judge_status(&status, &daemon_set);
         let is_changed = status != daemon_set.status;

@@ -13,7 +13,7 @@ fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
         deployment("web").replicas(3).surge(1).unavailable(0),
         |w| {
             w.settle();
-            w.annotate_set("v1", DESIRED, "5");
+            w.annotate_replica_set("v1", DESIRED, "5");
             w.set_image("v2");
             w.settle();
         },

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Options;
 use super::discovery;
-use super::hook::{ConnectionLost, Hook, RequestInfo, Verdict};
+use super::fault_injection::{ConnectionLost, FaultInjector, RequestInfo, Verdict};
 use super::kinds::{self, KINDS, Subresource};
 use super::names::Names;
 use super::negotiate::{Form, Offer, negotiate};
@@ -53,16 +53,16 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) store: Store,
     pub(crate) names: Names,
-    pub(crate) hook: RwLock<Option<Hook>>,
+    pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
     /// Cancelled to break the watches that are open.
     watches: Mutex<CancellationToken>,
 }
 
 impl Server {
     pub(crate) fn new(options: Options) -> Self {
-        let hook = RwLock::new(options.on_request.clone());
+        let fault_injector = RwLock::new(options.on_request.clone());
         let (store, names) = (Store::new(options.history), Names::new(options.seed));
-        Server { options, store, names, hook, watches: Mutex::default() }
+        Server { options, store, names, fault_injector, watches: Mutex::default() }
     }
 
     /// The token that breaks the watches open now.
@@ -168,8 +168,9 @@ pub(crate) async fn answer(
         Ok(incoming) => incoming,
         Err(failure) => return Reply::from(failure).into_response(),
     };
-    let hook = server.hook.read().clone();
-    let verdict = hook.map_or(Verdict::Proceed, |hook| hook(&incoming.info(&parts)));
+    let fault_injector = server.fault_injector.read().clone();
+    let verdict =
+        fault_injector.map_or(Verdict::Proceed, |fault_injector| fault_injector(&incoming.info(&parts)));
     let (verb, path) = (incoming.verb(&parts), parts.uri.path().to_owned());
     let perform = move || incoming.perform(&server, closing);
     let reply = match verdict {

@@ -8,7 +8,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{lifecycle::Outcome, record::Pod};
-use crate::resources::{CallError, post, send};
+use crate::api_client::{CallError, post, send};
 
 /// Where the pods of a namespace are.
 pub(super) fn pods_path(namespace: &str) -> String {

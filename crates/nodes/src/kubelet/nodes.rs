@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
-use crate::resources::rfc3339;
+use crate::api_client::rfc3339;
 
 /// How many pods a simulated node takes. Ten times a real node's default: what a sandbox is asked about
 /// is rollouts, and 110 would turn a Deployment of 400 into a question about nodes.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::resources::Now;
+use crate::api_client::Now;
 
 /// How the simulated cluster behaves.
 #[derive(Clone)]

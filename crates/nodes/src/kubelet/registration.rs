@@ -11,7 +11,7 @@ use super::{
     Options,
     nodes::{self, Write},
 };
-use crate::resources::{CallError, Now, backoff, post, send};
+use crate::api_client::{CallError, Now, backoff, post, send};
 
 /// Creates the nodes, unless the cluster has some.
 pub(super) async fn create_nodes(client: &Client, options: &Options) {

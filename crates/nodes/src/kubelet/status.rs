@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::record::{Container, Pod};
-use crate::resources::rfc3339;
+use crate::api_client::rfc3339;
 
 /// How far a pod has come on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use super::{
     nodes::Condition,
     record::Pod,
 };
-use crate::{resources::backoff, scheduler::tolerates};
+use crate::{api_client::backoff, scheduler::tolerates};
 
 /// How long a pod stays bound to a node that is gone: so long a node may be away and come back as it was. Upstream's
 /// pod garbage collector (pkg/controller/podgc) looks every 20 s besides.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use windlass::model::{Strategy as Update, Template, count::IntOrPercent};
+use windlass::model::{Strategy as Update, Template, int_or_percent::IntOrPercent};
 
 use super::objects::{decode, deployment};
 use super::world::{Fate, World};
@@ -80,10 +80,10 @@ impl History {
             Step::Deployment { writes, status } => {
                 world.sync_deployment(writes, status);
             }
-            Step::Set { which, writes, status } => {
-                let names: Vec<Arc<str>> = world.sets.keys().cloned().collect();
+            Step::ReplicaSet { which, writes, status } => {
+                let names: Vec<Arc<str>> = world.replica_sets.keys().cloned().collect();
                 if let Some(at) = nth(which, names.len()) {
-                    world.sync_set(&names[at], writes, status);
+                    world.sync_replica_set(&names[at], writes, status);
                 }
             }
             Step::Pod(which, fate) => {
@@ -98,8 +98,10 @@ impl History {
                     pod.deletion_cost = cost;
                 }
             }
-            Step::Orphan { set, which } => world.interfere(set, which, |meta| meta.controller = None),
-            Step::Relabel { set, which } => world.interfere(set, which, |meta| {
+            Step::Orphan { replica_set, which } => {
+                world.interfere(replica_set, which, |meta| meta.controller = None)
+            }
+            Step::Relabel { replica_set, which } => world.interfere(replica_set, which, |meta| {
                 meta.labels = Arc::new([("app", "other")].into_iter().collect());
             }),
             Step::Rounds(rounds) => (0..rounds).for_each(|_| {
@@ -112,7 +114,7 @@ impl History {
     /// Lets everybody run once; returns whether anything happened.
     pub fn round(&mut self) -> bool {
         let mut tasks: Vec<Option<Arc<str>>> =
-            [None].into_iter().chain(self.world.sets.keys().cloned().map(Some)).collect();
+            [None].into_iter().chain(self.world.replica_sets.keys().cloned().map(Some)).collect();
         let mut pods: Vec<Arc<str>> = self.world.pods.keys().cloned().collect();
         if let Order::Seeded(_) = self.order {
             self.rng.shuffle(&mut tasks);
@@ -122,9 +124,9 @@ impl History {
         for task in tasks {
             busy |= match task {
                 None => self.world.sync_deployment(usize::MAX, true).wrote,
-                Some(name) if self.world.sets.contains_key(&name) => {
-                    let synced = self.world.sync_set(&name, usize::MAX, true);
-                    synced.wrote || synced.look_again.is_some()
+                Some(name) if self.world.replica_sets.contains_key(&name) => {
+                    let synced = self.world.sync_replica_set(&name, usize::MAX, true);
+                    synced.wrote || synced.requeue_after.is_some()
                 }
                 Some(_) => false,
             };

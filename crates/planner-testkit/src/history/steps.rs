@@ -23,7 +23,7 @@ pub enum Step {
         status: bool,
     },
     /// One sync of a set: how many pods are written, and whether the status is.
-    Set {
+    ReplicaSet {
         which: usize,
         writes: usize,
         status: bool,
@@ -34,11 +34,11 @@ pub enum Step {
     Cost(usize, i32),
     /// A set or a pod loses its owner, or a label that makes it selected.
     Orphan {
-        set: bool,
+        replica_set: bool,
         which: usize,
     },
     Relabel {
-        set: bool,
+        replica_set: bool,
         which: usize,
     },
     /// Everybody runs in turn, so many times.
@@ -82,15 +82,15 @@ pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
         1 => (0..3i32).prop_map(Step::History),
         1 => (0..3u8).prop_map(Step::Annotate),
         8 => (cut(), mostly.clone()).prop_map(|(writes, status)| Step::Deployment { writes, status }),
-        10 => (0..8usize, cut(), mostly).prop_map(|(which, writes, status)| Step::Set { which, writes, status }),
+        10 => (0..8usize, cut(), mostly).prop_map(|(which, writes, status)| Step::ReplicaSet { which, writes, status }),
         14 => (0..40usize, fate).prop_map(|(which, fate)| Step::Pod(which, fate)),
         1 => (0..40usize, -2..3i32).prop_map(|(which, cost)| Step::Cost(which, cost)),
         6 => (1..6u8).prop_map(Step::Rounds),
         3 => (0..20u8).prop_map(Step::Sleep),
     ];
     let odd = prop_oneof![
-        (any::<bool>(), 0..20usize).prop_map(|(set, which)| Step::Orphan { set, which }),
-        (any::<bool>(), 0..20usize).prop_map(|(set, which)| Step::Relabel { set, which }),
+        (any::<bool>(), 0..20usize).prop_map(|(replica_set, which)| Step::Orphan { replica_set, which }),
+        (any::<bool>(), 0..20usize).prop_map(|(replica_set, which)| Step::Relabel { replica_set, which }),
     ];
     prop_oneof![60 => usual, if strangers { 4 } else { 0 } => odd]
 }

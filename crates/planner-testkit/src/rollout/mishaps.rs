@@ -10,27 +10,27 @@ use crate::world::{Fate, pods, tag};
 impl Rollout {
     /// Somebody deletes pods by hand.
     pub fn delete_pods(&mut self, image: &str, count: usize) {
-        self.say("user", &format!("web-{image}: delete {} by hand", pods(count)));
         self.befall(image, count, is_ready, Fate::Delete);
+        self.say("user", &format!("web-{image}: delete {} by hand", pods(count)));
     }
 
     /// Pods fail for good, as those do that a node evicts; their objects stay.
     pub fn fail_pods(&mut self, image: &str, count: usize) {
-        self.say("kubelet", &format!("web-{image}: {} failed", pods(count)));
         self.befall(image, count, is_ready, Fate::Fail);
+        self.say("kubelet", &format!("web-{image}: {} failed", pods(count)));
     }
 
     /// The readiness probes of running pods fail from now on.
     pub fn unready_pods(&mut self, image: &str, count: usize) {
-        self.say("kubelet", &format!("web-{image}: {} unready", pods(count)));
         self.befall(image, count, is_ready, Fate::Unready);
+        self.say("kubelet", &format!("web-{image}: {} unready", pods(count)));
     }
 
     /// The readiness probes of running pods succeed again.
     pub fn ready_pods_again(&mut self, image: &str, count: usize) {
-        self.say("kubelet", &format!("web-{image}: {} ready again", pods(count)));
         let is_unready = |pod: &Pod| pod.phase == Phase::Running && pod.ready_since.is_none();
         self.befall(image, count, is_unready, Fate::Ready);
+        self.say("kubelet", &format!("web-{image}: {} ready again", pods(count)));
     }
 
     /// Pods that would not stop do so after all.
@@ -40,12 +40,13 @@ impl Rollout {
     }
 
     /// Another program writes an annotation on the ReplicaSet of an image.
-    pub fn annotate_set(&mut self, image: &str, key: &str, value: &str) {
+    pub fn annotate_replica_set(&mut self, image: &str, key: &str, value: &str) {
         self.say("user", &format!("web-{image}: annotation {key} = {value}"));
-        let set = self.world.sets.values_mut().find(|set| tag(&set.template) == image);
-        let set = set.expect("a ReplicaSet of this image");
-        let kept = set.annotations.iter().filter(|(other, _)| *other != key);
-        set.annotations = Arc::new(kept.chain([(key, value)]).collect());
+        let replica_set =
+            self.world.replica_sets.values_mut().find(|replica_set| tag(&replica_set.template) == image);
+        let replica_set = replica_set.expect("a ReplicaSet of this image");
+        let kept = replica_set.annotations.iter().filter(|(other, _)| *other != key);
+        replica_set.annotations = Arc::new(kept.chain([(key, value)]).collect());
     }
 
     fn befall(&mut self, image: &str, count: usize, whom: impl Fn(&Pod) -> bool, fate: Fate) {

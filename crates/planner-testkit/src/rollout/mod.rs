@@ -35,7 +35,9 @@ impl Rollout {
     pub fn new(title: &str, deployment: DeploymentBuilder) -> Self {
         let object = deployment.clone().json();
         let mut world = World::new(deployment, 0);
-        world.lines.push(format!("# {title}"));
+        let (most, least) = world.budget();
+        world.lines.push(format!("# {title}: at most {most} pods, at least {least} available"));
+        world.lines.push("# pods/most, available/least, who, what".to_owned());
         Rollout { world, object, broken: Vec::new(), stuck: Vec::new(), stop_seconds: 1, reached: 0 }
     }
 
@@ -51,7 +53,6 @@ impl Rollout {
 
     /// A user's edit of the spec.
     pub fn edit(&mut self, what: &str, change: impl FnOnce(&mut Value)) {
-        self.say("user", what);
         // A rollback may have changed it since.
         let template = self.world.deployment.template.raw().get();
         self.object["spec"]["template"] = serde_json::from_str(template).unwrap();
@@ -61,6 +62,7 @@ impl Rollout {
             let (meta, annotations, status) = (now.meta.clone(), now.annotations.clone(), now.status.clone());
             *now = Deployment { meta, annotations, status, ..edited };
         });
+        self.say("user", what);
     }
 
     /// A user writes an annotation.
@@ -95,15 +97,16 @@ impl Rollout {
     fn run(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let synced = self.world.sync_deployment(usize::MAX, true);
-            let (mut busy, mut waits) = (synced.wrote, Vec::from_iter(synced.look_again));
+            let (mut busy, mut waits) = (synced.wrote, Vec::from_iter(synced.requeue_after));
             // In the order of the versions: the names depend on a hash.
-            let sets = self.world.sets.iter().map(|(name, set)| (nick(set), name.clone()));
-            let mut sets: Vec<(String, Arc<str>)> = sets.collect();
-            sets.sort();
-            for (_, name) in sets {
-                let synced = self.world.sync_set(&name, usize::MAX, true);
+            let replica_sets =
+                self.world.replica_sets.iter().map(|(name, replica_set)| (nick(replica_set), name.clone()));
+            let mut replica_sets: Vec<(String, Arc<str>)> = replica_sets.collect();
+            replica_sets.sort();
+            for (_, name) in replica_sets {
+                let synced = self.world.sync_replica_set(&name, usize::MAX, true);
                 busy |= synced.wrote;
-                waits.extend(synced.look_again);
+                waits.extend(synced.requeue_after);
             }
             let now = self.world.now;
             let mut looks: Vec<Timestamp> =
@@ -177,19 +180,19 @@ impl Rollout {
     }
 
     fn end(&self) -> String {
-        let sets = self.world.sets.values().map(|set| {
-            let revision = set.annotations.get("deployment.kubernetes.io/revision").unwrap_or("?");
-            let (nick, available) = (nick(set), set.status.available);
-            let text = format!("{nick} {available}/{} (revision {revision})", set.replicas);
-            (set.meta.created, nick, text)
+        let replica_sets = self.world.replica_sets.values().map(|replica_set| {
+            let revision = replica_set.annotations.get("deployment.kubernetes.io/revision").unwrap_or("?");
+            let (nick, available) = (nick(replica_set), replica_set.status.available);
+            let text = format!("{nick} {available}/{} (revision {revision})", replica_set.replicas);
+            (replica_set.meta.created, nick, text)
         });
-        let mut sets: Vec<(Timestamp, String, String)> = sets.collect();
-        sets.sort();
-        let sets: Vec<String> = sets.into_iter().map(|(.., text)| text).collect();
+        let mut replica_sets: Vec<(Timestamp, String, String)> = replica_sets.collect();
+        replica_sets.sort();
+        let replica_sets: Vec<String> = replica_sets.into_iter().map(|(.., text)| text).collect();
         let conditions = &self.world.deployment.status.conditions;
         let conditions: Vec<String> =
             conditions.iter().map(|c| format!("{}={} ({})", c.kind, c.status, c.reason)).collect();
-        format!("{}; {}", sets.join(", "), conditions.join(", "))
+        format!("{}; {}", replica_sets.join(", "), conditions.join(", "))
     }
 }
 

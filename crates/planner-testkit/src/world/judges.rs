@@ -3,39 +3,46 @@
 use std::collections::BTreeSet;
 
 use windlass::model::{Condition, DeploymentStatus, ReplicaSet, Strategy as Update, Uid, condition};
-use windlass::plan::deployment::{self as planner, Course, Plan, Write, revision};
+use windlass::plan::deployment::{self as planner, Plan, StatusScope, Write, revision};
 use windlass::plan::replicaset as pods;
 
 use super::*;
 
 impl World {
     pub(super) fn judge_plan(&self, observed: &planner::Observed<'_>, plan: &Plan) {
-        let sets = observed.sets();
-        let change_of = |set: &ReplicaSet| {
+        let replica_sets = observed.replica_sets();
+        let change_of = |replica_set: &ReplicaSet| {
             plan.writes.iter().find_map(|write| match write {
-                Write::Change(s, change) if s.meta.uid == set.meta.uid => change.replicas,
+                Write::Change(s, change) if s.meta.uid == replica_set.meta.uid => change.replicas,
                 _ => None,
             })
         };
         // S9: a change of size is spread exactly, in one direction, over sets that want pods.
-        if plan.course == Course::Held && matches!(self.deployment.strategy, Update::RollingUpdate { .. }) {
-            let (replicas, most, _) = self.bounds();
-            let active: Vec<_> = sets.active().collect();
-            let (before, after) = active.iter().fold((0, 0), |(before, after), set| {
-                let old = i64::from(set.replicas);
-                (before + old, after + i64::from(change_of(set).unwrap_or(set.replicas)))
+        if plan.status_scope == StatusScope::Held
+            && matches!(self.deployment.strategy, Update::RollingUpdate { .. })
+        {
+            let (replicas, max_total, _) = self.bounds();
+            let active: Vec<_> = replica_sets.active().collect();
+            let (before, after) = active.iter().fold((0, 0), |(before, after), replica_set| {
+                let old = i64::from(replica_set.replicas);
+                (before + old, after + i64::from(change_of(replica_set).unwrap_or(replica_set.replicas)))
             });
             if active.len() > 1 {
-                let saturated = sets.new.as_ref().is_some_and(|new| {
+                let saturated = replica_sets.new.as_ref().is_some_and(|new| {
                     i64::from(new.replicas) == replicas
-                        && sets.old.iter().all(|s| s.replicas == 0 || change_of(s) == Some(0))
+                        && replica_sets.old.iter().all(|s| s.replicas == 0 || change_of(s) == Some(0))
                 });
-                let target = if replicas == 0 { 0 } else { most };
+                let target = if replicas == 0 { 0 } else { max_total };
                 assert!(saturated || after == target, "S9: {before} -> {after}, not {target}");
-                for set in sets.all() {
-                    let size = change_of(set).unwrap_or(set.replicas);
-                    assert!(size >= 0 && (set.replicas > 0 || size == 0), "S9: {} -> {size}", set.meta.key);
-                    let (change, total) = (i64::from(size) - i64::from(set.replicas), target - before);
+                for replica_set in replica_sets.all() {
+                    let size = change_of(replica_set).unwrap_or(replica_set.replicas);
+                    assert!(
+                        size >= 0 && (replica_set.replicas > 0 || size == 0),
+                        "S9: {} -> {size}",
+                        replica_set.meta.key
+                    );
+                    let (change, total) =
+                        (i64::from(size) - i64::from(replica_set.replicas), target - before);
                     assert!(saturated || change * total >= 0, "S9: signs differ");
                 }
             }
@@ -46,8 +53,9 @@ impl World {
     }
 
     pub(super) fn judge_revision(&self) {
-        let (new, old): (Vec<_>, Vec<_>) =
-            self.owned_sets().partition(|s| s.template.asks_for_the_same_as(&self.deployment.template));
+        let (new, old): (Vec<_>, Vec<_>) = self
+            .owned_replica_sets()
+            .partition(|s| s.template.asks_for_the_same_as(&self.deployment.template));
         let Some(new) = new.iter().filter_map(|s| revision::revision_of(s)).max() else { return };
         let old = old.iter().filter_map(|s| revision::revision_of(s)).max().unwrap_or(0);
         assert!(new > old, "S7: revision {new} is not above {old}");
@@ -59,11 +67,11 @@ impl World {
             return;
         }
         let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
-        for set in self.owned_sets().filter(selected).filter(|s| Some(&s.meta.uid) != new) {
-            if set.template.asks_for_the_same_as(&self.deployment.template) {
+        for replica_set in self.owned_replica_sets().filter(selected).filter(|s| Some(&s.meta.uid) != new) {
+            if replica_set.template.asks_for_the_same_as(&self.deployment.template) {
                 continue;
             }
-            assert!(self.running(set) == 0, "S3: pods of {} still run", set.meta.key);
+            assert!(self.running(replica_set) == 0, "S3: pods of {} still run", replica_set.meta.key);
         }
     }
 
@@ -83,8 +91,10 @@ impl World {
     pub fn judge_end(&self) {
         let d = &self.deployment;
         let selected = |s: &&ReplicaSet| d.selector.matches(&s.meta.labels);
-        let (new, old): (Vec<_>, Vec<_>) =
-            self.owned_sets().filter(selected).partition(|s| s.template.asks_for_the_same_as(&d.template));
+        let (new, old): (Vec<_>, Vec<_>) = self
+            .owned_replica_sets()
+            .filter(selected)
+            .partition(|s| s.template.asks_for_the_same_as(&d.template));
         let sizes: i64 = new.iter().chain(&old).map(|s| i64::from(s.replicas)).sum();
         let live: usize = new.iter().chain(&old).map(|s| self.active_pods(s).len()).sum();
         let reason = condition::find(&d.status.conditions, "Progressing").map(|c| &*c.reason);
@@ -100,11 +110,11 @@ impl World {
             (d.replicas, d.replicas, d.replicas, d.replicas, 0, d.meta.generation),
             "L1: the status"
         );
-        let (replicas, most, _) = self.bounds();
-        for set in self.owned_sets().filter(|s| s.replicas > 0) {
-            let value = |key| set.annotations.get(key).and_then(|v| v.parse::<i64>().ok());
+        let (replicas, max_total, _) = self.bounds();
+        for replica_set in self.owned_replica_sets().filter(|s| s.replicas > 0) {
+            let value = |key| replica_set.annotations.get(key).and_then(|v| v.parse::<i64>().ok());
             assert_eq!(value(revision::DESIRED_REPLICAS), Some(replicas), "S10");
-            assert_eq!(value(revision::MAX_REPLICAS), Some(most), "S10");
+            assert_eq!(value(revision::MAX_REPLICAS), Some(max_total), "S10");
         }
         self.judge_revision();
         let limit = d.revision_history_limit.unwrap_or(i32::MAX) as usize;
@@ -137,20 +147,23 @@ pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
         let plan = pods::plan(observed);
         assert!(plan.writes.is_empty(), "{what}: {:?}", plan.writes);
     };
-    let with = |set: &ReplicaSet, may_adopt: bool, what: &str| {
-        let members = &observed.members;
-        let owned: Vec<_> =
-            [&members.active, &members.ended, &members.strays].into_iter().flatten().cloned().collect();
-        let members = pods::Members::of(set, owned, members.orphans.clone());
-        nothing(what, &pods::Observed { set, members, may_adopt, ..observed.clone() });
+    let with = |replica_set: &ReplicaSet, may_adopt: bool, what: &str| {
+        let pod_sets = &observed.pod_sets;
+        let owned: Vec<_> = [&pod_sets.active, &pod_sets.terminal, &pod_sets.to_release]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        let pod_sets = pods::PodSets::of(replica_set, owned, pod_sets.orphans.clone());
+        nothing(what, &pods::Observed { replica_set, pod_sets, may_adopt, ..observed.clone() });
     };
-    let mut deleting = observed.set.clone();
+    let mut deleting = observed.replica_set.clone();
     deleting.meta.deletion = Some(observed.now);
     with(&deleting, true, "S17");
-    if !observed.members.orphans.is_empty() {
-        with(observed.set, false, "S17: only the server knows");
+    if !observed.pod_sets.orphans.is_empty() {
+        with(observed.replica_set, false, "S17: only the server knows");
     }
-    let mut odd = observed.set.clone();
+    let mut odd = observed.replica_set.clone();
     odd.selector = windlass::model::Selector::compile(None);
     with(&odd, true, "S18");
 }
@@ -158,11 +171,11 @@ pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
 /// S13: whoever goes is not worth more than anybody who stays, as upstream's comparison has it; where
 /// that stops at a bucket of the logarithm, the next criterion decides.
 pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>]) {
-    let pods::Observed { set, members, siblings, now, .. } = observed;
-    let all = || members.active.iter().chain(&members.orphans);
+    let pods::Observed { replica_set, pod_sets, siblings, now, .. } = observed;
+    let all = || pod_sets.active.iter().chain(&pod_sets.orphans);
     let goes = |pod: &&Arc<Pod>| victims.iter().any(|victim| victim.meta.uid == pod.meta.uid);
     // Only for a set that has an owner: upstream ranks no other by its neighbours.
-    let is_owned = set.meta.controller.is_some();
+    let is_owned = replica_set.meta.controller.is_some();
     let beside =
         |pod: &Pod| all().chain(siblings).filter(|p| p.node().is_some() && p.node() == pod.node()).count();
     let crowd = |pod: &Pod| if is_owned { beside(pod) } else { 0 };

@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use windlass::model::{
     Condition, ControllerRef, Deployment, Meta, ObjectKey, Phase, Pod, Record as _, ReplicaSet,
-    Strategy as Update, Template, Uid, count::IntOrPercent,
+    Strategy as Update, Template, Uid, int_or_percent::IntOrPercent,
 };
 use windlass::plan::deployment::{self as planner, revision};
-use windlass::plan::replicaset::rank;
+use windlass::plan::replicaset::deletion_order;
 
 use super::objects::{DeploymentBuilder, decode, now};
 
@@ -27,7 +27,7 @@ pub struct World {
     /// The only Deployment.
     pub deployment: Deployment,
     /// The ReplicaSets, by name.
-    pub sets: BTreeMap<Arc<str>, ReplicaSet>,
+    pub replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
     /// The pods, by name.
     pub pods: BTreeMap<Arc<str>, Pod>,
     /// What has happened, a line each.
@@ -59,7 +59,7 @@ pub struct Synced {
     /// Whether anything was written.
     pub wrote: bool,
     /// When to look again.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl World {
@@ -68,7 +68,7 @@ impl World {
         World {
             now: now(),
             deployment: decode(&deployment.json()),
-            sets: BTreeMap::new(),
+            replica_sets: BTreeMap::new(),
             pods: BTreeMap::new(),
             lines: Vec::new(),
             tags: BTreeMap::new(),
@@ -79,9 +79,24 @@ impl World {
         }
     }
 
-    /// Adds a line.
+    /// Adds a line. In the margin: how many pods there are of at most how many, and how many are available of at least
+    /// how many.
     pub fn say(&mut self, who: &str, what: &str) {
-        self.lines.push(format!("{who:<12}{what}"));
+        let active = self.owned_replica_sets().flat_map(|replica_set| {
+            let seconds = replica_set.min_ready_seconds;
+            self.active_pods(replica_set).into_iter().map(move |pod| (seconds, pod))
+        });
+        let active: Vec<(i32, Arc<Pod>)> = active.collect();
+        let available = active.iter().filter(|(seconds, pod)| pod.is_available(*seconds, self.now)).count();
+        let (most, least) = self.budget();
+        let margin = format!("{:>3}/{most:<3}{available:>3}/{least:<3}", active.len());
+        self.lines.push(format!("{margin} {who:<12}{what}"));
+    }
+
+    /// The most pods that may exist, and the fewest that must be available. Recreate promises no available pods.
+    pub fn budget(&self) -> (i64, i64) {
+        let (_, most, least) = self.bounds();
+        (most, if self.deployment.strategy == Update::Recreate { 0 } else { least })
     }
 
     fn serial(&mut self) -> u64 {
@@ -105,10 +120,10 @@ impl World {
     }
 
     /// Somebody changes the owner or the labels of a pod or a ReplicaSet.
-    pub fn interfere(&mut self, set: bool, which: usize, change: impl FnOnce(&mut Meta)) {
+    pub fn interfere(&mut self, replica_set: bool, which: usize, change: impl FnOnce(&mut Meta)) {
         self.strangers = true;
-        let metas: Vec<&mut Meta> = if set {
-            self.sets.values_mut().map(|set| &mut set.meta).collect()
+        let metas: Vec<&mut Meta> = if replica_set {
+            self.replica_sets.values_mut().map(|replica_set| &mut replica_set.meta).collect()
         } else {
             self.pods.values_mut().map(|pod| &mut pod.meta).collect()
         };
@@ -158,10 +173,18 @@ impl World {
     }
 
     fn observe(&self) -> planner::Observed<'_> {
-        let owned: Vec<Arc<ReplicaSet>> = self.owned_sets().cloned().map(Arc::new).collect();
-        let orphans =
-            self.sets.values().filter(|s| s.meta.controller.is_none()).cloned().map(Arc::new).collect();
-        let running_pods = owned.iter().map(|set| (set.meta.uid.clone(), self.running(set))).collect();
+        let owned: Vec<Arc<ReplicaSet>> = self.owned_replica_sets().cloned().map(Arc::new).collect();
+        let orphans = self
+            .replica_sets
+            .values()
+            .filter(|s| s.meta.controller.is_none())
+            .cloned()
+            .map(Arc::new)
+            .collect();
+        let running_pods = owned
+            .iter()
+            .map(|replica_set| (replica_set.meta.uid.clone(), self.running(replica_set)))
+            .collect();
         planner::Observed {
             owned,
             orphans,
@@ -171,16 +194,16 @@ impl World {
         }
     }
 
-    fn running(&self, set: &ReplicaSet) -> usize {
-        self.pods.values().filter(|p| set.controls(&p.meta) && !p.is_terminal()).count()
+    fn running(&self, replica_set: &ReplicaSet) -> usize {
+        self.pods.values().filter(|p| replica_set.controls(&p.meta) && !p.is_terminal()).count()
     }
 
-    pub(crate) fn owned_sets(&self) -> impl Iterator<Item = &ReplicaSet> {
-        self.sets.values().filter(|s| self.deployment.controls(&s.meta))
+    pub(crate) fn owned_replica_sets(&self) -> impl Iterator<Item = &ReplicaSet> {
+        self.replica_sets.values().filter(|s| self.deployment.controls(&s.meta))
     }
 
     fn sum(&self) -> i64 {
-        self.owned_sets().map(|set| i64::from(set.replicas)).sum()
+        self.owned_replica_sets().map(|replica_set| i64::from(replica_set.replicas)).sum()
     }
 
     /// `(R, R+S, R-U)`, computed apart from the planner's own budget.
@@ -204,37 +227,40 @@ impl World {
 
     /// The available pods that every set still has once it has been brought to its size.
     fn available_in_the_end(&self) -> i64 {
-        self.owned_sets()
-            .map(|set| {
-                let pods = self.active_pods(set);
-                let surplus = pods.len().saturating_sub(set.replicas as usize);
+        self.owned_replica_sets()
+            .map(|replica_set| {
+                let pods = self.active_pods(replica_set);
+                let surplus = pods.len().saturating_sub(replica_set.replicas as usize);
                 let siblings: Vec<Arc<Pod>> = self
-                    .owned_sets()
-                    .filter(|s| s.meta.uid != set.meta.uid)
+                    .owned_replica_sets()
+                    .filter(|s| s.meta.uid != replica_set.meta.uid)
                     .flat_map(|s| self.active_pods(s))
                     .collect();
-                let members: Vec<&Arc<Pod>> = pods.iter().collect();
-                let siblings = set.meta.controller.is_some().then_some(&siblings[..]);
-                let gone = rank::least_worthy(&members, siblings, surplus, self.now);
+                let pod_sets: Vec<&Arc<Pod>> = pods.iter().collect();
+                let siblings = replica_set.meta.controller.is_some().then_some(&siblings[..]);
+                let gone = deletion_order::least_worthy(&pod_sets, siblings, surplus, self.now);
                 let stays = |pod: &Arc<Pod>| !gone.iter().any(|g| g.meta.uid == pod.meta.uid);
-                let available = |pod: &Arc<Pod>| pod.is_available(set.min_ready_seconds, self.now);
+                let available = |pod: &Arc<Pod>| pod.is_available(replica_set.min_ready_seconds, self.now);
                 pods.iter().filter(|pod| stays(pod) && available(pod)).count() as i64
             })
             .sum()
     }
 
     /// Whether the status has noticed all ready and all available pods.
-    fn shows_its_pods(&self, set: &ReplicaSet) -> bool {
-        let pods = self.active_pods(set);
+    fn shows_its_pods(&self, replica_set: &ReplicaSet) -> bool {
+        let pods = self.active_pods(replica_set);
         let ready = pods.iter().filter(|pod| pod.ready_since.is_some()).count();
-        let available = pods.iter().filter(|pod| pod.is_available(set.min_ready_seconds, self.now)).count();
-        ready <= set.status.ready as usize && available <= set.status.available as usize
+        let available =
+            pods.iter().filter(|pod| pod.is_available(replica_set.min_ready_seconds, self.now)).count();
+        ready <= replica_set.status.ready as usize && available <= replica_set.status.available as usize
     }
 
-    fn active_pods(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+    fn active_pods(&self, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
         self.pods
             .values()
-            .filter(|p| p.is_active() && set.controls(&p.meta) && set.selector.matches(&p.meta.labels))
+            .filter(|p| {
+                p.is_active() && replica_set.controls(&p.meta) && replica_set.selector.matches(&p.meta.labels)
+            })
             .cloned()
             .map(Arc::new)
             .collect()
@@ -243,13 +269,13 @@ impl World {
     /// The state that counts, without names and times.
     pub fn picture(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
-            .owned_sets()
-            .map(|set| {
-                let revision = set.annotations.get(revision::REVISION).unwrap_or("?");
-                let history = set.annotations.get(revision::REVISION_HISTORY).unwrap_or("");
-                let (live, available) = (set.status.replicas, set.status.available);
-                let tag = tag(&set.template);
-                format!("{tag} {available}/{live}/{} revision {revision} ({history})", set.replicas)
+            .owned_replica_sets()
+            .map(|replica_set| {
+                let revision = replica_set.annotations.get(revision::REVISION).unwrap_or("?");
+                let history = replica_set.annotations.get(revision::REVISION_HISTORY).unwrap_or("");
+                let (live, available) = (replica_set.status.replicas, replica_set.status.available);
+                let tag = tag(&replica_set.template);
+                format!("{tag} {available}/{live}/{} revision {revision} ({history})", replica_set.replicas)
             })
             .collect();
         lines.sort();
@@ -284,8 +310,8 @@ pub(crate) fn tag(template: &Template) -> &str {
 }
 
 /// What people call a ReplicaSet: its Deployment's name and its image tag.
-pub(crate) fn nick(set: &ReplicaSet) -> String {
-    format!("web-{}", tag(&set.template))
+pub(crate) fn nick(replica_set: &ReplicaSet) -> String {
+    format!("web-{}", tag(&replica_set.template))
 }
 
 pub(crate) fn pods(count: usize) -> String {

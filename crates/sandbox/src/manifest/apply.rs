@@ -12,7 +12,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{ManifestError, Object};
-use windlass_nodes::resources::{CallError, send};
+use windlass_nodes::api_client::{CallError, send};
 
 /// Whose writes these are, in managed fields.
 const MANAGER: &str = "windlass-sandbox";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     cluster::{Cluster, key, number, pod_state, wanted},
-    lines::{event, plain},
+    event_lines::{event, plain},
     progress::{Rollout, daemon_rollout, rollout},
 };
 
@@ -45,18 +45,20 @@ impl Board {
         let name_width = (self.width / 3).clamp(16, 44);
         let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
         let mut rows = vec![vec![(heading, Tone::Heading)]];
-        let shown = |set: &&Value| wanted(set) > 0 || number(set, "/status/replicas") > 0;
-        let sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
+        let shown =
+            |replica_set: &&Value| wanted(replica_set) > 0 || number(replica_set, "/status/replicas") > 0;
+        let replica_sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
         let controllers = &cluster.replication_controllers;
-        let all: usize = cluster.deployments.values().map(|deployment| 1 + sets(deployment).count()).sum();
+        let all: usize =
+            cluster.deployments.values().map(|deployment| 1 + replica_sets(deployment).count()).sum();
         let all = all + cluster.daemon_sets.len() + controllers.len();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
             // Where room is short, the sets of what is complete have nothing to tell.
             if all < height || !matches!(rollout(deployment), Rollout::Complete(_)) {
-                rows.extend(sets(deployment).map(|set| {
-                    let (_, name) = key(set);
-                    self.pods_of(set, &format!("  {name}"), cluster, name_width)
+                rows.extend(replica_sets(deployment).map(|replica_set| {
+                    let (_, name) = key(replica_set);
+                    self.pods_of(replica_set, &format!("  {name}"), cluster, name_width)
                 }));
             }
         }
@@ -111,11 +113,11 @@ impl Board {
     }
 
     /// The line of a ReplicaSet or ReplicationController: how many of its pods are in which state.
-    fn pods_of(&self, set: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
-        let wanted = wanted(set);
-        let ready = number(set, "/status/readyReplicas");
+    fn pods_of(&self, replica_set: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
+        let wanted = wanted(replica_set);
+        let ready = number(replica_set, "/status/readyReplicas");
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
-        for pod in Cluster::owned(&cluster.pods, set) {
+        for pod in Cluster::owned(&cluster.pods, replica_set) {
             *states.entry(pod_state(pod)).or_default() += 1;
         }
         let bad = states.keys().any(|state| state.contains("BackOff") || state.contains("Err"));
@@ -204,7 +206,7 @@ mod tests {
                             "availableReplicas": 2});
         let deployment = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "d", "generation": 1},
                                 "spec": {"replicas": 3}, "status": status});
-        let set = |name: &str, replicas: i64| {
+        let replica_set = |name: &str, replicas: i64| {
             json!({"metadata": {"namespace": "shop", "name": name, "uid": name,
                                 "ownerReferences": [{"uid": "d", "controller": true}]},
                    "spec": {"replicas": replicas}, "status": {"replicas": replicas, "readyReplicas": 2}})
@@ -213,8 +215,8 @@ mod tests {
         let event = |n: usize| json!({"involvedObject": about, "type": "Normal", "reason": "Counted", "message": n.to_string()});
         let put = |kind, object| News { kind, object, gone: false };
         cluster.observe(put(Followed::Deployment, deployment));
-        cluster.observe(put(Followed::ReplicaSet, set("web-new", 3)));
-        cluster.observe(put(Followed::ReplicaSet, set("web-old", 0)));
+        cluster.observe(put(Followed::ReplicaSet, replica_set("web-new", 3)));
+        cluster.observe(put(Followed::ReplicaSet, replica_set("web-old", 0)));
         for n in 0..5 {
             cluster.observe(put(Followed::Event, event(n)));
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::hostile::ROLLBACK_TO;
 use super::{Actors, GUARD, PODS, at_once_options, is_running, strategy};
-use crate::monitors::{Breach, is_available, is_deleting, is_live, number, text};
+use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 use crate::scenario::{Act, NAMES};
 use crate::server::NAMESPACE;
 
@@ -159,9 +159,9 @@ impl Actors {
                 self.image(name, "last").await;
             }
         }
-        for set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
-            if let Some(others) = unguarded(set) {
-                self.edit_set(set, others).await;
+        for replica_set in picture.get("replicasets").into_iter().flat_map(|all| all.values()) {
+            if let Some(others) = unguarded(replica_set) {
+                self.edit_replica_set(replica_set, others).await;
             }
         }
         for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {

@@ -9,7 +9,7 @@ use super::Actors;
 #[derive(Clone, Copy)]
 enum Whose {
     Deployment,
-    Set,
+    ReplicaSet,
     Pod,
 }
 
@@ -29,16 +29,16 @@ const VALUES: [(Whose, &str, &str); 22] = [
     (Whose::Deployment, ROLLBACK_TO, "-1"),
     (Whose::Deployment, DESIRED, "-1"),
     (Whose::Deployment, MOST, "4294967295"),
-    (Whose::Set, REVISION, "9223372036854775808"),
-    (Whose::Set, REVISION, "-5"),
-    (Whose::Set, REVISION, "abc"),
-    (Whose::Set, REVISION_HISTORY, ",,,-1,9223372036854775808,x"),
-    (Whose::Set, DESIRED, "4294967295"),
-    (Whose::Set, DESIRED, "-1"),
-    (Whose::Set, DESIRED, "0"),
-    (Whose::Set, MOST, "4294967295"),
-    (Whose::Set, MOST, "-1"),
-    (Whose::Set, MOST, "0"),
+    (Whose::ReplicaSet, REVISION, "9223372036854775808"),
+    (Whose::ReplicaSet, REVISION, "-5"),
+    (Whose::ReplicaSet, REVISION, "abc"),
+    (Whose::ReplicaSet, REVISION_HISTORY, ",,,-1,9223372036854775808,x"),
+    (Whose::ReplicaSet, DESIRED, "4294967295"),
+    (Whose::ReplicaSet, DESIRED, "-1"),
+    (Whose::ReplicaSet, DESIRED, "0"),
+    (Whose::ReplicaSet, MOST, "4294967295"),
+    (Whose::ReplicaSet, MOST, "-1"),
+    (Whose::ReplicaSet, MOST, "0"),
     (Whose::Pod, COST, "2147483648"),
     (Whose::Pod, COST, "-2147483649"),
     (Whose::Pod, COST, "+5"),
@@ -60,9 +60,9 @@ impl Actors {
         let annotations = json!({"annotations": {*key: value}});
         match whose {
             Whose::Deployment => self.change(name, json!({"metadata": annotations})).await,
-            Whose::Set => {
-                let Some(set) = self.set(nth) else { return };
-                self.edit_set(&set, annotations).await;
+            Whose::ReplicaSet => {
+                let Some(replica_set) = self.replica_set(nth) else { return };
+                self.edit_replica_set(&replica_set, annotations).await;
             }
             Whose::Pod => {
                 let Some(pod) = self.pod(nth) else { return };

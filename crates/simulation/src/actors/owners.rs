@@ -6,8 +6,8 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Actors, GUARD, MERGE, SETS};
-use crate::monitors::{number, text};
+use super::{Actors, GUARD, MERGE, REPLICA_SETS};
+use crate::invariants::{number, text};
 use crate::server::{NAMESPACE, TENANT};
 
 /// How many ways to forge an owner reference there are.
@@ -31,32 +31,32 @@ impl Actors {
         if form % FORGERIES == 6 {
             return self.misname(nth).await;
         }
-        let Some(set) = self.set(nth) else { return };
+        let Some(replica_set) = self.replica_set(nth) else { return };
         let set_reference = |api_version, kind| {
-            let owner = &set["metadata"];
+            let owner = &replica_set["metadata"];
             reference(api_version, kind, text(owner, "/name"), text(owner, "/uid"))
         };
         // Nobody but its Deployment controls a ReplicaSet that has an owner here.
-        let of_set = &set["metadata"]["ownerReferences"][0];
-        let deployment = (text(of_set, "/name"), text(of_set, "/uid"));
+        let of_replica_set = &replica_set["metadata"]["ownerReferences"][0];
+        let deployment = (text(of_replica_set, "/name"), text(of_replica_set, "/uid"));
         let by_deployment = |api_version, kind| reference(api_version, kind, deployment.0, deployment.1);
         match form % FORGERIES {
-            0 => self.forge_pods(TENANT, &set, &set_reference("apps/v1", "ReplicaSet")).await,
-            1 => self.forge_pods(TENANT, &set, &set_reference(UNKNOWN, "ReplicaSet")).await,
-            2 => self.forge_set(TENANT, &set, &by_deployment("apps/v1", "Deployment")).await,
-            3 => self.forge_set(TENANT, &set, &by_deployment(UNKNOWN, "Deployment")).await,
+            0 => self.forge_pods(TENANT, &replica_set, &set_reference("apps/v1", "ReplicaSet")).await,
+            1 => self.forge_pods(TENANT, &replica_set, &set_reference(UNKNOWN, "ReplicaSet")).await,
+            2 => self.forge_replica_set(TENANT, &replica_set, &by_deployment("apps/v1", "Deployment")).await,
+            3 => self.forge_replica_set(TENANT, &replica_set, &by_deployment(UNKNOWN, "Deployment")).await,
             4 => {
-                self.forge_pods(NAMESPACE, &set, &set_reference("apps/v1", "Deployment")).await;
-                self.forge_pods(NAMESPACE, &set, &set_reference(UNKNOWN, "ReplicaSet")).await;
+                self.forge_pods(NAMESPACE, &replica_set, &set_reference("apps/v1", "Deployment")).await;
+                self.forge_pods(NAMESPACE, &replica_set, &set_reference(UNKNOWN, "ReplicaSet")).await;
             }
-            _ => self.forge_set(NAMESPACE, &set, &by_deployment(UNKNOWN, "Deployment")).await,
+            _ => self.forge_replica_set(NAMESPACE, &replica_set, &by_deployment(UNKNOWN, "Deployment")).await,
         }
     }
 
     /// Pods as the ReplicaSet would make them, with this owner reference.
-    async fn forge_pods(&self, namespace: &str, set: &Value, owner: &Value) {
+    async fn forge_pods(&self, namespace: &str, replica_set: &Value, owner: &Value) {
         self.make_tenant(namespace).await;
-        let template = &set["spec"]["template"];
+        let template = &replica_set["spec"]["template"];
         for _ in 0..PODS_AT_ONCE {
             let metadata = json!({"name": self.next_name(), "labels": template["metadata"]["labels"],
                                   "finalizers": finalizers(owner), "ownerReferences": [owner]});
@@ -68,18 +68,18 @@ impl Actors {
     }
 
     /// A ReplicaSet of two pods that the Deployment would take for one of its own.
-    async fn forge_set(&self, namespace: &str, set: &Value, owner: &Value) {
+    async fn forge_replica_set(&self, namespace: &str, replica_set: &Value, owner: &Value) {
         if text(owner, "/uid").is_empty() {
             return;
         }
         self.make_tenant(namespace).await;
         let name = self.next_name();
-        let app = text(set, "/metadata/labels/app");
+        let app = text(replica_set, "/metadata/labels/app");
         let labels = json!({"app": app, "forged": name});
         let forged = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": {"name": name, "labels": labels, "finalizers": finalizers(owner),
-                         "annotations": set["metadata"]["annotations"], "ownerReferences": [owner]},
+                         "annotations": replica_set["metadata"]["annotations"], "ownerReferences": [owner]},
             "spec": {"replicas": 2, "selector": {"matchLabels": labels},
                      "template": {"metadata": {"labels": labels},
                                   "spec": {"containers": [{"name": "app", "image": "app:forged"}]}}},
@@ -114,15 +114,15 @@ impl Actors {
     /// Creates the ReplicaSet that nobody owns, or resizes it.
     pub(super) async fn resize_bare(&self, replicas: u32) {
         let labels = json!({"app": "bare"});
-        let set = json!({
+        let replica_set = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "bare"},
             "spec": {"replicas": replicas, "selector": {"matchLabels": labels},
                      "template": {"metadata": {"labels": labels},
                                   "spec": {"containers": [{"name": "app", "image": "app:bare"}]}}},
         });
-        Self::send(&self.user, Method::POST, SETS, "application/json", &set).await;
+        Self::send(&self.user, Method::POST, REPLICA_SETS, "application/json", &replica_set).await;
         let size = json!({"spec": {"replicas": replicas}});
-        Self::send(&self.user, Method::PATCH, &format!("{SETS}/bare"), MERGE, &size).await;
+        Self::send(&self.user, Method::PATCH, &format!("{REPLICA_SETS}/bare"), MERGE, &size).await;
     }
 
     /// Gives the template a container that runs once, and a sidecar.

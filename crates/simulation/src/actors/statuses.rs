@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use super::hostile::ROLLBACK_TO;
 use super::owners::ONCE;
-use super::{Actors, DEPLOYMENTS, MERGE, SETS};
-use crate::monitors::number;
+use super::{Actors, DEPLOYMENTS, MERGE, REPLICA_SETS};
+use crate::invariants::number;
 
 impl Actors {
     /// Somebody else, or a backup that is restored, says of every Deployment and ReplicaSet that a generation was
     /// observed which there is not.
     pub async fn raise_generations(&self) {
         let picture = self.server.picture();
-        for (resource, path) in [("deployments", DEPLOYMENTS), ("replicasets", SETS)] {
+        for (resource, path) in [("deployments", DEPLOYMENTS), ("replicasets", REPLICA_SETS)] {
             for name in picture.get(resource).into_iter().flat_map(|all| all.keys()) {
                 let status = json!({"status": {"observedGeneration": 1_000_000}});
                 Self::send(&self.user, Method::PATCH, &format!("{path}/{name}/status"), MERGE, &status).await;

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::{Server, State, Stumble};
 use crate::call::{Call, daemon_of};
-use crate::fate::{Fate, Order};
-use crate::prompt::is_called_after;
+use crate::latency::is_called_after;
+use crate::request_fault::{Order, RequestFault};
 use crate::scenario::Fault;
 
 /// Longer than a daemon waits for an answer.
@@ -25,27 +25,27 @@ fn is_admitted(call: &Call) -> bool {
 }
 
 /// What an API server says where a webhook that must be asked does not answer.
-fn webhook_fails() -> Fate {
+fn webhook_fails() -> RequestFault {
     let message =
         "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
-    Fate::Refuse(500, "InternalError", message.into())
+    RequestFault::Refuse(500, "InternalError", message.into())
 }
 
 impl Server {
-    pub(super) fn fate(&self, state: &mut State, call: &Call) -> Fate {
+    pub(super) fn request_fault(&self, state: &mut State, call: &Call) -> RequestFault {
         if state.quota
             && call.resource == "pods"
             && call.method == Method::POST
             && call.subresource.is_empty()
         {
             let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
-            return Fate::Refuse(403, "Forbidden", message);
+            return RequestFault::Refuse(403, "Forbidden", message);
         }
         if call.of_daemon()
             && call.is_act()
             && state.standing.forbidden.is_some_and(|name| is_called_after(&call.name, name))
         {
-            return Fate::Refuse(500, "InternalError", "etcdserver: request timed out".into());
+            return RequestFault::Refuse(500, "InternalError", "etcdserver: request timed out".into());
         }
         if call.of_daemon()
             && state.standing.sizes_fixed
@@ -53,7 +53,7 @@ impl Server {
                 == (true, "replicasets", "")
         {
             let message = format!("replicasets.apps \"{}\" is forbidden: sizes are fixed", call.name);
-            return Fate::Refuse(403, "Forbidden", message);
+            return RequestFault::Refuse(403, "Forbidden", message);
         }
         if call.of_daemon()
             && call.is_act()
@@ -61,8 +61,10 @@ impl Server {
             && stumbled.insert(format!("{call} {}", call.body))
         {
             return match how {
-                Stumble::Refused => Fate::Refuse(500, "InternalError", "etcdserver: leader changed".into()),
-                Stumble::Lost => Fate::LoseRequest,
+                Stumble::Refused => {
+                    RequestFault::Refuse(500, "InternalError", "etcdserver: leader changed".into())
+                }
+                Stumble::Lost => RequestFault::LoseRequest,
             };
         }
         if call.is_act()
@@ -70,17 +72,17 @@ impl Server {
             && let Some(carried_out) = state.points.reach(daemon)
         {
             self.kill(state, &call.agent);
-            return if carried_out { Fate::LoseReply } else { Fate::LoseRequest };
+            return if carried_out { RequestFault::LoseReply } else { RequestFault::LoseRequest };
         }
         if call.fills_a_cache()
             && let Some(daemon) = daemon_of(&call.agent)
             && let Some(frozen) = state.frozen.get_mut(&(daemon, call.resource.clone()))
             && std::mem::take(&mut frozen.in_use)
         {
-            return Fate::Freeze;
+            return RequestFault::Freeze;
         }
         if !call.of_daemon() || !state.faulty {
-            return Fate::Proceed;
+            return RequestFault::Proceed;
         }
         if call.resource == "leases"
             && call.is_write()
@@ -90,8 +92,8 @@ impl Server {
         {
             return match std::mem::replace(answered, true) {
                 // Late, and still in time.
-                false => Fate::DelayReply(Duration::from_secs(4)),
-                true => Fate::LoseRequest,
+                false => RequestFault::DelayReply(Duration::from_secs(4)),
+                true => RequestFault::LoseRequest,
             };
         }
         if call.is_act()
@@ -101,7 +103,7 @@ impl Server {
             if *fuse == 0 {
                 state.fuses.remove(&daemon);
                 self.kill(state, &call.agent);
-                return Fate::LoseReply;
+                return RequestFault::LoseReply;
             }
             *fuse -= 1;
         }
@@ -112,12 +114,12 @@ impl Server {
             state.ordered = others.checked_sub(1).map(|others| (others, order));
             match order {
                 _ if others > 0 => {}
-                Order::ArriveLate => return Fate::Delay(GIVEN_UP),
+                Order::ArriveLate => return RequestFault::Delay(GIVEN_UP),
                 Order::OutliveAuthor => {
                     self.kill(state, &call.agent);
-                    return Fate::Delay(GIVEN_UP);
+                    return RequestFault::Delay(GIVEN_UP);
                 }
-                Order::AnswerLate => return Fate::DelayReply(LATE),
+                Order::AnswerLate => return RequestFault::DelayReply(LATE),
             }
         }
         if state.standing.webhook_fails_until.is_some_and(|until| Instant::now() < until) && is_admitted(call)
@@ -135,33 +137,37 @@ impl Server {
             let late = Duration::from_millis(*rng.choice(&[300, 3000, 20_000, 40_000]).unwrap_or(&300));
             let dice = rng.u8(..100);
             match *fault {
-                Fault::LostRequests(part) if dice < part => return Fate::LoseRequest,
-                Fault::LostReplies(part) if dice < part && !call.watch => return Fate::LoseReply,
-                Fault::LateRequests(part) if dice < part => return Fate::Delay(late),
-                Fault::LateReplies(part) if dice < part => return Fate::DelayReply(late),
+                Fault::LostRequests(part) if dice < part => return RequestFault::LoseRequest,
+                Fault::LostReplies(part) if dice < part && !call.watch => return RequestFault::LoseReply,
+                Fault::LateRequests(part) if dice < part => return RequestFault::Delay(late),
+                Fault::LateReplies(part) if dice < part => return RequestFault::DelayReply(late),
                 Fault::Refusals(part) if dice < part => {
                     let code = if rng.bool() { 500 } else { 503 };
-                    return Fate::Refuse(code, "InternalError", "etcdserver: request timed out".into());
+                    return RequestFault::Refuse(
+                        code,
+                        "InternalError",
+                        "etcdserver: request timed out".into(),
+                    );
                 }
                 Fault::Webhook(part) if dice < part && is_admitted(call) => return webhook_fails(),
                 Fault::Throttled(part) if dice < part => {
                     let seconds = if call.is_act() { rng.u32(1..6) } else { 1 };
-                    return Fate::AskToWait { code: 429, seconds, carried_out: false };
+                    return RequestFault::AskToWait { code: 429, seconds, carried_out: false };
                 }
                 Fault::Unavailable(part) if dice < part => {
                     let (seconds, carried_out) = (rng.u32(1..6), rng.bool() && call.is_write());
-                    return Fate::AskToWait { code: 503, seconds, carried_out };
+                    return RequestFault::AskToWait { code: 503, seconds, carried_out };
                 }
                 Fault::Behind(part) if dice < part && call.fills_a_cache() => {
-                    return Fate::Behind(Duration::from_millis(rng.u64(500..20_000)));
+                    return RequestFault::Behind(Duration::from_millis(rng.u64(500..20_000)));
                 }
                 Fault::Conflicts(part) if dice < part && call.method == Method::PATCH => {
-                    return Fate::Refuse(409, "Conflict", "the object has been modified".into());
+                    return RequestFault::Refuse(409, "Conflict", "the object has been modified".into());
                 }
                 _ => {}
             }
         }
-        Fate::Proceed
+        RequestFault::Proceed
     }
 
     pub(super) fn kill(&self, state: &mut State, agent: &Arc<str>) {

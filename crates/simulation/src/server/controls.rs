@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::{Picture, STORM, Server, State, Stumble};
 use crate::call::Call;
 use crate::cost::Cost;
-use crate::fate::Order;
+use crate::invariants::{Breach, number, text};
 use crate::log::Entry;
-use crate::monitors::{Breach, number, text};
 use crate::oracle::{self, Ending};
+use crate::request_fault::Order;
 use windlass::metrics::Metrics;
 
 /// What the others ask of how the history stands.
@@ -117,12 +117,12 @@ impl Server {
     /// A daemon is asked to stop.
     pub fn asked_to_stop(&self, agent: &str) {
         self.say(&format!("{agent} is asked to stop"));
-        self.state.lock().monitors.asked_to_stop(self.start.elapsed(), agent);
+        self.state.lock().invariants.asked_to_stop(self.start.elapsed(), agent);
     }
 
     /// A daemon starts.
     pub fn starts(&self, agent: &str) {
-        self.state.lock().monitors.starts(self.start.elapsed(), agent);
+        self.state.lock().invariants.starts(self.start.elapsed(), agent);
         self.say(&format!("{agent} starts"));
     }
 

@@ -5,12 +5,12 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 
-use crate::fate::WAITS;
+use crate::request_fault::WAITS;
 
 const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
 
 /// A refusal with this code, reason and message.
-pub(super) fn refused(code: u16, reason: &str, message: &str, causes: &[Value]) -> Response<Body> {
+pub(crate) fn refused(code: u16, reason: &str, message: &str, causes: &[Value]) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
                         "message": message, "details": {"causes": causes}, "code": code});
     let mut response = Response::new(Body::from(status.to_string()));
@@ -35,7 +35,7 @@ pub(super) fn asked_to_wait(code: u16, seconds: u32) -> Response<Body> {
 pub(super) struct Lost;
 
 /// A success that breaks off, as in the sandbox: the client cannot take it for a refusal.
-pub(super) fn lost() -> Response<Body> {
+pub(crate) fn lost() -> Response<Body> {
     let broken = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the connection was lost");
     let body = Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(broken) }));
     let mut response = Response::new(body);

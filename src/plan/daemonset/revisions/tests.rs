@@ -117,8 +117,8 @@ fn a_template_without_a_revision_gets_the_number_behind_the_highest() {
 fn a_rollback_makes_the_old_revision_the_newest() {
     let both = [revision("old", 1, &of("v2")), revision("new", 2, &of("v3"))];
     assert_eq!(written(&current(), &both, &[]), ["agent-old hash=None number=Some(3)"]);
-    let set = current();
-    assert_eq!(History::of(&set, &both).hash, "old");
+    let daemon_set = current();
+    assert_eq!(History::of(&daemon_set, &both).hash, "old");
     let settled = [revision("old", 3, &of("v2")), revision("new", 2, &of("v3"))];
     assert_eq!(written(&current(), &settled, &[]), [""; 0]);
 }
@@ -161,8 +161,8 @@ fn of_duplicates_the_highest_stays_and_only_the_pods_of_the_others_are_relabelle
     };
     let pods = [labelled("old", "a"), labelled("twin", "b"), labelled("new", "c")];
     assert_eq!(written(&current(), &all, &pods), ["relabel twin c", "delete agent-b"]);
-    let set = current();
-    let history = History::of(&set, &all);
+    let daemon_set = current();
+    let history = History::of(&daemon_set, &all);
     let new: Vec<bool> = pods.iter().map(|pod| history.is_new(pod)).collect();
     assert_eq!(new, [false, true, true], "kubernetes#111280: an old pod stays old");
 }
@@ -190,11 +190,11 @@ fn a_revision_without_a_hash_gets_its_name_and_one_with_a_long_name_something_sh
         [r#"agent-x hash=Some("agent-x") number=None"#]
     );
     let long = [named(&"a".repeat(80), "", 1, &of("v2"))];
-    let set = current();
-    let hash = History::of(&set, &long).hash;
+    let daemon_set = current();
+    let hash = History::of(&daemon_set, &long).hash;
     assert!(hash.len() == 10 && hash.bytes().all(|byte| SAFE_ALPHABET.contains(&byte)), "{hash}");
     let empty = [named("agent-y", r#","controller-revision-hash":"""#, 1, &of("v2"))];
-    assert_eq!(History::of(&set, &empty).hash, "agent-y");
+    assert_eq!(History::of(&daemon_set, &empty).hash, "agent-y");
 }
 
 #[test]
@@ -210,8 +210,8 @@ fn the_name_of_a_revision_is_a_name_however_long_the_daemon_sets_is() {
 #[test]
 fn a_pod_is_new_by_its_hash_and_by_its_generation_only_where_the_hash_is_unknown() {
     let all = [revision("a", 1, &of("v1")), revision("b", 2, &of("v2"))];
-    let set = current();
-    let history = History::of(&set, &all);
+    let daemon_set = current();
+    let history = History::of(&daemon_set, &all);
     let is_new = |labels: &str| history.is_new(&pod(labels));
     assert!(is_new(r#","controller-revision-hash":"b""#));
     assert!(!is_new(r#","controller-revision-hash":"a""#));
@@ -257,9 +257,9 @@ fn only_an_orphan_with_the_data_of_a_daemon_set_is_adopted() {
 
 #[test]
 fn a_taken_name_is_used_with_the_same_contents_and_counted_with_others() {
-    let set = current();
+    let daemon_set = current();
     let new = NewRevision { name: "agent-abc".into(), hash: "abc".into(), number: 1 };
-    let taken = |revision: &ControllerRevision| on_taken(&set, &new, Some(revision));
+    let taken = |revision: &ControllerRevision| on_taken(&daemon_set, &new, Some(revision));
     assert_eq!(taken(&revision("abc", 1, &of("v2"))), Taken::Use);
     let mut of_the_last = Arc::unwrap_or_clone(revision("abc", 1, &of("v2")));
     of_the_last.meta.controller = None;
@@ -267,15 +267,15 @@ fn a_taken_name_is_used_with_the_same_contents_and_counted_with_others() {
     assert_eq!(taken(&revision("abc", 1, &of("v1"))), Taken::Collision);
     assert_eq!(taken(&revision("abc", 1, "null")), Taken::Collision);
     assert_eq!(taken(&revision("other", 1, &of("v2"))), Taken::PlanAgain);
-    assert_eq!(on_taken(&set, &new, None), Taken::PlanAgain);
+    assert_eq!(on_taken(&daemon_set, &new, None), Taken::PlanAgain);
 }
 
 #[test]
 fn a_collision_is_counted_once_and_makes_another_name() {
     let with = |count: Option<i32>| {
-        let mut set = current();
-        set.status.collision_count = count;
-        set
+        let mut daemon_set = current();
+        daemon_set.status.collision_count = count;
+        daemon_set
     };
     assert_eq!(next_collision(&with(None), &with(None)), Some(1));
     assert_eq!(next_collision(&with(Some(4)), &with(Some(4))), Some(5));

@@ -81,10 +81,10 @@ async fn a_replica_set_is_adopted_by_a_deployment(s: &Stage) {
 async fn a_deployment_releases_a_replica_set_by_its_labels(s: &Stage) {
     s.create(deployment("web").replicas(2)).await;
     s.come_up().await;
-    let set = s.sets_of("web")[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    s.patch("ReplicaSet", &set, label("other")).await;
+    let replica_set = s.replica_sets_of("web")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    s.patch("ReplicaSet", &replica_set, label("other")).await;
     s.come_up().await;
-    s.patch("ReplicaSet", &set, label("web")).await;
+    s.patch("ReplicaSet", &replica_set, label("web")).await;
     s.come_up().await;
 }
 

@@ -117,7 +117,9 @@ async fn rolling_update_with_min_ready_seconds(s: &Stage) {
         s.ready(&new).await;
         s.rest().await;
         s.until("it is available", 20, |s| {
-            s.sets_of("web").last().is_some_and(|set| set["status"]["availableReplicas"] == available)
+            s.replica_sets_of("web")
+                .last()
+                .is_some_and(|replica_set| replica_set["status"]["availableReplicas"] == available)
         })
         .await;
     }

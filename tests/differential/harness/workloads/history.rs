@@ -57,9 +57,9 @@ fn annotate(key: &str, value: impl Into<Value>) -> Value {
 }
 
 /// The name of the Deployment's newest ReplicaSet, or of one before it.
-fn set(s: &Stage, back: usize) -> String {
-    let sets = s.sets_of("web");
-    sets[sets.len() - 1 - back]["metadata"]["name"].as_str().unwrap().to_owned()
+fn replica_set(s: &Stage, back: usize) -> String {
+    let replica_sets = s.replica_sets_of("web");
+    replica_sets[replica_sets.len() - 1 - back]["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
 async fn history_is_trimmed(s: &Stage) {
@@ -116,10 +116,10 @@ async fn revision(s: &Stage, hostile: &str) {
     s.create(deployment("web")).await;
     s.come_up().await;
     versions(s, &["v2"]).await;
-    s.patch("ReplicaSet", &set(s, 1), annotate("deployment.kubernetes.io/revision", hostile)).await;
+    s.patch("ReplicaSet", &replica_set(s, 1), annotate("deployment.kubernetes.io/revision", hostile)).await;
     s.rest().await;
     versions(s, &["v3"]).await;
-    s.patch("ReplicaSet", &set(s, 0), annotate("deployment.kubernetes.io/revision", hostile)).await;
+    s.patch("ReplicaSet", &replica_set(s, 0), annotate("deployment.kubernetes.io/revision", hostile)).await;
     s.rest().await;
     versions(s, &["v4"]).await;
 }
@@ -150,14 +150,14 @@ async fn hostile_size(s: &Stage, key: &str) {
     s.create(deployment("web").replicas(4).rolling(2, 1)).await;
     s.come_up().await;
     for hostile in ["abc", "-3", "99999999999999999999", "2147483648"] {
-        s.patch("ReplicaSet", &set(s, 0), annotate(key, hostile)).await;
+        s.patch("ReplicaSet", &replica_set(s, 0), annotate(key, hostile)).await;
         s.rest().await;
     }
     s.image("web", "v2").await;
     s.roll_some(1).await;
-    s.patch("ReplicaSet", &set(s, 1), annotate(key, "-3")).await;
+    s.patch("ReplicaSet", &replica_set(s, 1), annotate(key, "-3")).await;
     s.rest().await;
-    s.patch("ReplicaSet", &set(s, 0), annotate(key, "abc")).await;
+    s.patch("ReplicaSet", &replica_set(s, 0), annotate(key, "abc")).await;
     s.rest().await;
 }
 
@@ -177,7 +177,7 @@ async fn annotations_of_a_replica_set_are_removed(s: &Stage) {
     s.come_up().await;
     versions(s, &["v2"]).await;
     for back in [0, 1] {
-        s.patch("ReplicaSet", &set(s, back), json!({"metadata": {"annotations": null}})).await;
+        s.patch("ReplicaSet", &replica_set(s, back), json!({"metadata": {"annotations": null}})).await;
         s.rest().await;
     }
     s.scale("Deployment", "web", 3).await;
@@ -195,7 +195,8 @@ async fn a_long_revision_history(s: &Stage) {
     s.create(deployment("web").replicas(1)).await;
     s.come_up().await;
     let history = (1..400).map(|number| (number * 1000).to_string()).collect::<Vec<_>>().join(",");
-    s.patch("ReplicaSet", &set(s, 0), annotate("deployment.kubernetes.io/revision-history", history)).await;
+    s.patch("ReplicaSet", &replica_set(s, 0), annotate("deployment.kubernetes.io/revision-history", history))
+        .await;
     s.rest().await;
     versions(s, &["v2", "v1"]).await;
 }

@@ -75,7 +75,7 @@ async fn nothing_is_active(s: &Stage) {
 }
 
 fn newest(s: &Stage) -> String {
-    s.sets_of("web").last().unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+    s.replica_sets_of("web").last().unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
 async fn a_hash_collision(s: &Stage) {
@@ -108,7 +108,7 @@ async fn a_replica_set_of_a_deployment_is_deleted(s: &Stage) {
     s.come_up().await;
     s.image("web", "v2").await;
     s.come_up().await;
-    let old = s.sets_of("web").pop().unwrap();
+    let old = s.replica_sets_of("web").pop().unwrap();
     s.delete("ReplicaSet", &newest(s), "Background").await;
     let uid = old["metadata"]["uid"].as_str();
     let is_of = |pod: &Pod| controller_of(&pod.object) == uid;
@@ -131,7 +131,7 @@ async fn a_replica_set_of_a_deployment_gets_another_template(s: &Stage) {
     s.image("web", "v2").await;
     s.come_up().await;
     let containers = json!([{"name": "app", "image": "app:v2"}]);
-    let old = s.sets_of("web")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let old = s.replica_sets_of("web")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     s.patch("ReplicaSet", &old, json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
     s.come_up().await;
     s.image("web", "v3").await;

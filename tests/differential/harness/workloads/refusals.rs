@@ -188,7 +188,7 @@ async fn a_policy_refuses_cleaning_up(s: &Stage) {
     s.image("web", "v2").await;
     s.come_up().await;
     s.allow().await;
-    s.until("the old ReplicaSet is gone", 90, |s| s.sets_of("web").len() == 1).await;
+    s.until("the old ReplicaSet is gone", 90, |s| s.replica_sets_of("web").len() == 1).await;
 }
 
 async fn a_policy_refuses_adoption(s: &Stage) {
@@ -207,7 +207,7 @@ async fn a_policy_refuses_adoption(s: &Stage) {
     s.rest().await;
     s.allow().await;
     s.until("both pods are there", 60, |s| {
-        s.all("ReplicaSet").iter().any(|set| set["status"]["replicas"] == 2)
+        s.all("ReplicaSet").iter().any(|replica_set| replica_set["status"]["replicas"] == 2)
     })
     .await;
 }

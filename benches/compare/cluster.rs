@@ -1,0 +1,194 @@
+//! A real API server with scripted pods, and one side's controllers on it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{Method, Request};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use windlass_testkit::apiserver::{ApiServer, User};
+use windlass_testkit::controllers::Side;
+use windlass_testkit::process::Process;
+use windlass_testkit::usage;
+
+use crate::kubelet::Pods;
+
+/// Both may do everything, and the audit log tells them apart.
+const USERS: [User; 2] = [
+    User { token: "token-of-upstream", name: "upstream", groups: "system:masters" },
+    User { token: "token-of-windlass", name: "windlass", groups: "system:masters" },
+];
+
+/// What both sides run.
+const CONTROLLERS: &str = "deployment-controller,replicaset-controller";
+
+/// No step of a row takes this long.
+pub const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// A process that has used no CPU time for this long is idle.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// How much a process may use in that time and still count as idle: it renews a lease and answers pings.
+const NEXT_TO_NOTHING: Duration = Duration::from_millis(30);
+
+/// The API server and its pods.
+pub struct Cluster {
+    server: ApiServer,
+    client: Client,
+    /// The pods.
+    pub pods: Pods,
+    assets: PathBuf,
+    keep: Option<PathBuf>,
+}
+
+/// Builds a request; a patch is a strategic merge patch.
+pub fn request(method: Method, path: &str, body: &Value) -> Request<Vec<u8>> {
+    let is_patch = method == Method::PATCH;
+    let content_type = if is_patch { "application/strategic-merge-patch+json" } else { "application/json" };
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    Request::builder().method(method).uri(path).header("content-type", content_type).body(bytes).unwrap()
+}
+
+/// Calls of one side, as the audit log has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// All but watches.
+    pub all: usize,
+    /// Those that were answered with 409.
+    pub conflicts: usize,
+}
+
+impl Cluster {
+    /// Starts an API server and the scripted kubelet.
+    pub async fn start(assets: &Path, keep: Option<PathBuf>) -> Self {
+        if let Some(keep) = &keep {
+            std::fs::create_dir_all(keep).unwrap();
+        }
+        let server = ApiServer::start_with(assets, &USERS).await;
+        let client = server.client().await;
+        let pods = Pods::start(client.clone());
+        Cluster { pods, client, server, assets: assets.to_owned(), keep }
+    }
+
+    /// Starts the controllers of one side.
+    pub fn controllers(&self, side: Side, is_elected: bool) -> Process {
+        // Rounds with a server of their own keep their logs in the same folder.
+        let log_of = |number: usize| {
+            let name = format!("{}-{number}.log", side.name());
+            self.keep.as_ref().map_or_else(|| self.server.file(&name), |keep| keep.join(&name))
+        };
+        let log = (0..).map(log_of).find(|log| !log.exists()).unwrap();
+        let config = self.server.kubeconfig(USERS[side as usize].token);
+        let election = if is_elected { "--leader-elect=true" } else { "--leader-elect=false" };
+        side.start(&self.assets, &config, CONTROLLERS, &[election], &log)
+    }
+
+    /// Sends a request; panics unless it succeeds.
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
+        let answer = self.client.request::<Value>(request(method.clone(), path, body)).await;
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// Creates a namespace whose pods become ready after so many milliseconds.
+    pub async fn namespace(&self, name: &str, ready_after: std::ops::RangeInclusive<u64>) {
+        self.pods.become_ready_after(name, ready_after);
+        self.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+    }
+
+    /// Creates a Deployment whose pods are as large as those of real clusters.
+    pub async fn create(&self, namespace: &str, name: &str, replicas: usize, rolling: &Value) {
+        let env: Vec<Value> = (0..60)
+            .map(|n| json!({"name": format!("SETTING_{n:02}"), "value": format!("the value of the setting with the number {n:02}")}))
+            .collect();
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"nodeName": "node-0", "containers": [{"name": "app", "image": "app:v1", "env": env}]},
+                },
+            },
+        });
+        self.call(Method::POST, &deployments(namespace), &object).await;
+    }
+
+    /// Changes the image of a Deployment.
+    pub async fn set_image(&self, namespace: &str, name: &str, image: &str) {
+        let containers = json!([{"name": "app", "image": image}]);
+        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        self.call(Method::PATCH, &format!("{}/{name}", deployments(namespace)), &patch).await;
+    }
+
+    /// Changes the size of a Deployment.
+    pub async fn scale(&self, namespace: &str, name: &str, replicas: usize) {
+        let patch = json!({"spec": {"replicas": replicas}});
+        self.call(Method::PATCH, &format!("{}/{name}", deployments(namespace)), &patch).await;
+    }
+
+    /// Waits until all Deployments of a namespace report that they are as they should be.
+    pub async fn complete(&self, namespace: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let list = self.call(Method::GET, &deployments(namespace), &Value::Null).await;
+            let items = list["items"].as_array().unwrap();
+            if items.iter().all(is_complete) {
+                return;
+            }
+            assert!(Instant::now() < end, "the Deployments of {namespace} are not complete");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Calls of a side so far.
+    pub fn calls(&self, side: Side) -> Calls {
+        let user = USERS[side as usize].name;
+        let mut calls = Calls::default();
+        for event in self.server.audit() {
+            let is_counted = event["user"]["username"] == user
+                && event["verb"] != "watch"
+                && event["objectRef"]["resource"] != "leases"
+                && event["stage"] == "ResponseComplete";
+            calls.all += usize::from(is_counted);
+            calls.conflicts += usize::from(is_counted && event["responseStatus"]["code"] == 409);
+        }
+        calls
+    }
+
+    /// Who holds the Lease of a side, if anybody does.
+    pub async fn leader(&self, side: Side) -> Option<String> {
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+        let path = format!("{leases}/{}", side.name());
+        let lease = self.client.request::<Value>(request(Method::GET, &path, &Value::Null)).await.ok()?;
+        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
+    }
+}
+
+/// Where the Deployments of a namespace are.
+pub fn deployments(namespace: &str) -> String {
+    format!("/apis/apps/v1/namespaces/{namespace}/deployments")
+}
+
+fn is_complete(deployment: &Value) -> bool {
+    let status = &deployment["status"];
+    let all = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && all.iter().all(|field| status[field] == deployment["spec"]["replicas"])
+}
+
+/// Waits until a process has nothing to do any more.
+pub async fn idle(process: &Process) {
+    let (id, end) = (process.0.id(), Instant::now() + PATIENCE);
+    let mut before = usage::cpu(id);
+    loop {
+        tokio::time::sleep(IDLE).await;
+        let now = usage::cpu(id);
+        if now - before <= NEXT_TO_NOTHING {
+            return;
+        }
+        assert!(Instant::now() < end, "the process is never idle");
+        before = now;
+    }
+}

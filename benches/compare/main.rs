@@ -1,0 +1,115 @@
+//! Windlass beside kube-controller-manager: the same work on the same API server, one after the other.
+//!
+//! `KUBEBUILDER_ASSETS` names a folder with `etcd`, `kube-apiserver` and `kube-controller-manager`. Without them it
+//! says what is missing.
+//!
+//! ```console
+//! $ KUBEBUILDER_ASSETS=/path/to/assets cargo bench --bench compare
+//! $ ... cargo bench --bench compare -- --pods 2000 --deployments 20 --rounds 1   # smaller
+//! $ ... cargo bench --bench compare -- --rows calls,restart                      # only these
+//! $ ... cargo bench --bench compare -- --keep DIR                                # logs stay in this folder
+//! ```
+
+mod cluster;
+mod kubelet;
+mod rows;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use windlass_testkit::controllers::{self, Side};
+use windlass_testkit::figures::Figures;
+
+use cluster::Cluster;
+
+/// Compares Windlass with kube-controller-manager.
+#[derive(Debug, Parser)]
+pub struct Asked {
+    /// How often each side plays each row.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Quiet pods in the rows about restarts and takeovers.
+    #[arg(long, default_value_t = 20_000)]
+    pub pods: usize,
+    /// Deployments of ten pods in the rows about CPU time.
+    #[arg(long, default_value_t = 100)]
+    pub deployments: usize,
+    /// Pods of the first rollout whose calls are counted; the second has half as many.
+    #[arg(long, default_value_t = 100)]
+    pub rollout: usize,
+    /// The rows: cpu, calls, restart, takeover.
+    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,restart,takeover")]
+    pub rows: Vec<String>,
+    /// The folder for the logs of both sides.
+    #[arg(long)]
+    pub keep: Option<PathBuf>,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    pub bench: bool,
+}
+
+impl Asked {
+    /// Whether a row is to be played.
+    pub fn wants(&self, row: &str) -> bool {
+        self.rows.iter().any(|asked| asked == row)
+    }
+}
+
+/// The sides in the order of this round: each begins every other round.
+pub fn sides(round: u32) -> [Side; 2] {
+    let mut sides = Side::BOTH;
+    sides.rotate_left((round % 2) as usize);
+    sides
+}
+
+/// Tells the terminal how far it is.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "compare: {text}");
+}
+
+fn main() -> ExitCode {
+    // `cargo test --benches` runs this, too, and has no hour to spare.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        say("nothing measured: run it by `cargo bench --bench compare`");
+        return ExitCode::SUCCESS;
+    }
+    let asked = Asked::parse();
+    let assets = match controllers::assets() {
+        Ok(assets) => assets,
+        Err(missing) => {
+            say(&format!("skipped, {missing}"));
+            return ExitCode::SUCCESS;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let figures = runtime.expect("threads can be had").block_on(measure(&asked, assets));
+    let _ = writeln!(std::io::stdout(), "{}", figures.table());
+    ExitCode::SUCCESS
+}
+
+async fn measure(asked: &Asked, assets: PathBuf) -> Figures {
+    let mut figures = Figures::default();
+    if asked.wants("cpu") || asked.wants("calls") {
+        // A server of its own for each round and side: what one leaves behind costs the other nothing.
+        for round in 0..asked.rounds {
+            for side in sides(round) {
+                let cluster = Cluster::start(&assets, asked.keep.clone()).await;
+                rows::small(asked, &cluster, side, &mut figures).await;
+            }
+            say(&format!("round {} of {}\n{}", round + 1, asked.rounds, figures.table()));
+        }
+    }
+    if asked.wants("restart") || asked.wants("takeover") {
+        let cluster = Cluster::start(&assets, asked.keep.clone()).await;
+        rows::fill(asked, &cluster).await;
+        for round in 0..asked.rounds {
+            for side in sides(round) {
+                rows::large(asked, &cluster, side, &mut figures).await;
+            }
+            say(&format!("round {} of {}\n{}", round + 1, asked.rounds, figures.table()));
+        }
+    }
+    figures
+}

@@ -1,0 +1,197 @@
+//! What happens in the cluster, one plain line per change, for logs and `grep`. Pure.
+//!
+//! A line is the kind, `namespace/name`, and fields as `name=value` in a fixed order. There is no time in
+//! it, so that the lines of two runs can be compared.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::cluster::{Followed, Key, News, key, number, pod_state, wanted};
+
+/// Turns news into lines; news that do not change a line give none.
+#[derive(Debug, Default)]
+pub struct EventLines {
+    last: BTreeMap<(Followed, Key), String>,
+}
+
+impl EventLines {
+    /// The line about one change, if it changes what was said last.
+    pub fn tell(&mut self, news: &News) -> Option<String> {
+        let News { kind, object, gone } = news;
+        let key = key(object);
+        let (namespace, name) = &key;
+        let word = match kind {
+            Followed::Deployment => "deployment",
+            Followed::DaemonSet => "daemonset",
+            Followed::ReplicaSet => "replicaset",
+            Followed::ReplicationController => "replicationcontroller",
+            Followed::Pod => "pod",
+            Followed::Event if *gone => return None,
+            Followed::Event => return Some(event(object)),
+        };
+        let line = match (gone, kind) {
+            (true, _) => format!("{word} {namespace}/{name} deleted"),
+            (false, Followed::Pod) => match object["spec"]["nodeName"].as_str() {
+                Some(node) if !node.is_empty() => {
+                    format!("{word} {namespace}/{name} {} node={node}", pod_state(object))
+                }
+                _ => format!("{word} {namespace}/{name} {}", pod_state(object)),
+            },
+            (false, Followed::DaemonSet) => format!("{word} {namespace}/{name} {}", daemons(object)),
+            (false, _) => format!("{word} {namespace}/{name} {}", replicas(*kind, object)),
+        };
+        let place = (*kind, key.clone());
+        if self.last.get(&place) == Some(&line) {
+            return None;
+        }
+        if *gone {
+            self.last.remove(&place);
+        } else {
+            self.last.insert(place, line.clone());
+        }
+        Some(line)
+    }
+}
+
+fn daemons(object: &Value) -> String {
+    let status = |field: &str| number(object, &format!("/status/{field}"));
+    let mut line = format!(
+        "desired={} current={} updated={} ready={} available={}",
+        status("desiredNumberScheduled"),
+        status("currentNumberScheduled"),
+        status("updatedNumberScheduled"),
+        status("numberReady"),
+        status("numberAvailable"),
+    );
+    if status("numberMisscheduled") > 0 {
+        line += &format!(" misscheduled={}", status("numberMisscheduled"));
+    }
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        line += " terminating";
+    }
+    line
+}
+
+fn replicas(kind: Followed, object: &Value) -> String {
+    let status = |field: &str| number(object, &format!("/status/{field}"));
+    let mut line = format!("wanted={} replicas={}", wanted(object), status("replicas"));
+    if kind == Followed::Deployment {
+        line += &format!(" updated={}", status("updatedReplicas"));
+    }
+    line += &format!(" ready={} available={}", status("readyReplicas"), status("availableReplicas"));
+    let revision = &object["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+    if let Some(revision) = revision.as_str() {
+        line += &format!(" revision={}", plain(revision));
+    }
+    if object["spec"]["paused"] == true {
+        line += " paused";
+    }
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        line += " terminating";
+    }
+    line
+}
+
+/// `event default/web Normal ScalingReplicaSet Scaled up …`: what it is about comes first.
+pub fn event(event: &Value) -> String {
+    let text = |value: &Value| plain(value.as_str().unwrap_or_default());
+    let about = &event["involvedObject"];
+    format!(
+        "event {} {}/{} {} {} {}",
+        text(&about["kind"]).to_lowercase(),
+        text(&about["namespace"]),
+        text(&about["name"]),
+        text(&event["type"]),
+        text(&event["reason"]),
+        text(&event["message"]),
+    )
+}
+
+/// Text of others without line breaks and control characters: they would break lines, or the terminal.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn news(kind: Followed, object: Value) -> News {
+        News { kind, object, gone: false }
+    }
+
+    #[test]
+    fn a_deployment_and_its_replica_set_are_told_in_numbers() {
+        let metadata = json!({"namespace": "shop", "name": "web",
+                              "annotations": {"deployment.kubernetes.io/revision": "2"}});
+        let status = json!({"replicas": 4, "updatedReplicas": 2, "readyReplicas": 3, "availableReplicas": 3});
+        let object = json!({"metadata": metadata, "spec": {"replicas": 3}, "status": status});
+        let mut narrator = EventLines::default();
+        assert_eq!(
+            narrator.tell(&news(Followed::Deployment, object.clone())).unwrap(),
+            "deployment shop/web wanted=3 replicas=4 updated=2 ready=3 available=3 revision=2"
+        );
+        assert_eq!(
+            narrator.tell(&news(Followed::ReplicaSet, object)).unwrap(),
+            "replicaset shop/web wanted=3 replicas=4 ready=3 available=3 revision=2"
+        );
+    }
+
+    #[test]
+    fn a_replication_controller_is_told_in_numbers_and_when_it_ends() {
+        let object = json!({"metadata": {"namespace": "shop", "name": "old"}, "spec": {"replicas": 2},
+                            "status": {"replicas": 2, "readyReplicas": 1}});
+        let mut narrator = EventLines::default();
+        assert_eq!(
+            narrator.tell(&news(Followed::ReplicationController, object.clone())).unwrap(),
+            "replicationcontroller shop/old wanted=2 replicas=2 ready=1 available=0"
+        );
+        let gone = News { kind: Followed::ReplicationController, object, gone: true };
+        assert_eq!(narrator.tell(&gone).unwrap(), "replicationcontroller shop/old deleted");
+    }
+
+    #[test]
+    fn a_daemon_set_is_told_in_numbers_of_nodes() {
+        let status = json!({"desiredNumberScheduled": 5, "currentNumberScheduled": 4, "numberReady": 3,
+                            "updatedNumberScheduled": 2, "numberAvailable": 1, "numberMisscheduled": 0});
+        let mut object = json!({"metadata": {"namespace": "shop", "name": "agent"}, "status": status});
+        let mut narrator = EventLines::default();
+        assert_eq!(
+            narrator.tell(&news(Followed::DaemonSet, object.clone())).unwrap(),
+            "daemonset shop/agent desired=5 current=4 updated=2 ready=3 available=1"
+        );
+        object["status"]["numberMisscheduled"] = json!(1);
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let line = narrator.tell(&news(Followed::DaemonSet, object)).unwrap();
+        assert!(line.ends_with(" available=1 misscheduled=1 terminating"), "{line}");
+    }
+
+    #[test]
+    fn a_pod_is_told_once_per_state_and_once_when_it_is_gone() {
+        let metadata = json!({"namespace": "shop", "name": "web-1"});
+        let pod = json!({"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
+        let mut narrator = EventLines::default();
+        assert_eq!(
+            narrator.tell(&news(Followed::Pod, pod.clone())).unwrap(),
+            "pod shop/web-1 Running node=n1"
+        );
+        assert_eq!(narrator.tell(&news(Followed::Pod, pod.clone())), None);
+        let gone = News { kind: Followed::Pod, object: pod, gone: true };
+        assert_eq!(narrator.tell(&gone).unwrap(), "pod shop/web-1 deleted");
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_its_message() {
+        let object = json!({
+            "involvedObject": {"kind": "Deployment", "namespace": "shop", "name": "web"},
+            "type": "Normal", "reason": "ScalingReplicaSet", "message": "Scaled\nup \u{1b}[31m",
+        });
+        assert_eq!(
+            EventLines::default().tell(&news(Followed::Event, object)).unwrap(),
+            "event deployment shop/web Normal ScalingReplicaSet Scaled up  [31m"
+        );
+    }
+}

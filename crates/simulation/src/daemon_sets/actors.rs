@@ -1,0 +1,370 @@
+//! Carries out what the scenario says, as users, nodes and monkeys do: by requests. Starts and kills the daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::Cluster;
+use super::placement::target;
+use super::scenario::{Act, Scenario};
+use crate::invariants::{is_live, number, text};
+use crate::server::NAMESPACE;
+use windlass::app::{Controllers, Parts};
+use windlass::config::ControllerConfig;
+use windlass::metrics::Metrics;
+
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const JSON: &str = "application/json";
+const SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/shop/controllerrevisions";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+const NODES: &str = "/api/v1/nodes";
+
+const HASH: &str = "/metadata/labels/controller-revision-hash";
+
+/// Users, nodes, monkeys, and whoever starts the daemon.
+pub struct Actors {
+    cluster: Arc<Cluster>,
+    scenario: Scenario,
+    user: kube::Client,
+    life: u32,
+    daemon: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Actors {
+    /// Nobody acts yet.
+    pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
+        let user = cluster.client("user");
+        Actors { cluster, scenario, user, life: 0, daemon: None }
+    }
+
+    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        if let Ok(request) = request.body(body.to_string().into_bytes()) {
+            // What is refused (there is no such object, or there is one already) is not done.
+            let _refused = self.user.request::<Value>(request).await;
+        }
+    }
+
+    async fn edit(&self, spec: Value) {
+        self.send(Method::PATCH, &format!("{SETS}/agent"), MERGE, &json!({"spec": spec})).await;
+    }
+
+    async fn edit_template(&self, spec: Value) {
+        self.edit(json!({"template": {"spec": spec}})).await;
+    }
+
+    async fn edit_node(&self, node: &str, body: Value) {
+        self.send(Method::PATCH, &format!("{NODES}/{node}"), MERGE, &body).await;
+    }
+
+    /// The namespace, the DaemonSet and the daemon.
+    pub async fn begin(&mut self) {
+        let namespace = json!({"metadata": {"name": NAMESPACE}});
+        self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
+        self.start();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        self.create(0).await;
+    }
+
+    async fn create(&self, tag: u32) {
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
+                "metadata": {"labels": {"app": "agent"}},
+                "spec": {"terminationGracePeriodSeconds": 5, "containers": [image(tag)]}}}
+        });
+        self.send(Method::POST, SETS, JSON, &set).await;
+    }
+
+    fn start(&mut self) {
+        self.life += 1;
+        let agent = format!("d{}", self.life);
+        let parts = Parts {
+            client: self.cluster.client(&agent),
+            host: "simulation".into(),
+            clock: self.cluster.clock.clone(),
+            seed: self.scenario.seed,
+            metrics: Metrics::new(),
+            election: None,
+        };
+        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
+        let controllers = Controllers::new(config, parts);
+        self.daemon = Some(tokio::spawn(controllers.run(CancellationToken::new(), Duration::from_secs(10))));
+    }
+
+    /// Kills the daemon, and starts another.
+    pub async fn crash(&mut self) {
+        self.end();
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        self.start();
+    }
+
+    /// Kills the daemon.
+    pub fn end(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.abort();
+        }
+        self.cluster.dies(&format!("d{}", self.life));
+    }
+
+    fn node(&self, nth: u32) -> Option<String> {
+        let nodes = self.cluster.sandbox.objects("Node");
+        let node = nodes.get(nth as usize % nodes.len().max(1))?;
+        Some(text(node, "/metadata/name").to_owned())
+    }
+
+    /// A live pod of the DaemonSet.
+    fn pod(&self, nth: u32) -> Option<Value> {
+        let mut pods = self.cluster.sandbox.objects("Pod");
+        pods.retain(|pod| is_live(pod) && text(pod, "/metadata/ownerReferences/0/kind") == "DaemonSet");
+        let count = pods.len().max(1);
+        pods.into_iter().nth(nth as usize % count)
+    }
+
+    async fn pod_status(&self, nth: u32, status: Value) {
+        if let Some(pod) = self.pod(nth) {
+            let path = format!("{PODS}/{}/status", text(&pod, "/metadata/name"));
+            self.send(Method::PATCH, &path, STRATEGIC, &json!({"status": status})).await;
+        }
+    }
+
+    /// Fails the live pods for a node.
+    async fn fail_on(&self, node: &str) {
+        let pods = self.cluster.sandbox.objects("Pod");
+        for pod in pods.iter().filter(|pod| is_live(pod) && target(pod) == node) {
+            let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
+            let status = json!({"phase": "Failed", "conditions": self.unready()});
+            self.send(Method::PATCH, &path, STRATEGIC, &json!({"status": status})).await;
+        }
+    }
+
+    async fn edit_pod(&self, nth: u32, metadata: Value) {
+        if let Some(pod) = self.pod(nth) {
+            let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+            self.send(Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
+        }
+    }
+
+    fn unready(&self) -> Value {
+        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}])
+    }
+
+    /// The revisions of the DaemonSet, the lowest number first.
+    fn revisions(&self) -> Vec<Value> {
+        let mut all = self.cluster.sandbox.objects("ControllerRevision");
+        all.retain(|revision| !revision["metadata"]["ownerReferences"].is_null());
+        all.sort_by_key(|revision| number(revision, "/revision"));
+        all
+    }
+
+    /// Does one thing.
+    pub async fn act(&mut self, act: &Act) {
+        self.cluster.say(&format!("{act:?}"));
+        match act {
+            Act::Image(tag) => self.edit_template(json!({"containers": [image(*tag)]})).await,
+            Act::BrokenImage => {
+                self.edit_template(json!({"containers": [{"name": "c", "image": "agent:broken"}]})).await;
+            }
+            Act::Unavailable(max) => {
+                let rolling = json!({"maxUnavailable": max, "maxSurge": 0});
+                self.edit(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}))
+                    .await;
+            }
+            Act::Surge(max) => {
+                let rolling = json!({"maxUnavailable": 0, "maxSurge": max});
+                self.edit(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}))
+                    .await;
+            }
+            Act::OnDelete => {
+                self.edit(json!({"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}})).await;
+            }
+            Act::MinReady(seconds) => self.edit(json!({"minReadySeconds": seconds})).await,
+            Act::OneZone(one) => {
+                let zone = if *one { json!({"zone": "a"}) } else { Value::Null };
+                self.edit_template(json!({"nodeSelector": zone})).await;
+            }
+            Act::TolerateAll(all) => {
+                let tolerations = if *all { json!([{"operator": "Exists"}]) } else { Value::Null };
+                self.edit_template(json!({"tolerations": tolerations})).await;
+            }
+            Act::HistoryLimit(limit) => self.edit(json!({"revisionHistoryLimit": limit})).await,
+            Act::Undo => {
+                if let Some(oldest) = self.revisions().first() {
+                    let data = oldest["data"].clone();
+                    self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &data).await;
+                }
+            }
+            Act::Recreate { policy, tag } => {
+                let options = json!({"propagationPolicy": policy});
+                self.send(Method::DELETE, &format!("{SETS}/agent"), JSON, &options).await;
+                for _ in 0..60 {
+                    if self.cluster.daemon_set().is_none() {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                self.create(*tag).await;
+            }
+            Act::AddNode(number) => self.add_node(&format!("sandbox-node-{number}")).await,
+            Act::RemoveNode(nth) => {
+                if let Some(node) = self.node(*nth) {
+                    self.remove_node(&node).await;
+                }
+            }
+            Act::Taint(nth, effect) => {
+                let Some(node) = self.node(*nth) else { return };
+                self.edit_node(
+                    &node,
+                    json!({"spec": {"taints": [{"key": "maintenance", "effect": effect}]}}),
+                )
+                .await;
+            }
+            Act::Untaint(nth) => {
+                let Some(node) = self.node(*nth) else { return };
+                self.edit_node(&node, json!({"spec": {"taints": null}})).await;
+            }
+            Act::Zone(nth, zone) => {
+                let Some(node) = self.node(*nth) else { return };
+                self.edit_node(&node, json!({"metadata": {"labels": {"zone": zone}}})).await;
+            }
+            Act::Cordon(nth, cordoned) => {
+                let Some(node) = self.node(*nth) else { return };
+                self.edit_node(&node, json!({"spec": {"unschedulable": cordoned}})).await;
+            }
+            Act::Dead(nth, dead) => {
+                let Some(node) = self.node(*nth) else { return };
+                self.set_dead(&node, *dead).await;
+            }
+            Act::Heartbeat(nth) => {
+                let Some(node) = self.node(*nth) else { return };
+                self.heartbeat(&node).await;
+            }
+            Act::Fail(nth) => {
+                let Some(node) = self.pod(*nth).map(|pod| target(&pod).to_owned()) else { return };
+                for _ in 0..3 {
+                    self.fail_on(&node).await;
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+            }
+            Act::Succeed(nth) => {
+                self.pod_status(*nth, json!({"phase": "Succeeded", "conditions": self.unready()})).await;
+            }
+            Act::DeletePod(nth) => {
+                if let Some(pod) = self.pod(*nth) {
+                    let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+                    self.send(Method::DELETE, &path, JSON, &json!({})).await;
+                }
+            }
+            Act::Unready(nth) => self.pod_status(*nth, json!({"conditions": self.unready()})).await,
+            Act::Orphan(nth) => self.edit_pod(*nth, json!({"ownerReferences": null})).await,
+            Act::Relabel(nth) => self.edit_pod(*nth, json!({"labels": {"app": "stray"}})).await,
+            Act::Duplicate => self.duplicate().await,
+            Act::Occupy(tag) => self.occupy(*tag).await,
+            Act::BreakWatches => self.cluster.break_watches(false),
+            Act::Compact => self.cluster.break_watches(true),
+            Act::Crash => self.crash().await,
+        }
+    }
+
+    /// A node comes.
+    pub async fn add_node(&self, name: &str) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        self.send(Method::POST, NODES, JSON, &node).await;
+    }
+
+    /// A node goes.
+    pub async fn remove_node(&self, name: &str) {
+        self.send(Method::DELETE, &format!("{NODES}/{name}"), JSON, &json!({})).await;
+    }
+
+    async fn set_dead(&self, node: &str, dead: bool) {
+        let status = if dead { "Unknown" } else { "True" };
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+        self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
+    }
+
+    /// What no DaemonSet looks at changes.
+    pub async fn heartbeat(&self, node: &str) {
+        let now = self.cluster.clock.now().to_string();
+        let status = json!({"status": {"conditions": [{"type": "DiskPressure", "status": "False",
+            "lastHeartbeatTime": now}], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}});
+        self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
+    }
+
+    /// Whoever restores a backup twice has a revision twice.
+    async fn duplicate(&self) {
+        let Some(mut twin) = self.revisions().pop() else { return };
+        let number = number(&twin, "/revision") + 1;
+        twin["metadata"] = json!({"name": format!("agent-twin-{number}"),
+            "labels": {"app": "agent", "controller-revision-hash": format!("twin{number}")},
+            "ownerReferences": twin["metadata"]["ownerReferences"]});
+        twin["revision"] = number.into();
+        self.send(Method::POST, REVISIONS, JSON, &twin).await;
+    }
+
+    /// Takes the name of the oldest revision, if no pod has it, for something else; then the image changes to its own.
+    async fn occupy(&self, tag: u32) {
+        let all = self.revisions();
+        let pods = self.cluster.sandbox.objects("Pod");
+        let is_used = |revision: &Value| pods.iter().any(|pod| text(pod, HASH) == text(revision, HASH));
+        let Some(oldest) = all.iter().find(|revision| !is_used(revision)) else { return };
+        let name = text(oldest, "/metadata/name");
+        self.send(Method::DELETE, &format!("{REVISIONS}/{name}"), JSON, &json!({})).await;
+        let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name},
+            "revision": tag, "data": {"somebody": "else's"}});
+        self.send(Method::POST, REVISIONS, JSON, &foreign).await;
+        self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &oldest["data"]).await;
+    }
+
+    /// Users and administrators put right what they have broken: images that never start, nodes that are dead.
+    pub async fn repair(&self) {
+        let Some(set) = self.cluster.daemon_set() else {
+            self.create(1).await;
+            return;
+        };
+        if text(&set, "/spec/template/spec/containers/0/image").ends_with("broken") {
+            self.edit_template(json!({"containers": [image(9)]})).await;
+        }
+        if text(&set, "/spec/updateStrategy/type") == "OnDelete" {
+            let rolling = json!({"maxUnavailable": 1, "maxSurge": 0});
+            self.edit(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})).await;
+        }
+        for node in self.cluster.sandbox.objects("Node") {
+            self.set_dead(text(&node, "/metadata/name"), false).await;
+        }
+    }
+
+    /// Users create the DaemonSet again, if the deletion of the one before has taken its time.
+    pub async fn replace(&self) {
+        if self.cluster.daemon_set().is_none() {
+            self.create(1).await;
+        }
+    }
+
+    /// Kubelets get pods ready again that monkeys have made unready.
+    pub async fn heal(&self) {
+        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": now}]);
+        let pods = self.cluster.sandbox.objects("Pod");
+        let is_unready = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let unready = |c: &Value| c["type"] == "Ready" && c["status"] == "False" && c["reason"].is_null();
+            is_live(pod) && text(pod, "/status/phase") == "Running" && conditions.iter().any(unready)
+        };
+        for pod in pods.iter().filter(is_unready) {
+            let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
+            self.send(Method::PATCH, &path, STRATEGIC, &json!({"status": {"conditions": ready}})).await;
+        }
+    }
+}
+
+fn image(tag: u32) -> Value {
+    json!({"name": "c", "image": format!("agent:{tag}")})
+}

@@ -1,0 +1,186 @@
+//! What a seed stands for.
+
+use std::time::Duration;
+
+/// How requests of the daemons fare, each in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Never arrive.
+    pub lost_requests: u8,
+    /// Are carried out, and the answer is lost.
+    pub lost_replies: u8,
+    /// Are carried out up to five seconds late, or half a minute later, when their author has given them up.
+    pub late_requests: u8,
+    /// Are answered up to five seconds late.
+    pub late_replies: u8,
+    /// Are refused with a 500.
+    pub refusals: u8,
+}
+
+impl Faults {
+    /// By how much the state that a write is decided on may be older than the state that it meets. Where nothing is late,
+    /// a daemon sees what happens at the instant at which it happens.
+    pub fn staleness(self) -> Duration {
+        let is_late = self.late_requests + self.late_replies + self.lost_replies + self.lost_requests > 0;
+        if is_late { Duration::from_secs(60) } else { Duration::ZERO }
+    }
+}
+
+/// Something that somebody does. `nth` is counted among the objects that there are, in the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A user changes the image.
+    Image(u32),
+    /// A user changes it to one that never starts.
+    BrokenImage,
+    /// A user has old pods deleted first, on so many nodes at a time.
+    Unavailable(u32),
+    /// A user has new pods created first, on so many nodes at a time.
+    Surge(u32),
+    /// A user deletes old pods by hand.
+    OnDelete,
+    /// A user changes minReadySeconds.
+    MinReady(u32),
+    /// A user has it run in one zone only, or everywhere.
+    OneZone(bool),
+    /// A user has it tolerate all taints, or none but the automatic ones.
+    TolerateAll(bool),
+    /// A user changes revisionHistoryLimit.
+    HistoryLimit(u32),
+    /// A user rolls back to the oldest revision.
+    Undo,
+    /// A user deletes the DaemonSet by a policy and creates it anew, with another image or the same.
+    Recreate {
+        /// `Background`, `Foreground` or `Orphan`.
+        policy: &'static str,
+        /// The tag of the image.
+        tag: u32,
+    },
+    /// A node is added, under a name that there may have been.
+    AddNode(u32),
+    /// A node is removed.
+    RemoveNode(u32),
+    /// A node is tainted with this effect.
+    Taint(u32, &'static str),
+    /// A node loses its taints.
+    Untaint(u32),
+    /// A node is in this zone.
+    Zone(u32, &'static str),
+    /// A node is cordoned.
+    Cordon(u32, bool),
+    /// A node's kubelet answers no more, or does again.
+    Dead(u32, bool),
+    /// A node reports what no DaemonSet looks at.
+    Heartbeat(u32),
+    /// A pod fails, and those that take its place, until three have.
+    Fail(u32),
+    /// A pod ends well.
+    Succeed(u32),
+    /// A pod is deleted.
+    DeletePod(u32),
+    /// A pod is not ready.
+    Unready(u32),
+    /// A pod is taken away from its owner.
+    Orphan(u32),
+    /// A pod loses the label by which it is selected.
+    Relabel(u32),
+    /// Somebody copies the current revision, with a higher number and another hash.
+    Duplicate,
+    /// Somebody puts a revision of other contents under the name that the next image gives.
+    Occupy(u32),
+    /// All watches break.
+    BreakWatches,
+    /// The API server forgets its history.
+    Compact,
+    /// The daemon is killed and started again.
+    Crash,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seeds everything that is left to chance.
+    pub seed: u64,
+    /// How many nodes there are at first.
+    pub nodes: usize,
+    /// What the network does.
+    pub faults: Faults,
+    /// From a pod's binding to its readiness.
+    pub readiness: Duration,
+    /// From a pod's deletion to its end.
+    pub shutdown: Duration,
+    /// Who does what when, in order.
+    pub acts: Vec<(Duration, Act)>,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x0da3_0105_e75e_ed00);
+        let likely = rng.u8(..3);
+        let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
+        let faults = Faults {
+            lost_requests: part(12),
+            lost_replies: part(12),
+            late_requests: part(8),
+            late_replies: part(8),
+            refusals: part(12),
+        };
+        let mut scenario = Scenario {
+            seed,
+            nodes: rng.usize(1..6),
+            faults,
+            readiness: Duration::from_millis(rng.u64(100..3000)),
+            shutdown: Duration::from_millis(rng.u64(50..2000)),
+            acts: Vec::new(),
+        };
+        // Some seeds hurry and some take their time: a rollout is interrupted, or ends.
+        let pause = rng.choice([600, 5_000, 60_000, 120_000]).unwrap_or(5_000);
+        let mut at = Duration::from_secs(1);
+        for _ in 0..rng.u32(4..24) {
+            at += Duration::from_millis(rng.u64(20..pause));
+            scenario.acts.push((at, any(&mut rng)));
+        }
+        scenario
+    }
+}
+
+fn any(rng: &mut fastrand::Rng) -> Act {
+    let nth = rng.u32(..8);
+    let zone = if rng.bool() { "a" } else { "b" };
+    match rng.u8(..64) {
+        0..9 => Act::Image(rng.u32(1..5)),
+        9 => Act::BrokenImage,
+        10..13 => Act::Unavailable(rng.u32(1..3)),
+        13..17 => Act::Surge(rng.u32(1..3)),
+        17..19 => Act::OnDelete,
+        19..21 => Act::MinReady(rng.choice([0, 2, 10]).unwrap_or(0)),
+        21..23 => Act::OneZone(rng.bool()),
+        23..25 => Act::TolerateAll(rng.bool()),
+        25 => Act::HistoryLimit(rng.u32(..3)),
+        26..29 => Act::Undo,
+        29..31 => {
+            let policy = rng.choice(["Orphan", "Background", "Foreground"]).unwrap_or("Orphan");
+            Act::Recreate { policy, tag: rng.u32(1..3) }
+        }
+        31..34 => Act::AddNode(rng.u32(1..8)),
+        34..37 => Act::RemoveNode(nth),
+        37..40 => Act::Taint(nth, if rng.bool() { "NoSchedule" } else { "NoExecute" }),
+        40..42 => Act::Untaint(nth),
+        42..44 => Act::Zone(nth, zone),
+        44..46 => Act::Cordon(nth, rng.bool()),
+        46 => Act::Dead(nth, rng.bool()),
+        47 => Act::Heartbeat(nth),
+        48..51 => Act::Fail(nth),
+        51 => Act::Succeed(nth),
+        52..54 => Act::DeletePod(nth),
+        54 => Act::Unready(nth),
+        55 => Act::Orphan(nth),
+        56 => Act::Relabel(nth),
+        57 => Act::Duplicate,
+        58..60 => Act::Occupy(rng.u32(1..5)),
+        60 => Act::BreakWatches,
+        61 => Act::Compact,
+        _ => Act::Crash,
+    }
+}

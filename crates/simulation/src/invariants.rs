@@ -1,0 +1,519 @@
+//! The invariants, judged over every committed write and every request a daemon sends.
+//!
+//! A write is judged by the state it met. What others changed after the instant up to which its author could
+//! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
+//! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
+//! tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, for the reason that no cache is newer than the
+//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21, S23 and S25
+//! look from that instant on, too: at what their author cannot know nobody is judged.
+//!
+//! Declared breaches, all because of writes that are overdue: they arrive after their author has ended, or half a minute
+//! late, when it has given them up. The next sync makes up for each.
+//!
+//! - The creation or resizing of a set is not judged by S1, S2 and S7. Its author may have decided on another
+//!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
+//!   set to which nobody has written meanwhile is still the right one.
+//! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
+//! - Nor for pods that a successor of its author has made, as many as pods went meanwhile: the author took the
+//!   name behind theirs, and whoever begins anew and has seen none of them takes theirs (H3). The successor's is not judged
+//!   for the overdue one either.
+//!
+//! And one that an election prevents: of two daemons without election, one that was restarted knows nothing of the
+//! names of pods that had gone before, and the other does not use them again (S25). So the two ask for names that are as
+//! many apart, and up to as many pods may be too many (S11). The same holds for one daemon without election that was
+//! restarted, and that a member of the API server shows a list from before the restart: there is no read barrier.
+
+mod acted_on;
+mod answers;
+mod commit;
+mod decisions;
+mod fields;
+mod leadership;
+mod losses;
+mod names;
+mod owners;
+mod pods;
+mod presence;
+mod replica_sets;
+mod rollout;
+mod status;
+mod stopping;
+mod victims;
+mod window;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::call::Call;
+use super::oracle;
+use super::request_fault::Answer;
+use super::scenario::Scenario;
+use super::server::Picture;
+use answers::Answers;
+pub use commit::Commit;
+use decisions::Decisions;
+use leadership::Leadership;
+use losses::Losses;
+use names::Names;
+use owners::Owners;
+use replica_sets::History;
+use status::Statuses;
+use stopping::Stopping;
+use victims::Victims;
+use window::Window;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// Its name in the list of invariants, such as "S11".
+    pub invariant: &'static str,
+    /// What happened.
+    pub what: String,
+}
+
+impl Breach {
+    /// A breach of `invariant`.
+    pub fn new(invariant: &'static str, what: impl Into<String>) -> Self {
+        Breach { invariant, what: what.into() }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.what)
+    }
+}
+
+/// What of a Deployment's specification decides the bounds.
+#[derive(Clone, Debug, PartialEq)]
+struct Terms {
+    replicas: i64,
+    surge: i64,
+    unavailable: i64,
+    recreate: bool,
+    paused: bool,
+    history: i64,
+    template: Value,
+}
+
+/// A pod that somebody has made.
+#[derive(Clone, Debug)]
+struct Made {
+    by: Arc<str>,
+    uid: String,
+    overdue: bool,
+}
+
+/// All monitors and what they remember.
+#[derive(Debug, Default)]
+pub struct Invariants {
+    /// The Deployments' terms, by UID.
+    terms: BTreeMap<String, Window<Terms>>,
+    /// The Deployments' annotations, by UID.
+    annotations: BTreeMap<String, Window<Value>>,
+    /// The sets' sizes, by UID.
+    sizes: BTreeMap<String, Window<i64>>,
+    /// By how much somebody raised what a Deployment's sets want, and who, by its UID.
+    raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
+    /// Since when sets and Deployments are on their way out, or gone, by UID.
+    going: BTreeMap<String, Duration>,
+    /// How much was known to whoever last gave a set its first pods, by the set's UID.
+    begun: BTreeMap<String, Duration>,
+    losses: Losses,
+    /// When a set adopted a pod, by the set's UID.
+    adoptions: BTreeMap<String, Window<()>>,
+    /// The pods of a set that were made, by the set's UID.
+    made: BTreeMap<String, Window<Made>>,
+    /// When names fell free, by what pods' names begin with.
+    freed: BTreeMap<String, Window<()>>,
+    /// When each daemon has started, where none of them waits for an election.
+    rivals: BTreeMap<Arc<str>, Duration>,
+    /// Whether a daemon waits for an election, and for its caches to show what there was then.
+    has_election: bool,
+    /// The labels of pods, by UID: a release is judged by what its author may have seen.
+    labels: BTreeMap<String, Window<Value>>,
+    /// The controllers of pods and sets, by UID.
+    owners: BTreeMap<String, Window<String>>,
+    /// The highest observedGeneration, by UID.
+    observed: BTreeMap<String, i64>,
+    /// By how many seconds the clocks of the daemons may differ from the cluster's.
+    doubt: i64,
+    /// Whether a daemon may begin with lists that are old.
+    past: bool,
+    leadership: Leadership,
+    names: Names,
+    answers: Answers,
+    decisions: Decisions,
+    owners_of: Owners,
+    history: History,
+    statuses: Statuses,
+    stopping: Stopping,
+    victims: Victims,
+}
+
+impl Invariants {
+    /// Monitors that have seen nothing.
+    pub fn new(scenario: &Scenario) -> Self {
+        let ahead = scenario.clocks.iter().map(|skew| skew.ahead.abs() / 1000 + 1);
+        Invariants {
+            doubt: ahead.max().unwrap_or(0),
+            past: oracle::begins_in_the_past(scenario),
+            has_election: scenario.election,
+            answers: Answers::new(scenario),
+            leadership: Leadership::new(scenario),
+            ..Invariants::default()
+        }
+    }
+
+    /// A daemon starts, and remembers nothing.
+    pub fn starts(&mut self, at: Duration, agent: &str) {
+        if !self.has_election {
+            self.rivals.insert(agent.into(), at);
+        }
+    }
+
+    /// A daemon is asked to stop.
+    pub fn asked_to_stop(&mut self, at: Duration, agent: &str) {
+        self.stopping.asked(at, agent);
+    }
+
+    /// A daemon begins a call that fills no cache.
+    ///
+    /// # Errors
+    /// When it was asked to stop, and the call belongs to nothing that had begun before.
+    pub fn begins(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
+        self.stopping.begins(at, call)
+    }
+
+    /// A daemon sends a request that changes something, whatever becomes of it.
+    ///
+    /// # Errors
+    /// When it may not, or not now.
+    pub fn sent(
+        &mut self,
+        at: Duration,
+        now: Timestamp,
+        call: &Call,
+        picture: &Picture,
+    ) -> Result<(), Breach> {
+        fields::allowed(call)?;
+        self.leadership.sent(at, call)?;
+        self.names.sent(call)?;
+        let now = Some(now).filter(|_| self.doubt == 0);
+        self.victims.condemned(at, now, call, picture)?;
+        if call.method == http::Method::DELETE {
+            self.history.condemned(text(&call.body, "/preconditions/uid"));
+        }
+        self.answers.sent(at, call, picture)?;
+        self.decisions.sent(at, call, picture)
+    }
+
+    /// A daemon sends a request that changes something in another namespace than the one that is judged by
+    /// everything else. `there` is the object, and `replica_sets` are all ReplicaSets.
+    ///
+    /// # Errors
+    /// When it may not, or not now.
+    pub fn sent_elsewhere(
+        &mut self,
+        at: Duration,
+        call: &Call,
+        there: Option<&Value>,
+        replica_sets: &[Value],
+    ) -> Result<(), Breach> {
+        fields::allowed(call)?;
+        self.leadership.sent(at, call)?;
+        self.owners_of.elsewhere(call, there, replica_sets)
+    }
+
+    /// A daemon gets an answer.
+    pub fn answered(&mut self, at: Duration, call: &Call, answer: Answer, picture: &Picture) {
+        if let Answer::Wait(_) = answer {
+            self.decisions.waits(call);
+        }
+        self.answers.answered(at, call, &answer, picture);
+    }
+
+    /// A daemon is shown an object that it has asked for.
+    pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.names.shown(call, object);
+        self.decisions.shown(at, call, object);
+    }
+
+    /// A daemon has been shown all objects of a resource that there were at `at`.
+    pub fn listed(&mut self, at: Duration, agent: &Arc<str>, resource: &str) {
+        if resource == "pods" {
+            self.names.listed(at, agent);
+        }
+    }
+
+    /// A daemon's creation has met what has its name already.
+    pub fn met(&mut self, call: &Call, picture: &Picture) {
+        self.decisions.made(call);
+        self.history.met(call, picture);
+    }
+
+    /// A daemon is told that its write has succeeded, and which version it made.
+    pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
+        self.names.told(call);
+        self.decisions.told(at, call, version);
+    }
+
+    /// A call is over, in whatever way; it `goes_on` if it is to be sent again until then.
+    ///
+    /// # Errors
+    /// When it should have been over before.
+    pub fn ended(
+        &mut self,
+        at: Duration,
+        agent: &str,
+        id: u64,
+        goes_on: Option<Duration>,
+    ) -> Result<(), Breach> {
+        self.stopping.ends(at, agent);
+        self.answers.ended(at, id);
+        let agent = self.decisions.ended(at, id, goes_on);
+        agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
+    }
+
+    /// Whether nobody waits for a write any more, or ever did: of what is not judged nothing is remembered.
+    pub fn was_given_up(&self, id: u64) -> bool {
+        self.decisions.began(id).is_none()
+    }
+
+    /// A daemon's write of the Lease has been carried out.
+    pub fn renewed(&mut self, at: Duration, call: &Call) {
+        self.leadership.renewed(at, call);
+    }
+
+    /// A write has been committed.
+    ///
+    /// # Errors
+    /// When an invariant does not hold any more, or was broken by it.
+    pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
+        let known = commit.call.known.min(commit.at);
+        let judged = if commit.call.of_daemon() { self.judge(commit, known) } else { Ok(()) };
+        self.remember(commit);
+        judged
+    }
+
+    fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        self.judge_owners(commit, since)?;
+        fields::foreign(commit)?;
+        match &*commit.call.resource {
+            "deployments" => fields::deployment(commit)?,
+            "replicasets" => {
+                self.judge_replica_set_fields(commit, since)?;
+                self.judge_rollout(commit, since)?;
+            }
+            "pods" => self.judge_pods(commit, since)?,
+            _ => {}
+        }
+        self.judge_replica_sets(commit, since)?;
+        self.judge_counts(commit, since)?;
+        self.judge_presence(commit, since)?;
+        self.judge_generation(commit, since)?;
+        self.judge_times(commit, since)?;
+        self.judge_status(commit)
+    }
+
+    fn remember(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, .. } = commit;
+        self.owners_of.remember(commit);
+        self.history.remember(commit);
+        self.statuses.remember(commit);
+        if call.resource == "pods" {
+            self.victims.remember(commit);
+            self.losses.remember(commit);
+            self.names.remember(commit);
+            match (before, after) {
+                (None, Some(pod)) => {
+                    let made = self.made.entry(controller(pod).to_owned()).or_default();
+                    let (by, uid) = (call.agent.clone(), text(pod, "/metadata/uid").to_owned());
+                    made.happens(*at, Made { by, uid, overdue: call.overdue });
+                }
+                (Some(_), None) => {
+                    let beginning = call.name.rsplit_once('-').map_or("", |(beginning, _)| beginning);
+                    self.freed.entry(beginning.to_owned()).or_default().happens(*at, ());
+                }
+                _ => {}
+            }
+        }
+        if call.resource != "pods"
+            && let Some(before) = before
+            && after.is_none_or(is_deleting)
+        {
+            self.going.entry(text(before, "/metadata/uid").to_owned()).or_insert(*at);
+        }
+        if let Some(after) = after {
+            let uid = text(after, "/metadata/uid").to_owned();
+            match &*call.resource {
+                "deployments" => {
+                    let annotations = after["metadata"]["annotations"].clone();
+                    self.annotations.entry(uid.clone()).or_default().set(*at, annotations);
+                    self.terms.entry(uid).or_default().set(*at, Terms::of(after));
+                }
+                "replicasets" => {
+                    let size = number(after, "/spec/replicas");
+                    let deployment = controller(after).to_owned();
+                    let size_before = before.map_or(0, |replica_set| number(replica_set, "/spec/replicas"));
+                    if size_before == 0 && size > 0 {
+                        self.begun.insert(uid.clone(), call.known.min(*at));
+                    }
+                    // Of a set that it adopts a Deployment had nothing before.
+                    let is_its = before.is_some_and(|replica_set| controller(replica_set) == deployment);
+                    let raised = size - if is_its { size_before } else { 0 };
+                    if raised != 0 {
+                        let raised = (call.author().into(), raised);
+                        self.raises.entry(deployment.clone()).or_default().happens(*at, raised);
+                    }
+                    self.sizes.entry(uid.clone()).or_default().set(*at, size);
+                    self.owners.entry(uid).or_default().set(*at, deployment);
+                }
+                _ => {
+                    let labels = after["metadata"]["labels"].clone();
+                    self.labels.entry(uid.clone()).or_default().set(*at, labels);
+                    self.owners.entry(uid).or_default().set(*at, controller(after).to_owned());
+                }
+            }
+        }
+        if call.resource == "pods"
+            && let (Some(before), Some(after)) = (before, after)
+            && controller(before).is_empty()
+            && !controller(after).is_empty()
+        {
+            self.adoptions.entry(controller(after).to_owned()).or_default().happens(*at, ());
+        }
+    }
+
+    /// Whether an owner was on its way out, or gone, before `since`, or never there at all.
+    fn had_gone(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
+        match self.going.get(owner) {
+            Some(went) => *went < since,
+            None => ["deployments", "replicasets"].iter().all(|kind| commit.by_uid(kind, owner).is_none()),
+        }
+    }
+
+    /// S17: nothing is done for an owner that has gone, or goes, as far as the author can know.
+    fn for_the_living(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
+        if self.had_gone(commit, owner, since) {
+            return commit.breach("S17", format!("a write for {owner}, which is not there any more"));
+        }
+        Ok(())
+    }
+}
+
+impl Terms {
+    fn of(deployment: &Value) -> Self {
+        let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
+        let replicas = number(deployment, "/spec/replicas");
+        let resolve = |field: &str, round_up: bool| match &rolling[field] {
+            Value::String(percent) => {
+                let percent: i64 = percent.trim_end_matches('%').parse().unwrap_or(0);
+                let parts = replicas * percent;
+                if round_up { (parts + 99) / 100 } else { parts / 100 }
+            }
+            number => number.as_i64().unwrap_or(0),
+        };
+        let (surge, unavailable) = (resolve("maxSurge", true), resolve("maxUnavailable", false));
+        Terms {
+            replicas,
+            surge,
+            unavailable: if surge == 0 && unavailable == 0 { 1 } else { unavailable.min(replicas) },
+            recreate: deployment["spec"]["strategy"]["type"] == "Recreate",
+            paused: deployment["spec"]["paused"] == true,
+            history: number(deployment, "/spec/revisionHistoryLimit"),
+            template: deployment["spec"]["template"].clone(),
+        }
+    }
+}
+
+/// How many pods a Deployment may have beyond its size, as far as the API has numbers for it.
+pub fn surge(deployment: &Value) -> i64 {
+    match deployment["spec"]["strategy"]["type"].as_str() {
+        Some("Recreate") => 0,
+        _ => Terms::of(deployment).surge.min(i64::from(i32::MAX)),
+    }
+}
+
+/// How many of a Deployment's pods may be unavailable.
+pub fn unavailable(deployment: &Value) -> i64 {
+    Terms::of(deployment).unavailable
+}
+
+/// Stands for the UID of a controller of a kind that controls no objects of that kind here.
+pub const ANOTHER: &str = "another kind of owner";
+
+/// The UID of the controller of an object, "" if it has none, or [`ANOTHER`]. Pods belong to ReplicaSets and
+/// ReplicaSets to Deployments, by API group, kind and UID; a patch may be for either. Namespaces are told
+/// apart by what is in the [`Picture`]: one of them.
+pub fn controller(object: &Value) -> &str {
+    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(found) = owners.iter().find(|owner| owner["controller"] == true) else { return "" };
+    let kind = found["kind"].as_str();
+    let may_control = match object["kind"].as_str() {
+        Some("Pod") => kind == Some("ReplicaSet"),
+        Some("ReplicaSet") => kind == Some("Deployment"),
+        _ => matches!(kind, Some("ReplicaSet" | "Deployment")),
+    };
+    let is_of_the_group = found["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"));
+    if may_control && is_of_the_group { found["uid"].as_str().unwrap_or_default() } else { ANOTHER }
+}
+
+/// As [`Value::pointer`], which makes two strings for each token: that was a twentieth of a history's time.
+fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |value, token| match value {
+        Value::Object(fields) => fields.get(token),
+        Value::Array(items) => items.get(token.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// The text at `pointer`, or "".
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The number at `pointer`, or 0.
+pub fn number(object: &Value, pointer: &str) -> i64 {
+    at(object, pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whether an object has been asked to end.
+pub fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether a pod counts as one of its set.
+pub fn is_live(pod: &Value) -> bool {
+    !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded")
+}
+
+/// Whether a pod has been ready for that many seconds.
+pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|condition| {
+        let since: Option<Timestamp> =
+            condition["lastTransitionTime"].as_str().and_then(|since| since.parse().ok());
+        condition["type"] == "Ready"
+            && condition["status"] == "True"
+            && (min_ready_seconds == 0
+                || since.is_some_and(|since| now.as_second() - since.as_second() >= min_ready_seconds))
+    })
+}
+
+/// A template without the label that tells sets apart.
+pub fn bare(template: &Value) -> Value {
+    let mut bare = template.clone();
+    if let Some(labels) = bare.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove("pod-template-hash");
+    }
+    bare
+}

@@ -1,0 +1,441 @@
+//! S28: what is refused is reported, a request to wait is followed in silence, and where there was no answer nothing
+//! else is created before the outcome is known.
+//!
+//! Judged by the answers that daemons got and by what they sent afterwards: events, statuses and further requests. A
+//! debt falls due when its debtor does something else for the same owner, so that nothing is owed by a daemon that has
+//! ended. For a Deployment that is its next write: the status ends the sync. A ReplicaSet's status may have to wait
+//! for another controller's write to be seen, and events wait behind others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::{Breach, controller, is_deleting, text};
+use crate::call::Call;
+use crate::knowledge::owner_name;
+use crate::request_fault::{Answer, WAITS};
+use crate::scenario::{Act, Fault, Scenario};
+use crate::server::Picture;
+
+/// How long a report may take where nothing else goes wrong.
+const PROMPT: Duration = Duration::from_secs(10);
+
+/// By how much longer it may take where answers are late or lost: some calls of half a minute.
+const HELD_UP: Duration = Duration::from_secs(300);
+
+/// How often a request may be sent again after a wait. What is refused after that is reported.
+const REPETITIONS: u32 = 10;
+
+/// So many events about one object are never held back as too many.
+const EVENTS: u32 = 15;
+
+/// A Deployment or ReplicaSet, by the resource and the UID.
+type Owner = (&'static str, String);
+
+/// A report that is owed.
+#[derive(Clone, Debug)]
+struct Debt {
+    agent: Arc<str>,
+    owner: Owner,
+    name: String,
+    since: Duration,
+    /// The refused call, for people.
+    call: String,
+    /// The reason of the event that is owed still.
+    event: Option<&'static str>,
+    /// Type and status of the condition that is owed still.
+    condition: Option<(&'static str, &'static str)>,
+}
+
+/// A creation without an answer.
+#[derive(Debug, Default)]
+struct Doubt {
+    names: BTreeSet<String>,
+    since: Duration,
+}
+
+/// What is remembered of answers.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    patience: Duration,
+    /// Writes under way.
+    open: BTreeMap<u64, Call>,
+    debts: Vec<Debt>,
+    /// Until when an agent was asked to wait with a request, and how often in a row.
+    waits: BTreeMap<(Arc<str>, String), (Duration, u32)>,
+    /// Agents that were asked to wait too often.
+    exhausted: BTreeSet<Arc<str>>,
+    doubts: BTreeMap<(Arc<str>, String), Doubt>,
+    /// All names of pods that an agent has asked for, by the UID of the ReplicaSet.
+    asked: BTreeMap<(Arc<str>, String), BTreeSet<String>>,
+    /// How many events an agent has sent about an object, by its name.
+    events: BTreeMap<(Arc<str>, String), u32>,
+}
+
+impl Answers {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let honest = |fault: &Fault| {
+            matches!(fault, Fault::Refusals(_) | Fault::Webhook(_) | Fault::Conflicts(_) | Fault::Behind(_))
+        };
+        let hidden = scenario.acts.iter().map(|(_, act)| match act {
+            Act::Lag { seconds, .. } => u64::from(*seconds),
+            _ => 30,
+        });
+        let held_up = if scenario.faults.iter().all(honest) { Duration::ZERO } else { HELD_UP };
+        let patience = PROMPT + held_up + Duration::from_secs(hidden.max().unwrap_or(0));
+        Answers { patience, ..Answers::default() }
+    }
+
+    /// A daemon sends a write, events included.
+    pub(super) fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
+        let breach = |what: String| Err(Breach::new("S28", format!("{what}: {call}")));
+        let reports = call.resource == "events" || call.subresource == "status";
+        let quoted = reports.then(|| call.body.to_string());
+        if let Some(words) =
+            WAITS.iter().find(|words| quoted.as_ref().is_some_and(|body| body.contains(**words)))
+            && !self.exhausted.contains(&call.agent)
+        {
+            return breach(format!("reports a request to wait as a failure, {words:?}"));
+        }
+        if call.resource == "events" {
+            self.tells(call);
+            return Ok(());
+        }
+        if !call.is_act() {
+            return Ok(());
+        }
+        let wait = self.waits.get(&(call.agent.clone(), what(call)));
+        if let Some((until, _)) = wait.filter(|(until, _)| at < *until) {
+            return breach(format!("sent again before {until:?}, until when it was asked to wait"));
+        }
+        if call.subresource == "status" {
+            self.states(call, picture);
+        } else if let Some((owner, _)) = owner(call, picture) {
+            self.falls_due(at, call, &owner, picture)?;
+            if call.resource == "pods" && call.method == Method::POST {
+                self.asks_for_another(at, call, &owner.1)?;
+            }
+        }
+        self.open.insert(call.id, call.clone());
+        Ok(())
+    }
+
+    /// A daemon got an answer.
+    pub(super) fn answered(&mut self, at: Duration, call: &Call, answer: &Answer, picture: &Picture) {
+        let key = (call.agent.clone(), what(call));
+        match answer {
+            Answer::Wait(time) => {
+                let (until, times) = self.waits.entry(key).or_default();
+                *until = at + *time;
+                *times += 1;
+                if *times > REPETITIONS {
+                    self.exhausted.insert(call.agent.clone());
+                }
+                // It is sent again, or given up; in either case this one has been answered.
+                self.open.remove(&call.id);
+                return;
+            }
+            Answer::None => return,
+            _ => self.waits.remove(&key),
+        };
+        self.open.remove(&call.id);
+        let tells = matches!(answer, Answer::Success | Answer::Other);
+        if call.method == Method::GET && call.resource == "pods" && tells {
+            for ((agent, _), doubt) in &mut self.doubts {
+                if *agent == call.agent {
+                    doubt.names.remove(&call.name);
+                }
+            }
+        }
+        match answer {
+            // A look-up that is refused changes nothing that anybody asked for.
+            Answer::Refused if call.is_act() => self.owes(at, call, picture),
+            Answer::Success if call.is_act() && call.subresource.is_empty() => self.is_over(call, picture),
+            _ => {}
+        }
+    }
+
+    /// A call is over: whatever has not been answered by now never will be.
+    pub(super) fn ended(&mut self, at: Duration, id: u64) {
+        let Some(call) = self.open.remove(&id) else { return };
+        if call.resource == "pods" && call.method == Method::POST {
+            let uid = text(&call.body, "/metadata/ownerReferences/0/uid").to_owned();
+            let doubt = self.doubts.entry((call.agent.clone(), uid)).or_default();
+            doubt.names.insert(call.name);
+            doubt.since = at;
+        }
+    }
+
+    /// A refusal is to be reported.
+    fn owes(&mut self, at: Duration, call: &Call, picture: &Picture) {
+        let Some((owner, name)) = owner(call, picture) else { return };
+        let creates = call.method == Method::POST;
+        let (event, condition) = match (&*call.resource, &call.method) {
+            _ if !call.subresource.is_empty() => return,
+            ("pods", &Method::POST) => (Some("FailedCreate"), ("ReplicaFailure", "True")),
+            ("pods", &Method::DELETE) => (Some("FailedDelete"), ("ReplicaFailure", "True")),
+            ("replicasets", _) if creates => (Some("ReplicaSetCreateError"), ("Progressing", "False")),
+            _ => (None, ("ReplicaFailure", "True")),
+        };
+        let often = self.events.get(&(call.agent.clone(), name.clone())).is_some_and(|sent| *sent >= EVENTS);
+        let (agent, call) = (call.agent.clone(), call.to_string());
+        let event = event.filter(|_| !often);
+        let condition = Some(condition).filter(|wanted| !has(there(picture, &owner), *wanted));
+        // One of each kind at a time: what has been owed for longest falls due first.
+        let is_same = |debt: &Debt| {
+            (&debt.agent, &debt.owner) == (&agent, &owner)
+                && (debt.event.is_some() || event.is_none())
+                && (debt.condition == condition || condition.is_none())
+        };
+        if (event.is_some() || condition.is_some()) && !self.debts.iter().any(is_same) {
+            self.debts.push(Debt { agent, owner, name, since: at, call, event, condition });
+        }
+    }
+
+    /// An event is sent.
+    fn tells(&mut self, call: &Call) {
+        let (about, reason) = match &call.method {
+            // What has occurred before is counted on. Its name is that of the object, which may have dots of its own,
+            // and a number behind a last dot.
+            &Method::PATCH => (call.name.rsplit_once('.').map_or("", |(about, _)| about), ""),
+            _ => (text(&call.body, "/involvedObject/name"), text(&call.body, "/reason")),
+        };
+        *self.events.entry((call.agent.clone(), about.to_owned())).or_default() += 1;
+        for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.name == about) {
+            debt.event = debt.event.filter(|owed| !reason.is_empty() && *owed != reason);
+        }
+        self.forget_the_paid();
+    }
+
+    /// A status is sent.
+    fn states(&mut self, call: &Call, picture: &Picture) {
+        let uid = picture.get(&call.resource).and_then(|all| all.get(&call.name));
+        let uid = uid.map_or("", |object| text(object, "/metadata/uid"));
+        for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.owner.1 == uid) {
+            debt.condition = debt.condition.filter(|wanted| !has(Some(&call.body), *wanted));
+        }
+        self.forget_the_paid();
+    }
+
+    /// A write has succeeded: the failure of another before it is over, and its condition with it.
+    fn is_over(&mut self, call: &Call, picture: &Picture) {
+        let Some((owner, _)) = owner(call, picture) else { return };
+        if owner.0 == "replicasets" {
+            let its = |debt: &&mut Debt| debt.agent == call.agent && debt.owner == owner;
+            self.debts.iter_mut().filter(its).for_each(|debt| debt.condition = None);
+            self.forget_the_paid();
+        }
+    }
+
+    fn forget_the_paid(&mut self) {
+        self.debts.retain(|debt| debt.event.is_some() || debt.condition.is_some());
+    }
+
+    /// The debtor does something for the owner again.
+    fn falls_due(
+        &mut self,
+        at: Duration,
+        call: &Call,
+        owner: &Owner,
+        picture: &Picture,
+    ) -> Result<(), Breach> {
+        // Nothing is reported of what is not there any more.
+        let gone = |owner: &Owner| there(picture, owner).is_none_or(is_deleting);
+        self.debts.retain(|debt| !gone(&debt.owner));
+        let patience = self.patience;
+        let is_due = |debt: &&Debt| {
+            let prompt = debt.condition.is_some() && owner.0 == "deployments";
+            let left = if prompt { Duration::ZERO } else { patience };
+            debt.agent == call.agent && debt.owner == *owner && at > debt.since + left
+        };
+        let Some(debt) = self.debts.iter().find(is_due) else { return Ok(()) };
+        let Debt { name, since, call: refused, event, condition, .. } = debt;
+        let owed = match (condition, event) {
+            (Some((kind, _)), _) => format!("the condition {kind}"),
+            (None, event) => format!("an event {}", event.unwrap_or_default()),
+        };
+        Err(Breach::new(
+            "S28",
+            format!("{name} still owes {owed} for what was refused at {since:?}: {refused}"),
+        ))
+    }
+
+    /// A pod is asked for under a name of its own while the outcome of another creation is not known.
+    fn asks_for_another(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
+        let key = (call.agent.clone(), replica_set.to_owned());
+        let asked = self.asked.entry(key.clone()).or_default();
+        let is_new = asked.insert(call.name.clone());
+        let Some(doubt) = self.doubts.get_mut(&key) else { return Ok(()) };
+        doubt.names.remove(&call.name);
+        match doubt.names.first() {
+            Some(name) if is_new && at > doubt.since => {
+                let what = format!("asks for a new name, and does not know what became of {name}: {call}");
+                Err(Breach::new("S28", what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What tells a request from others of the same agent.
+fn what(call: &Call) -> String {
+    format!("{} {} {}", call.method, call.path, call.name)
+}
+
+/// The owner for whose sake a call changes something, and its name.
+fn owner(call: &Call, picture: &Picture) -> Option<(Owner, String)> {
+    let owners = match &*call.resource {
+        "pods" => "replicasets",
+        "replicasets" => "deployments",
+        _ => return None,
+    };
+    let uid = match text(&call.body, "/metadata/ownerReferences/0/uid") {
+        "" => picture.get(&call.resource)?.get(&call.name).map(|object| controller(object))?,
+        named => named,
+    };
+    let name = match owner_name(&call.body) {
+        "" => there(picture, &(owners, uid.to_owned())).map_or("", |owner| text(owner, "/metadata/name")),
+        name => name,
+    };
+    Some(((owners, uid.to_owned()), name.to_owned())).filter(|_| !uid.is_empty() && !name.is_empty())
+}
+
+fn there<'a>(picture: &'a Picture, (resource, uid): &Owner) -> Option<&'a Value> {
+    let mut all = picture.get(*resource)?.values().map(|object| &**object);
+    all.find(|object| text(object, "/metadata/uid") == uid)
+}
+
+fn has(object: Option<&Value>, (kind, status): (&str, &str)) -> bool {
+    let conditions = object.and_then(|object| object["status"]["conditions"].as_array());
+    conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == status)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PODS: &str = "/api/v1/namespaces/shop/pods";
+    const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+
+    fn call(method: Method, path: &str, body: &Value) -> Call {
+        let (parts, ()) = http::Request::builder().method(method).uri(path).body(()).unwrap().into_parts();
+        Call { id: 1, ..Call::new("d0.1".into(), &parts, body.to_string().as_bytes()) }
+    }
+
+    fn owned_by(kind: &str, name: &str) -> Value {
+        json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": format!("u-{name}"), "controller": true}])
+    }
+
+    fn creation(pod: &str) -> Call {
+        call(
+            Method::POST,
+            PODS,
+            &json!({"metadata": {"name": pod, "ownerReferences": owned_by("ReplicaSet", "web-1")}}),
+        )
+    }
+
+    fn adoption() -> Call {
+        let path = format!("{REPLICA_SETS}/web-1");
+        call(Method::PATCH, &path, &json!({"metadata": {"ownerReferences": owned_by("Deployment", "web")}}))
+    }
+
+    fn picture() -> Picture {
+        let object = |name: &str| {
+            let object = json!({"metadata": {"name": name, "uid": format!("u-{name}")}});
+            (name.to_owned(), Arc::new(object))
+        };
+        [("replicasets", "web-1"), ("deployments", "web")]
+            .map(|(resource, name)| (resource.to_owned(), [object(name)].into()))
+            .into()
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// A monitor whose daemon has sent this and got that, at the first second.
+    fn after(call: &Call, answer: &Answer) -> Answers {
+        let mut answers = Answers { patience: PROMPT, ..Answers::default() };
+        assert_eq!(answers.sent(at(1), call, &picture()), Ok(()));
+        answers.answered(at(1), call, answer, &picture());
+        answers.ended(at(1), call.id);
+        answers
+    }
+
+    #[test]
+    fn a_refused_creation_owes_an_event_and_a_condition() {
+        let event = json!({"reason": "FailedCreate", "involvedObject": {"name": "web-1"}});
+        let event = call(Method::POST, "/api/v1/namespaces/shop/events", &event);
+        let failure = json!({"status": {"conditions": [{"type": "ReplicaFailure", "status": "True"}]}});
+        let status = call(Method::PATCH, &format!("{REPLICA_SETS}/web-1/status"), &failure);
+        for (reports, is_fine) in
+            [(&[][..], false), (&[&event], false), (&[&status], false), (&[&event, &status], true)]
+        {
+            let mut answers = after(&creation("a"), &Answer::Refused);
+            for report in reports {
+                assert_eq!(answers.sent(at(2), report, &picture()), Ok(()));
+            }
+            assert_eq!(answers.sent(at(5), &creation("a"), &picture()), Ok(()), "there is time");
+            assert_eq!(answers.sent(at(20), &creation("a"), &picture()).is_ok(), is_fine, "{reports:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_counted_on_is_about_the_object_with_dots_in_its_name() {
+        for (event, is_fine) in [("web-1.5.0123456789abcdef", true), ("web-1.0123456789abcdef", false)] {
+            let owners = owned_by("ReplicaSet", "web-1.5");
+            let creation =
+                call(Method::POST, PODS, &json!({"metadata": {"name": "a", "ownerReferences": owners}}));
+            let set = json!({"metadata": {"name": "web-1.5", "uid": "u-web-1.5"}});
+            let sets = [("web-1.5".to_owned(), Arc::new(set))].into();
+            let picture: Picture = [("replicasets".to_owned(), sets)].into();
+            let mut answers = Answers { patience: PROMPT, ..Answers::default() };
+            answers.answered(at(1), &creation, &Answer::Refused, &picture);
+            let failure = json!({"status": {"conditions": [{"type": "ReplicaFailure", "status": "True"}]}});
+            let status = call(Method::PATCH, &format!("{REPLICA_SETS}/web-1.5/status"), &failure);
+            let count = json!({"count": 2});
+            let again = call(Method::PATCH, &format!("/api/v1/namespaces/shop/events/{event}"), &count);
+            assert_eq!(answers.sent(at(2), &status, &picture), Ok(()));
+            assert_eq!(answers.sent(at(2), &again, &picture), Ok(()));
+            assert_eq!(answers.sent(at(20), &creation, &picture).is_ok(), is_fine, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_refused_adoption_is_reported_before_the_next_try() {
+        let mut answers = after(&adoption(), &Answer::Refused);
+        assert!(answers.sent(at(2), &adoption(), &picture()).is_err());
+    }
+
+    #[test]
+    fn a_request_to_wait_is_followed_and_not_reported() {
+        let mut answers = after(&creation("a"), &Answer::Wait(at(5)));
+        assert!(answers.sent(at(4), &creation("a"), &picture()).is_err(), "too early");
+        assert_eq!(answers.sent(at(6), &creation("a"), &picture()), Ok(()));
+        let event = json!({"reason": "FailedCreate", "message": format!("Error creating: {}", WAITS[0])});
+        let event = call(Method::POST, "/api/v1/namespaces/shop/events", &event);
+        assert!(answers.sent(at(6), &event, &picture()).is_err());
+    }
+
+    #[test]
+    fn without_an_answer_the_name_is_kept_or_looked_up() {
+        let other = |answers: &mut Answers| answers.sent(at(9), &creation("b"), &picture());
+        assert!(other(&mut after(&creation("a"), &Answer::None)).is_err());
+        let mut again = after(&creation("a"), &Answer::None);
+        assert_eq!(again.sent(at(8), &creation("a"), &picture()), Ok(()));
+        assert_eq!(other(&mut again), Ok(()));
+        let mut looked_up = after(&creation("a"), &Answer::None);
+        looked_up.answered(
+            at(8),
+            &call(Method::GET, &format!("{PODS}/a"), &Value::Null),
+            &Answer::Other,
+            &picture(),
+        );
+        assert_eq!(other(&mut looked_up), Ok(()));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a set lost or gained lately: whoever decided before that could not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::window::Window;
+use super::{Commit, controller, is_available, is_live, number, text};
+
+/// Who did something to a pod, and its UID.
+type Deed = (Arc<str>, String);
+
+/// By the set's UID.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// Live pods that ended, went, or changed hands.
+    gone: BTreeMap<String, Window<Deed>>,
+    /// Available pods that were so no longer.
+    unavailable: BTreeMap<String, Window<Deed>>,
+    /// Pods that became ready, or came as such.
+    ready: BTreeMap<String, Window<Deed>>,
+}
+
+impl Losses {
+    pub(super) fn remember(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, now, .. } = commit;
+        let Some(pod) = after.or(*before) else { return };
+        // Whoever lets a pod go whose labels have changed acts for whoever changed them: the Deployment's controller,
+        // which counts on available pods, has no part in that.
+        let is_let_go = after.is_some_and(|pod| controller(pod).is_empty());
+        let mut owners = [before, after].map(|pod| pod.map_or("", controller)).to_vec();
+        owners.dedup();
+        for replica_set in owners.into_iter().filter(|replica_set| !replica_set.is_empty()) {
+            let min_ready = commit
+                .by_uid("replicasets", replica_set)
+                .map_or(0, |replica_set| number(replica_set, "/spec/minReadySeconds"));
+            let is = |pod: &Option<&Value>, wait: Option<i64>| {
+                pod.is_some_and(|pod| {
+                    let available = wait.is_none_or(|seconds| is_available(pod, seconds, *now));
+                    controller(pod) == replica_set && is_live(pod) && available
+                })
+            };
+            let ended = |wait| is(before, wait) && !is(after, wait);
+            let begins = is(after, Some(0)) && !is(before, Some(0));
+            let lost_by = if is_let_go { "".into() } else { call.agent.clone() };
+            let kinds = [
+                (ended(None), &call.agent, &mut self.gone),
+                (ended(Some(min_ready)), &lost_by, &mut self.unavailable),
+                (begins, &call.agent, &mut self.ready),
+            ];
+            for (_, who, deeds) in kinds.into_iter().filter(|(is_so, ..)| *is_so) {
+                let deed = (who.clone(), text(pod, "/metadata/uid").to_owned());
+                deeds.entry(replica_set.to_owned()).or_default().happens(*at, deed);
+            }
+        }
+    }
+
+    /// How many live pods others have taken from a set since, and not given back.
+    pub(super) fn gone(&self, commit: &Commit<'_>, replica_set: &str, since: Duration) -> i64 {
+        absent(&self.gone, commit, replica_set, since, &is_live)
+    }
+
+    /// How many available pods others have taken from a set since, or made unavailable, that are so still.
+    pub(super) fn unavailable(&self, commit: &Commit<'_>, replica_set: &Value, since: Duration) -> i64 {
+        let min_ready = number(replica_set, "/spec/minReadySeconds");
+        let available = |pod: &Value| is_live(pod) && is_available(pod, min_ready, commit.now);
+        absent(&self.unavailable, commit, text(replica_set, "/metadata/uid"), since, &available)
+    }
+
+    /// How many pods have become ready since.
+    pub(super) fn gained(&self, replica_set: &str, since: Duration) -> i64 {
+        let deeds = self.ready.get(replica_set).into_iter().flat_map(|deeds| deeds.happened(since));
+        size(&deeds.map(|(_, pod)| &**pod).collect())
+    }
+}
+
+/// Each pod counts once, however often it came and went; and not if it is there now.
+fn absent(
+    deeds: &BTreeMap<String, Window<Deed>>,
+    commit: &Commit<'_>,
+    replica_set: &str,
+    since: Duration,
+    is_there: &dyn Fn(&Value) -> bool,
+) -> i64 {
+    let deeds = deeds.get(replica_set).into_iter().flat_map(|deeds| deeds.happened(since));
+    let mut lost: BTreeSet<&str> =
+        deeds.filter(|(who, _)| *who != commit.call.agent).map(|(_, pod)| &**pod).collect();
+    for pod in commit.owned("pods", replica_set).into_iter().filter(|pod| is_there(pod)) {
+        lost.remove(text(pod, "/metadata/uid"));
+    }
+    size(&lost)
+}
+
+fn size(pods: &BTreeSet<&str>) -> i64 {
+    i64::try_from(pods.len()).unwrap_or(i64::MAX)
+}

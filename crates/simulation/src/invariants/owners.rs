@@ -1,0 +1,236 @@
+//! S24: nothing outside of an owner's namespace, of another kind, or with a UID alone in common changes a count,
+//! a decision or a status of that owner.
+//!
+//! Whose an object is, is read from the stored objects here, by no rule or index of the controllers: the owner
+//! is the object with that UID among those of the kind that the reference names, in the same namespace. What
+//! comes of a wrong count is judged by S1, S2, S11, S12 and S20 as well, since they know an object's owner by
+//! [`controller`](super::controller), which goes by the same rule. Here it is judged by itself: how many an
+//! owner says that it has, and that nobody touches what only names a UID.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::window::Window;
+use super::{Breach, Commit, Invariants, number, text};
+use crate::call::Call;
+
+/// The reference of an object's controller, if it has one.
+fn reference(object: &Value) -> Option<&Value> {
+    object["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
+}
+
+/// Which kind owns the objects of a resource: by resource, API group and kind.
+fn owning(resource: &str) -> (&'static str, &'static str, &'static str) {
+    match resource {
+        "pods" => ("replicasets", "apps", "ReplicaSet"),
+        _ => ("deployments", "apps", "Deployment"),
+    }
+}
+
+/// The UID that an object's reference gives its owner, where kind and API group are those of an owner.
+fn claimed<'o>(resource: &str, object: &'o Value) -> Option<&'o str> {
+    let (_, group, kind) = owning(resource);
+    let owner = reference(object)?;
+    let version = text(owner, "/apiVersion");
+    let its_group = version.rsplit_once('/').map_or("", |(group, _)| group);
+    (its_group == group && owner["kind"] == kind).then(|| text(owner, "/uid"))
+}
+
+/// What belongs to whom, and lately did.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// Where Deployments and ReplicaSets are or were: the resource and the namespace, by UID.
+    places: BTreeMap<String, (String, String)>,
+    /// How many pods that have not ended a ReplicaSet has, by its UID; and those of now.
+    pods: BTreeMap<String, Window<usize>>,
+    pods_now: BTreeMap<String, BTreeSet<String>>,
+    /// How many pods the ReplicaSets of a Deployment say they have, by its UID; and each of now.
+    told: BTreeMap<String, Window<i64>>,
+    told_now: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+impl Owners {
+    /// The UID of the owner of an object that is stored.
+    fn of<'o>(&self, resource: &str, object: &'o Value) -> Option<&'o str> {
+        let uid = claimed(resource, object)?;
+        let (place, namespace) = self.places.get(uid)?;
+        let (owners, ..) = owning(resource);
+        (place == owners && *namespace == text(object, "/metadata/namespace")).then_some(uid)
+    }
+
+    /// Whether an object says that something controls it which does not, whoever that may be.
+    fn only_claims(&self, resource: &str, object: &Value) -> bool {
+        reference(object).is_some() && self.of(resource, object).is_none()
+    }
+
+    pub(super) fn remember(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, .. } = commit;
+        let Some(object) = after.or(*before) else { return };
+        let uid = text(object, "/metadata/uid").to_owned();
+        if call.resource != "pods" {
+            let place = (call.resource.clone(), text(object, "/metadata/namespace").to_owned());
+            self.places.entry(uid.clone()).or_insert(place);
+        }
+        let owner_of = |object: Option<&Value>| self.of(&call.resource, object?).map(str::to_owned);
+        let (was, is) = (owner_of(*before), owner_of(*after));
+        if call.resource == "pods" {
+            let counts =
+                after.is_some_and(|pod| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded"));
+            for (owner, is_its) in [(was, false), (is, counts)] {
+                let Some(owner) = owner else { continue };
+                let now = self.pods_now.entry(owner.clone()).or_default();
+                if is_its {
+                    now.insert(uid.clone())
+                } else {
+                    now.remove(&uid)
+                };
+                let count = now.len();
+                // Between the two there was no instant.
+                self.pods.entry(owner).or_default().set(*at, count);
+            }
+        } else if call.resource == "replicasets" {
+            let says = after.map(|replica_set| number(replica_set, "/status/replicas"));
+            for (owner, says) in [(was, None), (is, says)] {
+                let Some(owner) = owner else { continue };
+                let now = self.told_now.entry(owner.clone()).or_default();
+                match says {
+                    Some(says) => now.insert(uid.clone(), says),
+                    None => now.remove(&uid),
+                };
+                let sum = now.values().sum();
+                self.told.entry(owner).or_default().set(*at, sum);
+            }
+        }
+    }
+
+    /// A daemon writes in another namespace than the one that is judged by everything else: there it keeps the
+    /// pods of ReplicaSets, and nothing that only names an owner is touched.
+    pub(super) fn elsewhere(
+        &self,
+        call: &Call,
+        there: Option<&Value>,
+        replica_sets: &[Value],
+    ) -> Result<(), Breach> {
+        let breach = |what: &str| Err(Breach::new("S24", format!("{what}: {call} in {}", call.namespace)));
+        let is_owned = |pod: &Value| {
+            let owner = claimed("pods", pod);
+            let namesake = |replica_set: &Value| {
+                text(replica_set, "/metadata/namespace") == call.namespace
+                    && owner.is_some_and(|uid| text(replica_set, "/metadata/uid") == uid)
+            };
+            replica_sets.iter().any(namesake)
+        };
+        match (&*call.resource, &*call.subresource) {
+            ("events" | "leases", _) | ("replicasets", "status") => Ok(()),
+            ("pods", "") if call.method == http::Method::POST && is_owned(&call.body) => Ok(()),
+            ("pods", "") if call.method != http::Method::POST && there.is_none_or(is_owned) => Ok(()),
+            ("pods", "") => breach("a write to a pod that no ReplicaSet of its namespace owns"),
+            _ => breach("a write for an owner in another namespace"),
+        }
+    }
+}
+
+impl Invariants {
+    /// S24 for what is committed in the namespace that everything else judges, too.
+    pub(super) fn judge_owners(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+        let Commit { call, before, after, .. } = commit;
+        if let Some(before) = before
+            && call.subresource != "status"
+            && matches!(&*call.resource, "pods" | "replicasets")
+            && self.owners_of.only_claims(&call.resource, before)
+        {
+            // Somebody may have taken it from its owner a moment ago.
+            let owners = self.owners.get(text(before, "/metadata/uid"));
+            let always =
+                owners.is_some_and(|owners| owners.since(since).all(|owner| owner == super::ANOTHER));
+            if always {
+                return commit.breach("S24", "a write to what only names somebody's UID");
+            }
+        }
+        let (Some(after), "status") = (after, &*call.subresource) else { return Ok(()) };
+        // Its counts are those of an earlier write, which was judged then.
+        if commit.tells_of_a_refused_handover() {
+            return Ok(());
+        }
+        let (uid, status) =
+            (text(after, "/metadata/uid"), |field: &str| number(after, &format!("/status/{field}")));
+        let most = match &*call.resource {
+            "replicasets" => {
+                let lately = self.owners_of.pods.get(uid).into_iter().flat_map(|pods| pods.since(since));
+                i64::try_from(lately.max().copied().unwrap_or(0)).unwrap_or(i64::MAX)
+            }
+            _ => {
+                let lately = self.owners_of.told.get(uid).into_iter().flat_map(|told| told.since(since));
+                lately.max().copied().unwrap_or(0)
+            }
+        };
+        let counts: &[&str] = match &*call.resource {
+            "replicasets" => &["replicas", "terminatingReplicas"],
+            _ => &["replicas"],
+        };
+        let counted: i64 = counts.iter().map(|field| status(field)).sum();
+        // A condition that is written by itself says nothing of counts that were right when they were written.
+        let is_of_before = |field: &&str| {
+            before.is_some_and(|before| number(before, &format!("/status/{field}")) == status(field))
+        };
+        if counted > most && !counts.iter().all(is_of_before) {
+            return commit.breach("S24", format!("{counted} counted, and {most} at most are its own"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_owner_is_found_among_its_kind_in_the_namespace_of_what_names_it() {
+        let mut owners = Owners::default();
+        owners.places.insert("u-set".into(), ("replicasets".into(), "shop".into()));
+        owners.places.insert("u-web".into(), ("deployments".into(), "shop".into()));
+        let object = |namespace: &str, api_version: &str, kind: &str, uid: &str| {
+            let owner =
+                json!({"apiVersion": api_version, "kind": kind, "name": "x", "uid": uid, "controller": true});
+            json!({"metadata": {"namespace": namespace, "ownerReferences": [owner]}})
+        };
+        let check = |resource: &str, object: Value, expected: bool| {
+            assert_eq!(owners.of(resource, &object).is_some(), expected, "{resource} {object}");
+            assert_eq!(owners.only_claims(resource, &object), !expected, "{resource} {object}");
+        };
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-set"), true);
+        check("pods", object("shop", "apps/v1beta2", "ReplicaSet", "u-set"), true);
+        check("pods", object("tenant", "apps/v1", "ReplicaSet", "u-set"), false);
+        check("pods", object("shop", "v1", "ReplicaSet", "u-set"), false);
+        check("pods", object("shop", "apps/v1", "Deployment", "u-set"), false);
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-web"), false);
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-nobody"), false);
+        check("replicasets", object("shop", "apps/v1", "Deployment", "u-web"), true);
+        check("replicasets", object("shop", "example.com/v1", "Deployment", "u-web"), false);
+        assert!(!owners.only_claims("pods", &json!({"metadata": {}})), "nobody's");
+    }
+
+    #[test]
+    fn a_count_that_stands_from_before_is_not_claimed_by_who_only_tells_of_a_refused_release() {
+        let request = http::Request::patch("/apis/apps/v1/namespaces/shop/deployments/web/status").body(());
+        let call = Call::new("d0.1".into(), &request.unwrap().into_parts().0, b"{}");
+        let deployment = |replicas: i64, reason: &str| {
+            let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": reason});
+            json!({"metadata": {"uid": "u-web"}, "status": {"replicas": replicas, "conditions": [condition]}})
+        };
+        let judged = |before: Value, after: Value| {
+            let (before, after) = (Some(&before), Some(&after));
+            let picture = crate::server::Picture::default();
+            let (at, now) = (Duration::from_secs(9), jiff::Timestamp::UNIX_EPOCH);
+            let commit = Commit { at, now, call: &call, before, after, picture: &picture };
+            Invariants::default().judge_owners(&commit, Duration::ZERO)
+        };
+        assert!(judged(deployment(1, ""), deployment(1, "FailedAdopt")).is_ok());
+        assert!(judged(deployment(0, ""), deployment(1, "FailedAdopt")).is_err(), "counted anew");
+        assert!(judged(deployment(1, ""), deployment(1, "FailedCreate")).is_err(), "counted as ever");
+    }
+}

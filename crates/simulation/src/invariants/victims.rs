@@ -1,0 +1,195 @@
+//! S13: the pods that go are those that are missed least.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::window::Window;
+use super::{Breach, Commit, controller, is_available, is_live, text};
+use crate::call::Call;
+use crate::server::Picture;
+
+/// The first criteria of the order. They depend on the pod alone, so that it can be said what they were at any
+/// time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Worth {
+    assigned: bool,
+    phase: u8,
+    ready: bool,
+    cost: i64,
+}
+
+/// All criteria, for whoever decides now. The ages are logarithms of nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'p> {
+    worth: Worth,
+    crowd: Reverse<usize>,
+    ready_age: i64,
+    /// Of regular containers, then of sidecars. What runs once does not count.
+    restarts: Reverse<(i64, i64)>,
+    age: i64,
+    uid: &'p str,
+}
+
+/// What pods have been worth lately, and which were to be deleted.
+#[derive(Debug, Default)]
+pub(super) struct Victims {
+    /// Of the live ones, and whose they were.
+    worth: BTreeMap<String, Window<Option<(String, Worth)>>>,
+    sentenced: BTreeSet<String>,
+    /// When a pod last changed.
+    changed: Duration,
+}
+
+impl Victims {
+    pub(super) fn remember(&mut self, commit: &Commit<'_>) {
+        self.changed = commit.at;
+        let Some(pod) = commit.after.or(commit.before) else { return };
+        let is_there = commit.after.is_some() && is_live(pod);
+        let now = is_there.then(|| (controller(pod).to_owned(), Worth::of(pod, commit.now)));
+        self.worth.entry(text(pod, "/metadata/uid").to_owned()).or_default().set(commit.at, now);
+    }
+
+    /// A daemon asks for a deletion: no other pod of the set, that it must have seen and has not asked to
+    /// delete already, was worth less all the time.
+    ///
+    /// By all criteria it is judged only if the author has seen everything and no pod has changed at this instant,
+    /// because the crowd on a node, and ages, are what they are for a moment. `now` is what his clock says.
+    pub(super) fn condemned(
+        &mut self,
+        at: Duration,
+        now: Option<Timestamp>,
+        call: &Call,
+        picture: &Picture,
+    ) -> Result<(), Breach> {
+        if call.method != Method::DELETE || call.resource != "pods" {
+            return Ok(());
+        }
+        let uid = text(&call.body, "/preconditions/uid");
+        if !self.sentenced.insert(uid.to_owned()) {
+            return Ok(());
+        }
+        let since = call.known;
+        if let Some(now) = now.filter(|_| since == at && self.changed < at) {
+            self.is_last(now, call, picture)?;
+        }
+        let Some(lately) = self.worth.get(uid).map(|worth| worth.since(since)) else { return Ok(()) };
+        let least = lately.flatten().min_by_key(|(_, worth)| *worth).map(|(_, worth)| worth);
+        let pod = picture.get("pods").and_then(|pods| pods.get(&call.name));
+        let (Some(least), Some(replica_set)) = (least, pod.map(|pod| controller(pod))) else { return Ok(()) };
+        if replica_set.is_empty() {
+            return Ok(());
+        }
+        for other in picture.get("pods").into_iter().flat_map(|pods| pods.values()) {
+            let other_uid = text(other, "/metadata/uid");
+            let Some(worth) = self.worth.get(other_uid).filter(|worth| worth.began_before(since)) else {
+                continue;
+            };
+            let is_worse = worth.since(since).all(|worth| {
+                worth.as_ref().is_some_and(|(owner, worth)| owner == replica_set && worth < least)
+            });
+            if is_worse && !self.sentenced.contains(other_uid) {
+                let name = text(other, "/metadata/name");
+                return Err(Breach::new("S13", format!("{name} is worth less than {least:?}: {call}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no other pod of the set has a lower rank.
+    fn is_last(&self, now: Timestamp, call: &Call, picture: &Picture) -> Result<(), Breach> {
+        let pods =
+            || picture.get("pods").into_iter().flatten().map(|(_, pod)| pod).filter(|pod| is_live(pod));
+        let Some(victim) = pods().find(|pod| text(pod, "/metadata/name") == call.name) else { return Ok(()) };
+        let replica_set = controller(victim);
+        let replica_sets =
+            || picture.get("replicasets").into_iter().flatten().map(|(_, replica_set)| replica_set);
+        // Of a ReplicaSet that nobody owns no neighbours count, not even its own pods. The owner may be of any kind.
+        let owner = replica_sets()
+            .find(|other| text(other, "/metadata/uid") == replica_set)
+            .and_then(|replica_set| owner_of(replica_set));
+        let siblings: BTreeSet<&str> = replica_sets()
+            .filter(|other| owner.is_some() && owner_of(other) == owner)
+            .map(|other| text(other, "/metadata/uid"))
+            .collect();
+        let crowd = |pod: &Value| {
+            let node = text(pod, "/spec/nodeName");
+            let beside = pods().filter(|other| {
+                siblings.contains(controller(other)) && text(other, "/spec/nodeName") == node
+            });
+            if node.is_empty() { 0 } else { beside.count() }
+        };
+        let mine = Rank::of(victim, crowd(victim), now);
+        for other in pods().filter(|other| controller(other) == replica_set) {
+            let rank = Rank::of(other, crowd(other), now);
+            if rank < mine && !self.sentenced.contains(rank.uid) {
+                let name = text(other, "/metadata/name");
+                return Err(Breach::new(
+                    "S13",
+                    format!("{name} goes first: {rank:?} before {mine:?}: {call}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The API group, kind and UID of what controls a ReplicaSet.
+fn owner_of(replica_set: &Value) -> Option<(&str, &str, &str)> {
+    let owners = replica_set["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let (group, _) = text(owner, "/apiVersion").rsplit_once('/').unwrap_or_default();
+    Some((group, text(owner, "/kind"), text(owner, "/uid")))
+}
+
+impl<'p> Rank<'p> {
+    fn of(pod: &'p Value, crowd: usize, now: Timestamp) -> Self {
+        let age = |since: &str| match since.parse::<Timestamp>() {
+            Ok(since) => now.duration_since(since).as_nanos().checked_ilog2().map_or(-1, i64::from),
+            Err(_) => -2,
+        };
+        let all = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        let ready = all("/status/conditions").find(|c| c["type"] == "Ready" && c["status"] == "True");
+        let most = |statuses: &mut dyn Iterator<Item = &Value>| {
+            statuses.filter_map(|status| status["restartCount"].as_i64()).max().unwrap_or(0).max(0)
+        };
+        let restarts_anew = |name: &Value| {
+            let mut containers = all("/spec/initContainers");
+            containers.any(|container| container["name"] == *name && container["restartPolicy"] == "Always")
+        };
+        let regular = most(&mut all("/status/containerStatuses"));
+        let mut sidecars =
+            all("/status/initContainerStatuses").filter(|status| restarts_anew(&status["name"]));
+        let restarts = (regular, most(&mut sidecars));
+        Rank {
+            worth: Worth::of(pod, now),
+            crowd: Reverse(crowd),
+            ready_age: ready.map_or(-1, |ready| age(text(ready, "/lastTransitionTime"))),
+            restarts: Reverse(restarts),
+            age: age(text(pod, "/metadata/creationTimestamp")),
+            uid: text(pod, "/metadata/uid"),
+        }
+    }
+}
+
+impl Worth {
+    fn of(pod: &Value, now: Timestamp) -> Self {
+        let cost = text(pod, "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost");
+        // No plus sign, no leading zeros, and no more than 32 bits hold, as upstream reads it.
+        let cost = cost.parse::<i32>().ok().filter(|number| number.to_string() == cost);
+        Worth {
+            assigned: !text(pod, "/spec/nodeName").is_empty(),
+            phase: match text(pod, "/status/phase") {
+                "Running" => 2,
+                "Unknown" => 1,
+                _ => 0,
+            },
+            ready: is_available(pod, 0, now),
+            cost: cost.unwrap_or(0).into(),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What has to follow at once, or in spite of somebody else's trouble, where nothing goes wrong: L3, L6, L7 and L9.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::actors::Actors;
+use super::convergence::{is_at_rest, objects, until};
+use super::deadlines::{SLACK, time_of};
+use super::invariants::{Breach, controller, is_available, is_deleting, is_live, number, text};
+use super::scenario::{Act, NAMES, Scenario};
+use super::server::{Picture, Server};
+
+/// How often is looked.
+const STEP: Duration = Duration::from_millis(50);
+
+/// How long a pod may be available before its set says so.
+const TOLD: Duration = Duration::from_secs(1);
+
+/// How long after its watch has caught up a daemon may take to do what is to be done.
+const UNBLOCKED: Duration = Duration::from_millis(100);
+
+/// How long what can be done at once may take: a slow start, and a status.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// The longest wait between two tries.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The resources whose watches lag, one in each history.
+const LAGGING: [&str; 3] = ["deployments", "replicasets", "pods"];
+
+/// One of these things, by the seed: each takes time.
+///
+/// # Errors
+/// When something does not follow in time.
+pub async fn follows_promptly(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    let nth = scenario.seed / 4;
+    match nth % 4 {
+        // When a pod is available depends on whose clock is asked.
+        0 if scenario.clocks.is_empty() => availability_is_told(nth, server, actors).await,
+        1 => goes_on_when_a_watch_catches_up(nth, scenario, server, actors).await,
+        2 => room_is_used_at_once(server, actors).await,
+        _ => trouble_stays_alone(scenario, server, actors).await,
+    }
+}
+
+/// L6: a set tells of a pod that has become available within a second.
+async fn availability_is_told(nth: u64, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    actors.min_ready(2 + nth % 3).await;
+    actors.images("prompt").await;
+    // Since when each set says less than there is, and how much that is.
+    let mut untold: BTreeMap<String, (Duration, i64)> = BTreeMap::new();
+    let begin = server.start.elapsed();
+    loop {
+        let (picture, now) = (server.picture(), server.start.elapsed());
+        for replica_set in objects(&picture, "replicasets").filter(|replica_set| !is_deleting(replica_set)) {
+            let name = text(replica_set, "/metadata/name");
+            let seconds = number(replica_set, "/spec/minReadySeconds");
+            let available = |pod: &&Value| is_available(pod, seconds, server.clock.now());
+            let there =
+                i64::try_from(pods_of(&picture, replica_set).filter(available).count()).unwrap_or(i64::MAX);
+            let told = number(replica_set, "/status/availableReplicas");
+            if told >= there {
+                untold.remove(name);
+                continue;
+            }
+            // What is not told yet of so many pods may have become less while others have come.
+            let (since, least) = untold.entry(name.to_owned()).or_insert((now, there));
+            if told >= *least {
+                (*since, *least) = (now, there);
+            }
+            *least = there.min(*least);
+            if now - *since > TOLD + 2 * STEP {
+                let what =
+                    format!("{name} tells of {told} available pods and has had {least} since {since:?}");
+                return Err(Breach::new("L6", what));
+            }
+        }
+        let patience = 2 * LONGEST_BACKOFF;
+        if server.is_over() || is_at_rest(&picture).is_ok() || now - begin > patience {
+            return Ok(());
+        }
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+/// L7: a key that waits for a watch goes on as soon as that has caught up.
+async fn goes_on_when_a_watch_catches_up(
+    nth: u64,
+    scenario: &Scenario,
+    server: &Server,
+    actors: &Actors,
+) -> Result<(), Breach> {
+    let resource = LAGGING[usize::try_from(nth / 4 % 3).unwrap_or(0)];
+    for daemon in 0..scenario.daemons {
+        // Longer than pods take to start and to end.
+        server.lag(daemon, resource, Duration::from_secs(8));
+    }
+    actors.images("prompt").await;
+    tokio::time::sleep(server.lagging_for()).await;
+    let then = server.picture();
+    tokio::time::sleep(UNBLOCKED).await;
+    let now = server.picture();
+    if server.is_over() {
+        return Ok(());
+    }
+    let wants_pods = |deployment: &&Value| number(deployment, "/spec/replicas") > 0;
+    // One that recreates its pods waits for the old ones to end before there is a new set.
+    let is_next = |all: &&Value| resource == "pods" || text(all, "/spec/strategy/type") != "Recreate";
+    for deployment in objects(&then, "deployments").filter(wants_pods).filter(is_next) {
+        let name = text(deployment, "/metadata/name");
+        let late = |what: &str| {
+            let what =
+                format!("{name}: the watch of {resource} shows everything since {UNBLOCKED:?}, and {what}");
+            Err(Breach::new("L7", what))
+        };
+        let Some(replica_set) = prompt_replica_set(&now, deployment) else {
+            return late("there is no new set");
+        };
+        if resource == "replicasets"
+            && pods_of(&now, replica_set).next().is_none()
+            && number(replica_set, "/spec/replicas") > 0
+        {
+            return late("the new set has no pods");
+        }
+        let ready = prompt_replica_set(&then, deployment).map_or(0, |replica_set| {
+            pods_of(&then, replica_set).filter(|pod| is_available(pod, 0, server.clock.now())).count()
+        });
+        if resource == "pods"
+            && number(replica_set, "/status/readyReplicas") < i64::try_from(ready).unwrap_or(0)
+        {
+            return late(&format!("the new set does not tell of {ready} ready pods"));
+        }
+    }
+    Ok(())
+}
+
+/// The set of a Deployment's new template.
+fn prompt_replica_set<'p>(picture: &'p Picture, deployment: &Value) -> Option<&'p Value> {
+    let uid = text(deployment, "/metadata/uid");
+    let mut replica_sets =
+        objects(picture, "replicasets").filter(|replica_set| controller(replica_set) == uid);
+    replica_sets
+        .find(|replica_set| text(replica_set, "/spec/template/spec/containers/0/image") == "app:prompt")
+}
+
+fn pods_of<'p>(picture: &'p Picture, replica_set: &Value) -> impl Iterator<Item = &'p Value> {
+    let uid = text(replica_set, "/metadata/uid").to_owned();
+    objects(picture, "pods").filter(move |pod| controller(pod) == uid && is_live(pod))
+}
+
+/// L3: pods that a quota refused are made as soon as another pod of the namespace has ended, however long the wait
+/// between two tries has become.
+async fn room_is_used_at_once(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    actors.lone_pod(true).await;
+    actors.want_too_much().await;
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    server.set_quota(false);
+    // Nobody is told of that.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    actors.lone_pod(false).await;
+    tokio::time::sleep(AT_ONCE).await;
+    let picture = server.picture();
+    for replica_set in objects(&picture, "replicasets").filter(|replica_set| !is_deleting(replica_set)) {
+        let (name, size) = (text(replica_set, "/metadata/name"), number(replica_set, "/spec/replicas"));
+        let pods = pods_of(&picture, replica_set).count();
+        if !server.is_over() && i64::try_from(pods).unwrap_or(i64::MAX) < size {
+            let what = format!("there is room since {AT_ONCE:?}, and {name} has {pods} pods of {size}");
+            return Err(Breach::new("L3", what));
+        }
+    }
+    Ok(())
+}
+
+/// L9 and L3: whoever cannot write for one Deployment serves the others as always, and serves it when it can.
+async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+    for name in NAMES {
+        // There are two of them, at least.
+        let create = Act::Create { name, replicas: 3, surge: 1, unavailable: 1, recreate: false };
+        actors.act(&create).await;
+    }
+    until(server, actors, is_at_rest, 2 * LONGEST_BACKOFF).await?;
+    let bounds = |picture: &Picture| -> BTreeMap<String, Duration> {
+        let named =
+            |deployment| (text(deployment, "/metadata/name").to_owned(), time_of(deployment, scenario));
+        objects(picture, "deployments").map(named).collect()
+    };
+    let bounds = bounds(&server.picture());
+    let (troubled, fine) =
+        if scenario.seed.is_multiple_of(2) { (NAMES[0], NAMES[1]) } else { (NAMES[1], NAMES[0]) };
+    server.forbid(Some(troubled));
+    actors.images("prompt").await;
+    tokio::time::sleep(bounds.get(fine).copied().unwrap_or(SLACK)).await;
+    if let Err(unrest) = is_at_rest(&of(&server.picture(), fine))
+        && !server.is_over()
+    {
+        let what = format!("{troubled} cannot be written, and {fine} is not rolled out: {unrest}");
+        return Err(Breach::new("L9", what));
+    }
+    // By then the waits between two tries are as long as they get.
+    tokio::time::sleep(2 * LONGEST_BACKOFF).await;
+    server.forbid(None);
+    let bound = LONGEST_BACKOFF + bounds.get(troubled).copied().unwrap_or_default() + SLACK;
+    until(server, actors, is_at_rest, bound)
+        .await
+        .map_err(|Breach { what, .. }| Breach::new("L3", format!("not within {bound:?}: {what}")))
+}
+
+/// What of a picture belongs to a Deployment, by its name, with the pods of other names that its sets have.
+fn of(picture: &Picture, name: &str) -> Picture {
+    let replica_sets = picture.get("replicasets").into_iter().flatten();
+    let replica_sets: Vec<&Value> = replica_sets
+        .filter(|(other, _)| is_called_after(other, name))
+        .map(|(_, replica_set)| &**replica_set)
+        .collect();
+    let is_theirs = |object: &Value| {
+        replica_sets.iter().any(|replica_set| text(replica_set, "/metadata/uid") == controller(object))
+    };
+    let part = |all: &BTreeMap<String, Arc<Value>>| {
+        all.iter()
+            .filter(|(other, object)| is_called_after(other, name) || is_theirs(object))
+            .map(|(name, object)| (name.clone(), object.clone()))
+            .collect()
+    };
+    picture.iter().map(|(resource, all)| (resource.clone(), part(all))).collect()
+}
+
+/// Whether an object is a Deployment of this name, or one of its sets or pods.
+pub fn is_called_after(object: &str, deployment: &str) -> bool {
+    object.strip_prefix(deployment).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_and_pods_are_called_after_their_deployment() {
+        for name in ["web", "web-6d6f5bd8b9", "web-6d6f5bd8b9-x7k2p"] {
+            assert!(is_called_after(name, "web"), "{name}");
+        }
+        for name in ["api", "webby-6d6f5bd8b9", "loner-1"] {
+            assert!(!is_called_after(name, "web"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether the planted bugs are found, and how long that takes.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::cli::Args;
+use super::run::run;
+use super::scenario::Scenario;
+use super::search::{digest, on_threads, same_again};
+use windlass::mutations::BUGS;
+
+/// How long a settled cluster is watched.
+const QUIET: Duration = Duration::from_secs(180);
+
+/// A history that breaks with a bug and not without it.
+#[derive(Clone, Copy, Debug)]
+struct Detection {
+    seed: u64,
+    invariant: &'static str,
+    /// How long it took, in seconds.
+    time: f64,
+}
+
+/// A bug that is looked for.
+struct Hunt {
+    bug: &'static str,
+    /// The first seed that has not been tried.
+    next: u64,
+    /// How long it has been looked for, in seconds.
+    spent: f64,
+}
+
+/// How long each planted bug takes to find. The threads share the seeds of one bug. What breaks without
+/// the bug as well is no find. Each bug has its share of half of the time, and what is left of all of it is for
+/// those that were not found.
+///
+/// # Errors
+/// When nothing is planted in this build, the first seed has two histories, nothing can be printed, or there is no
+/// runtime to be had.
+pub fn mutation_score(
+    args: &Args,
+    name: &str,
+    elapsed: impl Fn() -> Duration + Sync,
+    out: &mut (impl Write + Send),
+) -> std::io::Result<bool> {
+    if cfg!(not(feature = "planted-bugs")) {
+        return Err(std::io::Error::other("--planted needs a build with the feature planted-bugs"));
+    }
+    let seeds = args.seeds.range(1);
+    same_again(&hunted(seeds.start), digest)?;
+    let bugs = BUGS.iter().filter(|bug| bug.contains(name));
+    let mut hunts: Vec<Hunt> = bugs.map(|bug| Hunt { bug, next: seeds.start, spent: 0.0 }).collect();
+    let planted = hunts.len();
+    let mut times = Vec::new();
+    for part in [0.5, 1.0] {
+        let mut missed = Vec::new();
+        let waiting = hunts.len();
+        for (nth, mut hunt) in hunts.into_iter().enumerate() {
+            let left = args.minutes.as_secs_f64() * part - elapsed().as_secs_f64();
+            let share = left / (waiting - nth) as f64;
+            match hunt.go_on(seeds.end, args.threads, share, &elapsed)? {
+                Some(Detection { seed, invariant, time }) => {
+                    times.push(time);
+                    writeln!(out, "{time:>7.2} s  seed {seed:<5} {invariant:<9} {}", hunt.bug)?;
+                }
+                None => missed.push(hunt),
+            }
+            out.flush()?;
+        }
+        hunts = missed;
+    }
+    for Hunt { bug, next, spent } in hunts {
+        writeln!(out, "not found within {spent:.0} s and the seeds before {next}: {bug}")?;
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let worst = times.last().copied().unwrap_or_default();
+    writeln!(out, "{} of {planted} found, median {median:.2} s, worst {worst:.2} s", times.len())?;
+    Ok(times.len() == planted)
+}
+
+/// The history of a seed as it is searched for bugs: two days of rest find no more than three minutes with a
+/// restart, and take seconds.
+fn hunted(seed: u64) -> Scenario {
+    Scenario { quiet: QUIET, ..Scenario::new(seed) }
+}
+
+impl Hunt {
+    /// Looks for the bug for `share` seconds more.
+    fn go_on(
+        &mut self,
+        end: u64,
+        threads: usize,
+        share: f64,
+        elapsed: &(impl Fn() -> Duration + Sync),
+    ) -> std::io::Result<Option<Detection>> {
+        let begin = elapsed().as_secs_f64();
+        let time = || elapsed().as_secs_f64() - begin;
+        let (bug, spent) = (self.bug, self.spent);
+        let (next, found) = (AtomicU64::new(self.next), Mutex::new(None));
+        on_threads(threads, || {
+            while found.lock().is_none() && time() < share {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= end {
+                    break;
+                }
+                let clean = hunted(seed);
+                let Some(failure) = run(&Scenario { bug, ..clean.clone() }, false)?.failure else { continue };
+                if run(&clean, false)?.failure.is_none() {
+                    let find = Detection { seed, invariant: failure.invariant, time: spent + time() };
+                    found.lock().get_or_insert(find);
+                }
+            }
+            Ok(())
+        })?;
+        self.next = next.into_inner();
+        self.spent += time();
+        Ok(found.into_inner())
+    }
+}

@@ -1,0 +1,328 @@
+//! The DaemonSet controller: one pod on each node that a DaemonSet runs on.
+
+mod execute;
+pub mod memory;
+pub mod node_pods;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::controller::{Controller, Executed, Settled, Status};
+use super::driver::{Driver, Worker};
+use super::error::SyncError;
+use super::event_handlers::{gathering, may_be_adopted_anew};
+use super::explanations::Explanation;
+use super::patch;
+use super::registry::ControllerEntry;
+use super::replicas::quota_queue::QuotaQueue;
+use super::setup::{HandlerOrder, Setup};
+use crate::metrics::set_gauge;
+use crate::model::{
+    Condition, ControllerRevision, DaemonSet, DaemonSetStatus, Node, ObjectKey, Pod, Record, Uid,
+};
+use crate::plan::Urgency;
+use crate::plan::daemonset::{
+    self as planner, IsTaken, Members, Observed, Plan, revisions::claim_revision, status,
+};
+use crate::runtime::store::{Change, Store};
+use memory::{DaemonMemory, Remembered};
+use node_pods::NodePods;
+
+/// What the registry says of it.
+pub static ENTRY: ControllerEntry = ControllerEntry {
+    name: "daemonset-controller",
+    aliases: &[],
+    kind: DaemonSet::RESOURCE,
+    objects: "DaemonSets",
+    flag: "concurrent-daemonset-syncs",
+    workers: 2,
+    queue: "daemonset",
+    component: "daemonset-controller",
+    watches: &[DaemonSet::RESOURCE, ControllerRevision::RESOURCE, Node::RESOURCE, Pod::RESOURCE],
+    stale_skips: Some(|metrics| &metrics.daemonset_stale_skips),
+    install,
+};
+
+fn install(setup: &mut Setup) -> Box<dyn Worker> {
+    let context = setup.context().clone();
+    let (quota_queue, _) = setup.shared();
+    let controller = DaemonSetController {
+        daemon_sets: context.store(),
+        nodes: context.store(),
+        revisions: context.store(),
+        pods: context.store(),
+        memory: Arc::default(),
+        node_pods: NodePods::default(),
+        quota_queue,
+        context,
+    };
+    Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+}
+
+/// The DaemonSet controller.
+pub struct DaemonSetController {
+    context: Arc<Context>,
+    daemon_sets: Arc<Store<DaemonSet>>,
+    nodes: Arc<Store<Node>>,
+    revisions: Arc<Store<ControllerRevision>>,
+    pods: Arc<Store<Pod>>,
+    /// What is known of each DaemonSet from one sync to the next.
+    memory: Arc<DaemonMemory>,
+    /// Which DaemonSets have pods for each node.
+    node_pods: NodePods,
+    /// Owners whose pods were refused, of all kinds together: they share the quotas of a namespace.
+    quota_queue: Arc<QuotaQueue>,
+}
+
+/// Its conditions are those of others.
+impl Status for DaemonSetStatus {
+    fn conditions(&self) -> &[Condition] {
+        &[]
+    }
+
+    fn conditions_mut(&mut self) -> &mut [Condition] {
+        &mut []
+    }
+}
+
+impl Controller for DaemonSetController {
+    type Object = DaemonSet;
+    type Status = DaemonSetStatus;
+    type Observed<'a> = Observed<'a>;
+    type Plan = Plan;
+    type Outcome = status::Outcome;
+
+    fn watch(self: &Arc<Self>, setup: &mut Setup) {
+        self.context.memory().includes(self.memory.clone());
+        let told = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| told.node_changed(change));
+        let told = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| told.revision_changed(change));
+        let told = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| told.pod_changed(change));
+        let (memory, metrics) = (Arc::downgrade(&self.memory), self.context.metrics());
+        let (backing_off, clock) =
+            (metrics.workloads.daemonset_nodes_backing_off.clone(), self.context.clock.clone());
+        metrics.before_render(move || {
+            let Some(memory) = memory.upgrade() else { return false };
+            set_gauge(&backing_off, memory.backing_off(clock.now()));
+            true
+        });
+    }
+
+    fn in_scope(&self, daemon_set: &DaemonSet) -> bool {
+        self.context.settings().scope.selects(&daemon_set.meta)
+    }
+
+    fn has_gone(&self, key: &ObjectKey) {
+        self.quota_queue.needs_no_room(&self.context, DaemonSet::RESOURCE, key);
+    }
+
+    fn resolve<'a>(&'a self, daemon_set: &'a DaemonSet) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(async move {
+            let owner = &daemon_set.meta.uid;
+            // These names are remembered by node: see `Marks::doubt`.
+            drop(self.context.in_doubt_writes.late(owner, Instant::now()));
+            let found = |pod: &Pod| {
+                if let Some(node) = pod.target() {
+                    self.memory.has_arrived(owner, node);
+                    self.pod_created(daemon_set, node, &pod.meta.key.name, pod.meta.resource_version);
+                }
+            };
+            self.context.resolve_named(daemon_set, found).await
+        })
+    }
+
+    fn wants_to_adopt(&self, daemon_set: &DaemonSet) -> bool {
+        let namespace = &daemon_set.meta.key.namespace;
+        let orphans = self.pods.orphans_selected_by(namespace, &daemon_set.selector);
+        let members = Members::of(daemon_set, Vec::new(), orphans);
+        planner::wants_to_adopt(daemon_set, &members, &self.orphan_revisions(daemon_set))
+    }
+
+    fn observe<'a>(&self, daemon_set: &'a DaemonSet, may_adopt: bool) -> Observed<'a> {
+        let namespace = daemon_set.meta.key.namespace.clone();
+        let owned = self.pods.owned_by(&daemon_set.as_owner());
+        let orphans = self.pods.orphans_selected_by(&namespace, &daemon_set.selector);
+        let members = Members::of(daemon_set, owned, orphans);
+        let now = self.context.now();
+        let Remembered { verdicts, unreadable, marks, backoff, recent, judged } =
+            self.memory.of(daemon_set, &members, &self.nodes, now);
+        self.context.metrics().workloads.daemonset_verdicts.inc_by(judged);
+        let pods = self.pods.clone();
+        Observed {
+            daemon_set,
+            verdicts,
+            unreadable,
+            members,
+            revisions: self.revisions.owned_by(&daemon_set.as_owner()),
+            orphan_revisions: self.orphan_revisions(daemon_set),
+            may_adopt,
+            doomed: self.context.in_doubt_writes.doomed_pods(&daemon_set.meta.uid, Instant::now()),
+            backoff,
+            marks,
+            recent,
+            is_taken: IsTaken::new(move |name| pods.get(&ObjectKey::new(namespace.clone(), name)).is_some()),
+            now,
+        }
+    }
+
+    fn plan(&self, observed: &Observed<'_>) -> Plan {
+        planner::plan(observed)
+    }
+
+    fn creates(&self, plan: &Plan) -> bool {
+        plan.repeats
+    }
+
+    fn execute<'a>(
+        &'a self,
+        daemon_set: &'a DaemonSet,
+        _: &'a Observed<'_>,
+        plan: &'a Plan,
+    ) -> BoxFuture<'a, Executed<status::Outcome>> {
+        Box::pin(async move {
+            let executed = self.carry_out(daemon_set, plan).await;
+            let key = &daemon_set.meta.key;
+            self.quota_queue.tried(&self.context, DaemonSet::RESOURCE, key, plan.creates(), executed.error());
+            executed
+        })
+    }
+
+    fn settle(
+        &self,
+        observed: &Observed<'_>,
+        plan: &Plan,
+        executed: &Executed<status::Outcome>,
+    ) -> Settled<DaemonSetStatus> {
+        let status = status::settled(observed.daemon_set, plan, *executed.outcome());
+        Settled { status, annotations: Default::default(), requeue_after: plan.requeue_after }
+    }
+
+    fn status<'a>(&self, daemon_set: &'a DaemonSet) -> &'a DaemonSetStatus {
+        &daemon_set.status
+    }
+
+    fn requeue_after(&self, daemon_set: &DaemonSet, _: &Observed<'_>, _: &Plan) -> Option<Duration> {
+        self.context.in_doubt_writes.doomed_for(&daemon_set.meta.uid, Instant::now())
+    }
+
+    fn explain(
+        &self,
+        observed: &Observed<'_>,
+        plan: Plan,
+        _: &Settled<DaemonSetStatus>,
+    ) -> Option<Explanation> {
+        Some(Explanation::new(observed.now, plan.reasons, &plan.writes))
+    }
+
+    fn status_patch(
+        &self,
+        daemon_set: &DaemonSet,
+        settled: &Settled<DaemonSetStatus>,
+        _: bool,
+    ) -> Option<Value> {
+        patch::daemon_set_status(&daemon_set.meta, &daemon_set.status, &settled.status)
+    }
+
+    fn urgency(
+        &self,
+        observed: &Observed<'_>,
+        _: &Plan,
+        _: &Executed<status::Outcome>,
+        settled: &Settled<DaemonSetStatus>,
+    ) -> Urgency {
+        status::urgency(&observed.daemon_set.status, &settled.status)
+    }
+}
+
+impl DaemonSetController {
+    /// A node has changed: the keys of the DaemonSets that want something else of it than before. A heartbeat changes
+    /// nothing that any of them looks at.
+    fn node_changed(&self, change: &Change<Node>) {
+        if let Change::Updated { old, new } = change
+            && old.places_pods_as(new)
+        {
+            return;
+        }
+        let has_pods = |owner: &Uid| self.node_pods.has(&change.object().meta.key.name, owner);
+        let (judged, concerned) = self.memory.node_changed(change, has_pods);
+        self.context.metrics().workloads.daemonset_verdicts.inc_by(judged);
+        let queue = self.context.queue_of::<DaemonSet>();
+        concerned.into_iter().for_each(|key| queue.add(key));
+    }
+
+    /// A revision has changed: the key of the DaemonSet that it belongs or belonged to. One that nobody owns any more,
+    /// or with other labels, concerns every DaemonSet that selects it.
+    fn revision_changed(&self, change: &Change<ControllerRevision>) {
+        let revision = change.object();
+        if let Change::Updated { old, new } = change
+            && old.meta.controller != new.meta.controller
+        {
+            self.wake_owner_of(&**old);
+        }
+        match &revision.meta.controller {
+            Some(_) => self.wake_owner_of(&**revision),
+            None if revision.meta.is_deleting() || !may_be_adopted_anew(change) => {}
+            None => self.wake_who_selects(&**revision),
+        }
+    }
+
+    /// A pod has changed: the same as for a revision. The changes of the pods of one DaemonSet are gathered.
+    fn pod_changed(&self, change: &Change<Pod>) {
+        let pod = change.object();
+        self.node_pods.changed(change);
+        let is_new = match change {
+            Change::Added(_) => true,
+            Change::Updated { old, new } => old.meta.controller != new.meta.controller,
+            Change::Deleted(_) => false,
+        };
+        if let Change::Updated { old, .. } = change
+            && is_new
+        {
+            self.wake_owner_of(&**old);
+        }
+        match &pod.meta.controller {
+            Some(_) => {
+                if let Some(owner) = self.daemon_sets.controller_of(&pod.meta) {
+                    if is_new && let Some(node) = pod.target() {
+                        self.memory.pod_created(&owner.meta.uid, node, &pod.meta.key.name);
+                    }
+                    let pods = self.pods.count_owned_by(&owner.as_owner());
+                    let queue = self.context.queue_of::<DaemonSet>();
+                    queue.add_after(owner.meta.key.clone(), gathering(pods));
+                }
+            }
+            None if pod.meta.is_deleting() || !may_be_adopted_anew(change) => {}
+            None => self.wake_who_selects(&**pod),
+        }
+    }
+
+    /// Wakes the owner of an object, if it is a DaemonSet. One that is not in the cache is woken when it comes.
+    fn wake_owner_of(&self, object: &impl Record) {
+        if let Some(owner) = self.daemon_sets.controller_of(object.meta()) {
+            self.context.queue_of::<DaemonSet>().add(owner.meta.key.clone());
+        }
+    }
+
+    fn wake_who_selects(&self, object: &impl Record) {
+        for daemon_set in self.daemon_sets.in_namespace(&object.meta().key.namespace) {
+            if daemon_set.selector.matches(&object.meta().labels) {
+                self.context.queue_of::<DaemonSet>().add(daemon_set.meta.key.clone());
+            }
+        }
+    }
+
+    /// The revisions that the DaemonSet might adopt. The namespace may hold those of many others.
+    fn orphan_revisions(&self, daemon_set: &DaemonSet) -> Vec<Arc<ControllerRevision>> {
+        let namespace = &daemon_set.meta.key.namespace;
+        let mut orphans = self.revisions.orphans_selected_by(namespace, &daemon_set.selector);
+        orphans.retain(|revision| claim_revision(daemon_set, revision) == crate::plan::claim::Claim::Adopt);
+        orphans
+    }
+}

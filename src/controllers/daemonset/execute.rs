@@ -1,0 +1,355 @@
+//! The writes for one DaemonSet: its pods and its revisions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use futures::{StreamExt, TryFutureExt};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{DaemonSetController, ENTRY};
+use crate::controllers::controller::Executed;
+use crate::controllers::error::SyncError;
+use crate::controllers::execute::{AT_ONCE, Written, first_refusal, path, raw};
+use crate::controllers::patch;
+use crate::model::{AnnotatedDaemonSet, ControllerRevision, DaemonSet, Meta, Pod, Record};
+use crate::plan::EventNote;
+use crate::plan::daemonset::body::pod_body;
+use crate::plan::daemonset::names::{self, Names};
+use crate::plan::daemonset::revisions::{self, NewRevision, next_collision, revision_body};
+use crate::plan::daemonset::status::Outcome;
+use crate::plan::daemonset::{Deletion, NewPod, Plan, Reason, Write};
+use crate::plan::replicaset::slow_start::slow_start_batches;
+use crate::runtime::api::ApiError;
+use crate::runtime::request::{self, PatchType};
+
+/// So many names are tried for one pod; those in the way are of pods that the cache does not show yet.
+const NAMES: usize = 4;
+
+impl DaemonSetController {
+    /// Carries out the plan for a DaemonSet, in order, up to the first write that fails.
+    pub(super) async fn carry_out(&self, daemon_set: &DaemonSet, plan: &Plan) -> Executed<Outcome> {
+        for note in &plan.notes {
+            self.context.record_event(ENTRY.component, daemon_set, note.clone());
+        }
+        let mut outcome = Outcome::default();
+        for write in &plan.writes {
+            if let Err(error) = self.write(daemon_set, write, &mut outcome).await {
+                outcome.is_open = !error.is_refusal();
+                return Executed::new(outcome, Some(error));
+            }
+        }
+        Executed::new(outcome, None)
+    }
+
+    async fn write(
+        &self,
+        daemon_set: &DaemonSet,
+        write: &Write,
+        outcome: &mut Outcome,
+    ) -> Result<(), SyncError> {
+        match write {
+            Write::AdoptPod(pod) => self.context.adopt(daemon_set, &**pod).await,
+            Write::ReleasePod(pod) => self.context.release(daemon_set, &**pod).await,
+            Write::AdoptRevision(revision) => self.context.adopt(daemon_set, &**revision).await,
+            Write::ReleaseRevision(revision) => self.context.release(daemon_set, &**revision).await,
+            Write::Relabel { pod, hash } => {
+                self.change(daemon_set, &**pod, &patch::relabel(&pod.meta, hash)).await
+            }
+            Write::ChangeRevision(revision, change) => {
+                let body = patch::change_revision(&revision.meta, change);
+                self.change(daemon_set, &**revision, &body).await
+            }
+            Write::DeleteRevision(revision) => {
+                let exactly = json!({
+                    "uid": revision.meta.uid,
+                    "resourceVersion": revision.meta.resource_version.to_string(),
+                });
+                let what = || format!("deleting ControllerRevision {}", revision.meta.key);
+                let deleted = self.context.delete_while(daemon_set, &**revision, exactly, || true).await;
+                deleted.map_err(|error| SyncError::api(what(), error))
+            }
+            Write::CreateRevision(new) => self.create_revision(daemon_set, new, outcome).await,
+            Write::CreatePods { pods, hash } => self.create_pods(daemon_set, pods, hash).await,
+            Write::DeletePods(deletions) => self.delete_pods(daemon_set, deletions).await,
+        }
+    }
+
+    /// Changes fields of an object of the DaemonSet.
+    async fn change<T: Record>(
+        &self,
+        daemon_set: &DaemonSet,
+        object: &T,
+        body: &serde_json::Value,
+    ) -> Result<(), SyncError> {
+        let what = || format!("changing {} {}", T::RESOURCE.kind, object.meta().key);
+        let target = path(T::RESOURCE, object.meta());
+        let version = self.context.patch(daemon_set, what, &target, PatchType::Merge, body).await?;
+        self.context.expect_write(daemon_set, T::RESOURCE, version);
+        Ok(())
+    }
+
+    /// Whether to go on: the cache still shows the DaemonSet as it was when it was decided about, and the daemon is not
+    /// to end.
+    fn goes_on(&self, daemon_set: &DaemonSet) -> bool {
+        self.context.is_unchanged(&self.daemon_sets, &daemon_set.meta)
+    }
+
+    /// The DaemonSet as the API server has it, with its annotations; a conflict where it is another by now.
+    async fn read_afresh(
+        &self,
+        daemon_set: &DaemonSet,
+        what: impl Fn() -> String,
+    ) -> Result<AnnotatedDaemonSet, SyncError> {
+        let Meta { key, uid, .. } = &daemon_set.meta;
+        let fresh = self.context.read(daemon_set, &path(DaemonSet::RESOURCE, &daemon_set.meta)).await;
+        let fresh: AnnotatedDaemonSet = match fresh {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                if let SyncError::Gone { .. } = error {
+                    self.context.expectations.expect_deletion(uid, DaemonSet::RESOURCE, key, uid, None);
+                }
+                return Err(error);
+            }
+        };
+        let meta = fresh.meta();
+        if meta.uid == *uid && !meta.is_deleting() && meta.generation == daemon_set.meta.generation {
+            return Ok(fresh);
+        }
+        if meta.uid == *uid {
+            self.context.expect_write(daemon_set, DaemonSet::RESOURCE, meta.resource_version);
+        } else {
+            self.context.expectations.expect_deletion(uid, DaemonSet::RESOURCE, key, uid, None);
+        }
+        Err(SyncError::Overtaken { what: what() })
+    }
+
+    /// Creates the revision of the current template. A reply that is lost needs no look: the next request is for the
+    /// same name, and finds out.
+    async fn create_revision(
+        &self,
+        daemon_set: &DaemonSet,
+        new: &NewRevision,
+        outcome: &mut Outcome,
+    ) -> Result<(), SyncError> {
+        let namespace = &daemon_set.meta.key.namespace;
+        let what = || format!("creating ControllerRevision {namespace}/{}", new.name);
+        let json = |error| SyncError::Json { what: what(), error };
+        let fresh = self.read_afresh(daemon_set, what).await?;
+        let body = revision_body(daemon_set, new, &fresh.annotations).and_then(raw).map_err(json)?;
+        let collection = ControllerRevision::RESOURCE.path(Some(namespace));
+        let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
+        let still_wanted = || self.goes_on(daemon_set);
+        let error = match self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await
+        {
+            Ok(written) => {
+                let version = written.resource_version().unwrap_or(0);
+                self.context.expect_write(daemon_set, ControllerRevision::RESOURCE, version);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if !error.is_already_exists() {
+            let error = SyncError::creation(what(), error);
+            if let SyncError::Refused { .. } = &error {
+                let message = format!("Error creating: {}", error.reason());
+                self.context.record_event(
+                    ENTRY.component,
+                    daemon_set,
+                    EventNote::warning("FailedCreate", message),
+                );
+            }
+            return Err(error);
+        }
+        let existing = self.context.read(daemon_set, &format!("{collection}/{}", new.name)).await;
+        let existing: Option<ControllerRevision> = match existing {
+            Ok(existing) => Some(existing),
+            Err(SyncError::Gone { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(existing) = &existing {
+            let version = existing.meta.resource_version;
+            self.context.expect_write(daemon_set, ControllerRevision::RESOURCE, version);
+        }
+        match revisions::on_taken(daemon_set, new, existing.as_ref()) {
+            revisions::Taken::Use => Ok(()),
+            revisions::Taken::PlanAgain => Err(SyncError::Conflict { what: what(), error }),
+            revisions::Taken::Collision => {
+                let fresh = self.read_afresh(daemon_set, what).await?;
+                outcome.collision = next_collision(daemon_set, &fresh.daemon_set);
+                match outcome.collision {
+                    Some(_) => Err(SyncError::NameTaken { name: new.name.clone() }),
+                    None => {
+                        let version = fresh.meta().resource_version;
+                        self.context.expect_write(daemon_set, DaemonSet::RESOURCE, version);
+                        Err(SyncError::Conflict { what: what(), error })
+                    }
+                }
+            }
+        }
+    }
+
+    /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
+    /// (upstream: `syncNodes`). Where there is no answer nothing further is sent.
+    async fn create_pods(
+        &self,
+        daemon_set: &DaemonSet,
+        pods: &[NewPod],
+        hash: &str,
+    ) -> Result<(), SyncError> {
+        let mut left = pods.iter();
+        let stopped = AtomicBool::new(false);
+        let stop_unless_refused = |error: &SyncError| {
+            stopped.fetch_or(!error.is_refusal(), Relaxed);
+        };
+        for batch in slow_start_batches(pods.len()) {
+            let batch: Vec<NewPod> = left.by_ref().take(batch).cloned().collect();
+            let created: Vec<Result<(), SyncError>> = futures::stream::iter(batch)
+                .take_while(|_| std::future::ready(!stopped.load(Relaxed)))
+                .map(|new| self.create_pod(daemon_set, new, hash).inspect_err(stop_unless_refused))
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
+            first_refusal(created)?;
+        }
+        Ok(())
+    }
+
+    async fn create_pod(&self, daemon_set: &DaemonSet, mut new: NewPod, hash: &str) -> Result<(), SyncError> {
+        let Meta { uid, key, .. } = &daemon_set.meta;
+        let names = Names::of(&key.name, uid);
+        let collection = Pod::RESOURCE.path(Some(&key.namespace));
+        // The node may go, or be tainted, while the rate limiter holds the request back.
+        let node = new.node.clone();
+        let still_wanted = || self.goes_on(daemon_set) && self.memory.runs_on(uid, &node);
+        let mut taken = None;
+        for _ in 0..NAMES {
+            if !still_wanted() {
+                return Ok(());
+            }
+            let what = || format!("creating pod {}/{}", key.namespace, new.name);
+            let json = |error| SyncError::Json { what: what(), error };
+            let body = pod_body(daemon_set, &new, hash).and_then(raw).map_err(json)?;
+            let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
+            let answer = self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await;
+            let error = match answer {
+                Ok(written) => {
+                    let version = written.resource_version().unwrap_or(0);
+                    self.pod_created(daemon_set, &new.node, &new.name, version);
+                    return Ok(());
+                }
+                // A change has put the key into the queue; a daemon that ends begins nothing new.
+                Err(ApiError::NotSent(_)) if !still_wanted() => return Ok(()),
+                Err(error) => error,
+            };
+            if !error.is_already_exists() {
+                return Err(self.creation_failed(daemon_set, &new, SyncError::creation(what(), error)));
+            }
+            let existing = self.context.read::<Pod>(daemon_set, &format!("{collection}/{}", new.name)).await;
+            let existing = match existing {
+                Ok(existing) => Some(existing),
+                Err(SyncError::Gone { .. }) => None,
+                Err(error) => {
+                    // It may be ours, by an earlier request: to be found out before another is created.
+                    self.context.in_doubt_writes.created(uid, new.name.clone());
+                    return Err(error);
+                }
+            };
+            let version = existing.as_ref().map_or(0, |pod| pod.meta.resource_version);
+            match names::on_taken(daemon_set, &new.node, existing.as_ref()) {
+                names::Taken::Created => {
+                    self.memory.has_arrived(uid, &new.node);
+                    self.pod_created(daemon_set, &new.node, &new.name, version);
+                    return Ok(());
+                }
+                names::Taken::Wait => {
+                    self.context.expect_write(daemon_set, Pod::RESOURCE, version);
+                    return Err(SyncError::Conflict { what: what(), error });
+                }
+                names::Taken::NextSlot => {
+                    self.context.expect_write(daemon_set, Pod::RESOURCE, version);
+                    taken = Some(SyncError::Conflict { what: what(), error });
+                    new.name = names.after(&new.node, &new.name);
+                }
+            }
+        }
+        taken.map_or(Ok(()), Err)
+    }
+
+    fn creation_failed(&self, daemon_set: &DaemonSet, new: &NewPod, error: SyncError) -> SyncError {
+        let owner = &daemon_set.meta.uid;
+        if error.may_have_happened() {
+            if planted!("a daemon pod with a lost reply is asked for under another name") {
+                self.memory.pod_created(owner, &new.node, &new.name);
+                return error;
+            }
+            self.context.in_doubt_writes.created(owner, new.name.clone());
+            self.memory.creation_lost(owner, &new.node, self.context.now());
+        }
+        // Nothing is said of a namespace that is on its way out.
+        if let SyncError::Refused { .. } = &error {
+            let message = format!("Error creating: {}", error.reason());
+            self.context.record_event(
+                ENTRY.component,
+                daemon_set,
+                EventNote::warning("FailedCreate", message),
+            );
+        }
+        error
+    }
+
+    /// A pod is known to have been created for a node.
+    pub(super) fn pod_created(&self, daemon_set: &DaemonSet, node: &Arc<str>, name: &str, version: u64) {
+        let meta = &daemon_set.meta;
+        self.memory.pod_created(&meta.uid, node, name);
+        self.memory.we_created(&meta.uid, node, self.context.now());
+        self.context.expect_write(daemon_set, Pod::RESOURCE, version);
+        self.context.recreate_guard.created(meta, Instant::now());
+        self.context.metrics.workloads.pods_created.inc();
+        tracing::debug!(daemon_set = %meta.key, pod = name, %node, "created a pod");
+        let note = EventNote::normal("SuccessfulCreate", format!("Created pod: {name}"));
+        self.context.record_event(ENTRY.component, daemon_set, note);
+    }
+
+    /// Deletes pods, each only if it is still the one that was seen.
+    async fn delete_pods(&self, daemon_set: &DaemonSet, deletions: &[Deletion]) -> Result<(), SyncError> {
+        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(deletions.to_vec())
+            .map(|deletion| self.delete_pod(daemon_set, deletion))
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        first_refusal(deleted)
+    }
+
+    async fn delete_pod(&self, daemon_set: &DaemonSet, deletion: Deletion) -> Result<(), SyncError> {
+        let Deletion { pod, reason } = deletion;
+        let (owner, name) = (&daemon_set.meta.uid, &pod.meta.key.name);
+        let still_wanted = || self.goes_on(daemon_set);
+        if !still_wanted() {
+            return Ok(());
+        }
+        let exactly = json!({"uid": pod.meta.uid});
+        let Err(error) = self.context.delete_while(daemon_set, &*pod, exactly, still_wanted).await else {
+            if let (Reason::Failed, Some(node)) = (reason, pod.target()) {
+                self.memory.failed_pod_deleted(daemon_set, node, self.context.now());
+            }
+            self.context.metrics.workloads.pods_deleted.inc();
+            tracing::debug!(daemon_set = %daemon_set.meta.key, pod = %name, ?reason, "deleted a pod");
+            let note = EventNote::normal("SuccessfulDelete", format!("Deleted pod: {name}"));
+            self.context.record_event(ENTRY.component, daemon_set, note);
+            return Ok(());
+        };
+        if matches!(error, ApiError::NotSent(_)) && !still_wanted() {
+            return Ok(());
+        }
+        let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
+        if error.may_have_happened() {
+            self.context.in_doubt_writes.deleted(owner, pod.meta.key.clone(), pod.meta.uid.clone());
+        }
+        if let SyncError::Refused { .. } = &error {
+            let note = EventNote::warning("FailedDelete", format!("Error deleting: {}", error.reason()));
+            self.context.record_event(ENTRY.component, daemon_set, note);
+        }
+        Err(error)
+    }
+}

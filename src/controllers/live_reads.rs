@@ -1,0 +1,142 @@
+//! Reads of the API server itself, where the cache may lag: whether an owner still exists, and what became of
+//! writes whose replies were lost.
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::error::SyncError;
+use super::execute::path;
+use crate::model::Record;
+use crate::runtime::request;
+use crate::runtime::store::Store;
+
+impl Context {
+    /// Reads one object past the cache, in a sync of this owner.
+    ///
+    /// # Errors
+    /// As the API server answers; an object that is not there is [`SyncError::Gone`].
+    pub async fn read<T: Record>(&self, owner: &impl Record, path: &str) -> Result<T, SyncError> {
+        let what = || format!("reading {path}");
+        let bytes = self
+            .api_for(owner)
+            .call_bytes(request::get(path, &[]))
+            .await
+            .map_err(|error| SyncError::api(what(), error))?;
+        let json = serde_json::from_slice::<&RawValue>(&bytes)
+            .map_err(|error| SyncError::Json { what: what(), error })?;
+        T::decode(json.get(), &mut Default::default())
+            .map_err(|error| SyncError::Json { what: what(), error })
+    }
+
+    /// Finds out what became of writes to an owner's children whose replies were lost: the cache must
+    /// show what is there now before anything is decided (S23).
+    ///
+    /// # Errors
+    /// When the API server cannot be asked; what is not resolved is kept.
+    pub async fn resolve_children<T: Record>(
+        &self,
+        parent: &impl Record,
+        children: &Store<T>,
+    ) -> Result<(), SyncError> {
+        let owner = &parent.meta().uid;
+        let (mut names, _) = self.in_doubt_writes.take(owner);
+        let collection = T::RESOURCE.path(Some(&parent.meta().key.namespace));
+        let mut result = Ok(());
+        while let Some(name) = names.pop() {
+            match self.read::<T>(parent, &format!("{collection}/{name}")).await {
+                Ok(child) => {
+                    let version = child.meta().resource_version;
+                    self.expectations.expect_write(owner, T::RESOURCE, version);
+                    self.expectations.expect_write(&child.meta().uid, T::RESOURCE, version);
+                    self.forget_if_gone(children, child.meta());
+                }
+                Err(SyncError::Gone { .. }) => {}
+                Err(error) => {
+                    names.push(name);
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        names.into_iter().for_each(|name| self.in_doubt_writes.created(owner, name));
+        result
+    }
+
+    /// The same where objects are created under chosen names and deleted by UID, as pods are: `created` is told of each
+    /// that exists, and those that are deleted must go from the cache.
+    ///
+    /// # Errors
+    /// When the API server cannot be asked; what is not resolved is kept.
+    pub(super) async fn resolve_named<O: Record, T: Record>(
+        &self,
+        set: &O,
+        created: impl Fn(&T) + Send + Sync,
+    ) -> Result<(), SyncError> {
+        let owner = &set.meta().uid;
+        let (mut creates, mut deletes) = self.in_doubt_writes.take(owner);
+        let collection = T::RESOURCE.path(Some(&set.meta().key.namespace));
+        let mut result = Ok(());
+        while let Some(name) = creates.pop() {
+            match self.read::<T>(set, &format!("{collection}/{name}")).await {
+                Ok(pod) if set.controls(pod.meta()) => created(&pod),
+                Ok(_) => {}
+                Err(SyncError::Gone { .. }) => {
+                    self.in_doubt_writes.not_yet_created(owner, name, Instant::now())
+                }
+                Err(error) => {
+                    creates.push(name);
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        while let Some((key, uid)) = deletes.pop() {
+            match self.read::<T>(set, &format!("{collection}/{}", key.name)).await {
+                Ok(pod) if pod.meta().uid == uid && !pod.meta().is_deleting() => {
+                    self.in_doubt_writes.doomed(owner, key, uid, Instant::now());
+                }
+                Ok(_) | Err(SyncError::Gone { .. }) => {
+                    self.expectations.expect_deletion(owner, T::RESOURCE, &key, &uid, None);
+                }
+                Err(error) => {
+                    deletes.push((key, uid));
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        creates.into_iter().for_each(|name| self.in_doubt_writes.created(owner, name));
+        deletes.into_iter().for_each(|(key, uid)| self.in_doubt_writes.deleted(owner, key, uid));
+        result
+    }
+
+    /// Whether the owner may adopt: not unless it is still there (S15).
+    ///
+    /// # Errors
+    /// When the API server cannot be asked.
+    pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
+        Ok(planted!("adoption happens unasked") || self.still_exists(owner).await?)
+    }
+
+    /// Whether the owner is still the object that the cache shows, and not on its way out: asked of the API
+    /// server before anything is adopted (S15), or made a second time. If it is not, the owner is not decided
+    /// about before the cache shows that.
+    ///
+    /// # Errors
+    /// When the API server cannot be asked.
+    pub async fn still_exists<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
+        let meta = owner.meta();
+        match self.read::<T>(owner, &path(T::RESOURCE, meta)).await {
+            Ok(fresh) if fresh.meta().uid == meta.uid => {
+                self.expectations.expect_write(&meta.uid, T::RESOURCE, fresh.meta().resource_version);
+                Ok(!fresh.meta().is_deleting())
+            }
+            Ok(_) | Err(SyncError::Gone { .. }) => {
+                self.expectations.expect_deletion(&meta.uid, T::RESOURCE, &meta.key, &meta.uid, None);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Sets whose pods were refused, most often by a quota, and that try again as soon as there may be room.
+//!
+//! Their backoff grows to a minute. When a pod of the namespace ends, there may be room for another at
+//! once, so the set that has waited longest is called, and if it succeeds, the next. All of them at once
+//! would be one doomed call each for every pod that ends.
+//!
+//! A call is never lost: a set that was called and needs no pod after all hands it on, and one that was
+//! called while nobody else waited is called again, because its try may be under way and come to the
+//! server too early.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::controllers::context::Context;
+use crate::controllers::error::SyncError;
+use crate::model::{ObjectKey, Resource};
+
+type QueuedOwner = (Resource, ObjectKey);
+
+/// The refused sets by namespace.
+#[derive(Debug, Default)]
+pub struct QuotaQueue(Mutex<BTreeMap<Arc<str>, NamespaceQueue>>);
+
+#[derive(Debug, Default)]
+struct NamespaceQueue {
+    /// Longest waiting first.
+    waiting: VecDeque<QueuedOwner>,
+    /// Those that have been called and have not said yet what became of it; longest ago first.
+    called: VecDeque<QueuedOwner>,
+}
+
+impl QuotaQueue {
+    /// Notes that a set's pods were refused: behind all others that wait.
+    pub fn add(&self, kind: Resource, key: &ObjectKey) {
+        let mut all = self.0.lock();
+        let NamespaceQueue { waiting, called } = all.entry(key.namespace.clone()).or_default();
+        called.retain(|(resource, other)| (*resource, other) != (kind, key));
+        if !waiting.iter().any(|(resource, other)| (*resource, other) == (kind, key)) {
+            waiting.push_back((kind, key.clone()));
+        }
+    }
+
+    /// The set that tries next, now that there may be room.
+    pub fn next(&self, namespace: &str) -> Option<(Resource, ObjectKey)> {
+        let mut all = self.0.lock();
+        let NamespaceQueue { waiting, called } = all.get_mut(namespace)?;
+        let next = waiting.pop_front().or_else(|| called.pop_front())?;
+        called.push_back(next.clone());
+        Some(next)
+    }
+
+    /// Forgets a set that needs no room any more; returns whether it had been waiting or was called.
+    pub fn remove(&self, kind: Resource, key: &ObjectKey) -> bool {
+        let mut all = self.0.lock();
+        let Some(line) = all.get_mut(&key.namespace) else { return false };
+        let NamespaceQueue { waiting, called } = line;
+        let before = waiting.len() + called.len();
+        for replica_sets in [&mut *waiting, &mut *called] {
+            replica_sets.retain(|(resource, other)| (*resource, other) != (kind, key));
+        }
+        let was_there = waiting.len() + called.len() < before;
+        if waiting.is_empty() && called.is_empty() {
+            all.remove(&key.namespace);
+        }
+        was_there
+    }
+}
+
+impl QuotaQueue {
+    /// A pod of the namespace has ended, or a refused owner got its pods: there may be room for more.
+    pub fn wake_next(&self, context: &Context, namespace: &str) {
+        if let Some((kind, key)) = self.next(namespace) {
+            context.control(kind).queue.add(key);
+        }
+    }
+
+    /// An owner whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
+    /// lets the next one try.
+    pub fn tried(
+        &self,
+        context: &Context,
+        kind: Resource,
+        key: &ObjectKey,
+        creates: bool,
+        error: Option<&SyncError>,
+    ) {
+        match error {
+            Some(error) if creates && error.is_refusal() => self.add(kind, key),
+            // It will be tried again.
+            Some(_) if creates => {}
+            _ => self.needs_no_room(context, kind, key),
+        }
+    }
+
+    /// The owner is gone, or wants no more pods.
+    pub fn needs_no_room(&self, context: &Context, kind: Resource, key: &ObjectKey) {
+        if self.remove(kind, key) {
+            self.wake_next(context, &key.namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Record, ReplicaSet};
+
+    const KIND: Resource = ReplicaSet::RESOURCE;
+
+    #[test]
+    fn who_has_waited_longest_tries_first_and_each_namespace_has_a_line_of_its_own() {
+        let quota_queue = QuotaQueue::default();
+        let (a, b, c) =
+            (ObjectKey::new("shop", "a"), ObjectKey::new("shop", "b"), ObjectKey::new("other", "c"));
+        for key in [&a, &b, &a, &c] {
+            quota_queue.add(KIND, key);
+        }
+        assert_eq!(quota_queue.next("shop"), Some((KIND, a.clone())));
+        quota_queue.add(KIND, &a);
+        assert_eq!(quota_queue.next("shop"), Some((KIND, b.clone())));
+        assert!(quota_queue.remove(KIND, &a) && !quota_queue.remove(KIND, &a));
+        assert!(quota_queue.remove(KIND, &b));
+        assert_eq!(quota_queue.next("shop"), None);
+        assert_eq!(quota_queue.next("other"), Some((KIND, c.clone())));
+        assert!(quota_queue.remove(KIND, &c));
+        assert!(quota_queue.0.lock().is_empty());
+    }
+
+    #[test]
+    fn who_was_called_is_called_again_while_nobody_else_waits() {
+        let quota_queue = QuotaQueue::default();
+        let (a, b) = (ObjectKey::new("shop", "a"), ObjectKey::new("shop", "b"));
+        quota_queue.add(KIND, &a);
+        for _ in 0..3 {
+            assert_eq!(quota_queue.next("shop"), Some((KIND, a.clone())));
+        }
+        quota_queue.add(KIND, &b);
+        assert_eq!(quota_queue.next("shop"), Some((KIND, b.clone())));
+        assert_eq!(quota_queue.next("shop"), Some((KIND, a.clone())), "called longest ago");
+        quota_queue.add(KIND, &a);
+        assert_eq!(quota_queue.next("shop"), Some((KIND, a)));
+    }
+}

@@ -1,0 +1,151 @@
+//! How often the status of one object is written: about once a second, however fast its pods change. What
+//! nobody may wait for is written at once, a fall of the ready or available pods among it: see `is_urgent` in
+//! `plan/replicaset/status.rs` and `plan/deployment/status.rs`.
+//!
+//! Each write is a revision of the object that everybody who watches it gets. A rollout whose pods
+//! become ready within a minute needs some sixty of them and not one per pod.
+//!
+//! The text of a failure changes at most once in half a minute. A quota names the pod that it refuses, and a webhook
+//! its request: every try brings another text. Written each time, the text would be a change of the object, which
+//! requeues the key, which tries again: a loop as fast as the API server answers, past all backoff.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::model::{Condition, Uid};
+use crate::plan::replicaset::status::REPLICA_FAILURE;
+
+/// The shortest time between two writes of one status that nobody waits for.
+pub const SPACING: Duration = Duration::from_secs(1);
+
+/// When each object's status was last written, and since when one that is due has been put off.
+#[derive(Debug, Default)]
+pub struct StatusThrottle(Mutex<Times>);
+
+#[derive(Debug, Default)]
+struct Times {
+    written: BTreeMap<Uid, Instant>,
+    postpone: BTreeMap<Uid, Instant>,
+}
+
+impl StatusThrottle {
+    /// How long the next write has to wait; `None` when it may go at once.
+    pub fn wait(&self, object: &Uid, now: Instant) -> Option<Duration> {
+        let last = *self.0.lock().written.get(object)?;
+        Some((last + SPACING).saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// How long a status may wait that will say more soon; `None` when it has waited for a second.
+    pub fn postpone(&self, object: &Uid, now: Instant) -> Option<Duration> {
+        let since = *self.0.lock().postpone.entry(object.clone()).or_insert(now);
+        Some((since + SPACING).saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Notes a write.
+    pub fn wrote(&self, object: &Uid, now: Instant) {
+        let mut times = self.0.lock();
+        times.postpone.remove(object);
+        times.written.insert(object.clone(), now);
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, object: &Uid) {
+        let mut times = self.0.lock();
+        times.postpone.remove(object);
+        times.written.remove(object);
+    }
+}
+
+/// How long a text stays at least.
+const SHORTEST: Duration = Duration::from_secs(30);
+
+/// When each owner's failure was last worded anew.
+#[derive(Debug, Default)]
+pub struct FailureTextThrottle(Mutex<BTreeMap<Uid, Instant>>);
+
+impl FailureTextThrottle {
+    /// Puts back the text of failures in `after` that are those in `before` in all but the text, unless
+    /// the last new text is old enough. The retries go on, so that a text which has changed for good
+    /// comes through half a minute later.
+    pub fn keep(&self, owner: &Uid, before: &[Condition], after: &mut [Condition], now: Instant) {
+        for condition in after.iter_mut() {
+            let is_failure = &*condition.kind == REPLICA_FAILURE || &*condition.status == "False";
+            let Some(old) = before.iter().find(|old| old.kind == condition.kind) else { continue };
+            let reworded = Condition { message: old.message.clone(), ..condition.clone() };
+            if !is_failure || reworded != *old || condition.message == old.message {
+                continue;
+            }
+            let mut since = self.0.lock();
+            let too_soon = since.get(owner).is_some_and(|&at| now.saturating_duration_since(at) < SHORTEST);
+            if too_soon {
+                *condition = reworded;
+            } else {
+                since.insert(owner.clone(), now);
+            }
+        }
+    }
+
+    /// The owner is gone.
+    pub fn forget(&self, owner: &Uid) {
+        self.0.lock().remove(owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_second_write_waits_until_a_second_after_the_first() {
+        let (status_throttle, object, start) = (StatusThrottle::default(), Uid::new("u"), Instant::now());
+        assert_eq!(status_throttle.wait(&object, start), None);
+        status_throttle.wrote(&object, start);
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(status_throttle.wait(&object, at(400)), Some(Duration::from_millis(600)));
+        assert_eq!(status_throttle.wait(&object, at(1000)), None);
+        assert_eq!(status_throttle.wait(&Uid::new("other"), at(1)), None);
+        status_throttle.forget(&object);
+        assert_eq!(status_throttle.wait(&object, at(400)), None);
+    }
+
+    #[test]
+    fn a_status_is_put_off_for_a_second_however_often_there_is_more_to_come() {
+        let (status_throttle, object, start) = (StatusThrottle::default(), Uid::new("u"), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(status_throttle.postpone(&object, start), Some(SPACING));
+        assert_eq!(status_throttle.postpone(&object, at(900)), Some(Duration::from_millis(100)));
+        assert_eq!(status_throttle.postpone(&object, at(1000)), None);
+        status_throttle.wrote(&object, at(1000));
+        assert_eq!(status_throttle.postpone(&object, at(1000)), Some(SPACING));
+    }
+
+    #[test]
+    fn a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once() {
+        let failure = |reason: &str, text: &str| {
+            vec![Condition::new(REPLICA_FAILURE, "True", reason, text, Timestamp::UNIX_EPOCH)]
+        };
+        let (failure_text_throttle, owner, start) =
+            (FailureTextThrottle::default(), Uid::new("u"), Instant::now());
+        let said = |before: &str, reason: &str, text: &str, seconds: u64| {
+            let mut after = failure(reason, text);
+            failure_text_throttle.keep(
+                &owner,
+                &failure("FailedCreate", before),
+                &mut after,
+                start + Duration::from_secs(seconds),
+            );
+            after[0].message.to_string()
+        };
+        assert_eq!(said("a", "FailedCreate", "b", 0), "b");
+        assert_eq!(said("b", "FailedCreate", "c", 29), "b");
+        assert_eq!(said("b", "FailedDelete", "c", 29), "c");
+        assert_eq!(said("b", "FailedCreate", "d", 30), "d");
+        failure_text_throttle.forget(&owner);
+        assert!(failure_text_throttle.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,257 @@
+//! The gate in front of the secure routes: how often, who, and may they.
+//!
+//! A request that shows no good credentials costs its address a token, before anybody is asked about it.
+//! A question to the API server costs one of a smaller store, which comes back with a good answer. So
+//! whoever guesses tokens or tries paths has a tenth of the reviews, and those who are known and may do
+//! what they do have the rest.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::CertificateDer;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::authentication::{Bearer, Certified, Said, TokenReviewer, User, bearer_token};
+use super::authorization::{Authorizer, Decision, Deed, Question};
+use super::connection_limits::AddressLimiter;
+use super::listener::{Peer, Vouched};
+use super::metrics::ServingMetrics;
+use super::review_cache::Unasked;
+use super::router::plain;
+
+/// The gate.
+pub(super) struct Access {
+    pub(super) limiter: AddressLimiter,
+    /// The reviews that led nowhere.
+    pub(super) reviews: AddressLimiter,
+    pub(super) certified: Certified,
+    pub(super) tokens: TokenReviewer,
+    pub(super) authorizer: Authorizer,
+    pub(super) metrics: ServingMetrics,
+}
+
+/// Why a request does not get through.
+enum Refusal {
+    /// Too much is asked; with the reason in one word.
+    TooMany(&'static str),
+    /// The credentials are not good.
+    Unauthorized,
+    /// They may not.
+    Forbidden { user: String, path: String, reason: String },
+    /// Nobody could say whether they may.
+    Unknown { path: String, reason: String },
+}
+
+/// Lets a request through, or answers why not.
+pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let mut response = match access.judge(&parts).await {
+        Ok(user) => {
+            // What a handler does not see it cannot log or serve.
+            access.certified.strip(&mut parts.headers);
+            let mut response = next.run(Request::from_parts(parts, body)).await;
+            if user != User::anonymous() {
+                response.extensions_mut().insert(Vouched);
+            }
+            response
+        }
+        Err(refusal) => access.refuse(refusal),
+    };
+    let private = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(private);
+    response
+}
+
+/// The gate of plain HTTP: it knows nobody, so it asks only how often.
+pub(super) async fn slow_down(
+    State(gate): State<Arc<(AddressLimiter, ServingMetrics)>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (limiter, metrics) = &*gate;
+    if !limiter.take(address(request.extensions().get()), Instant::now()) {
+        return too_many("address", metrics);
+    }
+    next.run(request).await
+}
+
+/// Without a peer, as in a test without a socket, all share one address.
+fn address(peer: Option<&Peer>) -> IpAddr {
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
+}
+
+impl From<Unasked> for Refusal {
+    fn from(unasked: Unasked) -> Self {
+        Refusal::TooMany(match unasked {
+            Unasked::Overloaded => "reviews",
+            Unasked::Unpaid => "address",
+        })
+    }
+}
+
+fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
+    metrics.requests_limited.with_label_values(&[reason]).inc();
+    let text = "Too many requests, please try again later.\n".to_owned();
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+impl Access {
+    /// Who it is that may do this.
+    async fn judge(&self, request: &Parts) -> Result<User, Refusal> {
+        let peer = request.extensions.get::<Peer>();
+        let address = address(peer);
+        let certificates = peer.map_or(&[][..], |peer| &peer.certificates);
+        let mut charged = false;
+        let user = self.authenticate(request, certificates, address, &mut charged).await?;
+        // As RBAC rules are written, without percent signs. The router takes the path as it came, so
+        // that no second spelling of a path leads to its handler.
+        let path = percent_decode_str(request.uri.path()).decode_utf8_lossy().into_owned();
+        let verb = request.method.as_str().to_ascii_lowercase();
+        let question = Question { user: user.clone(), deed: Deed { path, verb } };
+        self.authorize(question, address, charged).await?;
+        Ok(user)
+    }
+
+    /// Takes a token from the address, if this request has not taken one before.
+    fn charge(&self, address: IpAddr, charged: &mut bool) -> Result<(), Refusal> {
+        if !*charged && !self.limiter.take(address, Instant::now()) {
+            return Err(Refusal::TooMany("address"));
+        }
+        *charged = true;
+        Ok(())
+    }
+
+    async fn authenticate(
+        &self,
+        request: &Parts,
+        certificates: &[CertificateDer<'static>],
+        address: IpAddr,
+        charged: &mut bool,
+    ) -> Result<User, Refusal> {
+        let headers = &request.headers;
+        let refused = match self.certified.who(headers, certificates) {
+            Said::User(user) => return Ok(self.authenticated(user)),
+            Said::Refused(reason) => Some(reason),
+            Said::Nothing => None,
+        };
+        let Some(token) = bearer_token(headers) else {
+            self.charge(address, charged)?;
+            return match refused {
+                Some(reason) => Err(self.unauthenticated("failure", address, &reason)),
+                None => Ok(User::anonymous()),
+            };
+        };
+        if let Some(Bearer::User(user)) = self.tokens.known(token) {
+            return Ok(self.authenticated(*user));
+        }
+        if !self.tokens.was_good(token) {
+            self.charge(address, charged)?;
+        }
+        let mut deposit = self.reviews.deposit(address);
+        match self.tokens.review(token, || deposit.take(Instant::now())).await? {
+            Bearer::User(user) => {
+                deposit.give_back();
+                Ok(self.authenticated(*user))
+            }
+            Bearer::Refused(reason) => Err(self.unauthenticated("failure", address, &reason)),
+            Bearer::Failed(reason) => Err(self.unauthenticated("error", address, &reason)),
+        }
+    }
+
+    fn authenticated(&self, user: User) -> User {
+        self.metrics.authentications.with_label_values(&["success"]).inc();
+        user
+    }
+
+    fn unauthenticated(&self, result: &str, address: IpAddr, reason: &str) -> Refusal {
+        self.metrics.authentications.with_label_values(&[result]).inc();
+        if result == "error" {
+            tracing::warn!(%address, reason, "could not find out whose token this is");
+        } else {
+            tracing::debug!(%address, reason, "a request's credentials are not good");
+        }
+        Refusal::Unauthorized
+    }
+
+    async fn authorize(&self, question: Question, address: IpAddr, mut charged: bool) -> Result<(), Refusal> {
+        let decision = match self.authorizer.at_once(&question) {
+            Some(decision) => decision,
+            None => {
+                if question.user == User::anonymous() {
+                    self.charge(address, &mut charged)?;
+                }
+                let mut deposit = self.reviews.deposit(address);
+                let pay = || deposit.take(Instant::now());
+                let decision = self.authorizer.review(question.clone(), pay).await?;
+                if decision == Decision::Allowed {
+                    deposit.give_back();
+                }
+                decision
+            }
+        };
+        let (result, refusal) = match decision {
+            Decision::Allowed => ("allowed", None),
+            Decision::Denied(reason) => {
+                let (user, path) = (question.user.name, question.deed.path);
+                tracing::debug!(user, path, reason, "a request is forbidden");
+                ("denied", Some((question.deed.verb, user, path, reason)))
+            }
+            Decision::Failed(reason) => {
+                self.metrics.authorizations.with_label_values(&["error"]).inc();
+                tracing::warn!(reason, "could not find out whether a request is allowed");
+                return Err(Refusal::Unknown { path: question.deed.path, reason });
+            }
+        };
+        self.metrics.authorizations.with_label_values(&[result]).inc();
+        match refusal {
+            None => Ok(()),
+            Some((verb, user, path, reason)) => {
+                let path = format!("{verb} path \"{path}\"");
+                Err(Refusal::Forbidden { user, path, reason })
+            }
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response {
+        match refusal {
+            Refusal::TooMany(reason) => too_many(reason, &self.metrics),
+            Refusal::Unauthorized => status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+            Refusal::Forbidden { user, path, reason } => {
+                let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                let message = format!("forbidden: User \"{user}\" cannot {path}{because}");
+                status(StatusCode::FORBIDDEN, "Forbidden", &message)
+            }
+            Refusal::Unknown { path, reason } => {
+                let text = format!("Internal Server Error: {path:?}: {reason}\n");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        }
+    }
+}
+
+/// A `Status`, as a component of Kubernetes answers.
+fn status(code: StatusCode, reason: &str, message: &str) -> Response {
+    let mut body = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code.as_u16(),
+    });
+    if code == StatusCode::FORBIDDEN {
+        body["details"] = json!({});
+    }
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (code, headers, format!("{body}\n")).into_response()
+}

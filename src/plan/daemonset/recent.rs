@@ -1,0 +1,61 @@
+//! On which nodes a pod was created a moment ago.
+//!
+//! A pod that goes as fast as it is created may do so because the DaemonSet is gone, and a cache that lags does not show
+//! it. So before a node gets another pod within a minute, the DaemonSet is read afresh. A rollout gives each node one pod,
+//! and pays nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// How long a creation is remembered.
+const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
+
+/// The nodes on which a pod was created a moment ago.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecentCreations(BTreeMap<Arc<str>, Timestamp>);
+
+impl RecentCreations {
+    /// A pod was created on this node.
+    pub fn created(&mut self, node: &Arc<str>, now: Timestamp) {
+        self.0.insert(node.clone(), now);
+    }
+
+    /// Whether one was, less than a minute ago. Where the clock was set back, too.
+    pub fn contains(&self, node: &str, now: Timestamp) -> bool {
+        self.0.get(node).is_some_and(|at| is_recent(*at, now))
+    }
+
+    /// Drops what is over.
+    pub fn collect(&mut self, now: Timestamp) {
+        self.0.retain(|_, at| is_recent(*at, now));
+    }
+
+    /// Whether no node got a pod.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(at) < REMEMBERED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_creation_is_remembered_for_a_minute() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut recent = RecentCreations::default();
+        recent.created(&"n1".into(), at(0));
+        assert!(recent.contains("n1", at(59)) && !recent.contains("n2", at(0)));
+        assert!(!recent.contains("n1", at(60)));
+        recent.collect(at(59));
+        assert!(!recent.is_empty());
+        recent.collect(at(60));
+        assert!(recent.is_empty());
+    }
+}

@@ -1,0 +1,460 @@
+//! Why a plan does what it does, and what it waits for: as data, each with a sentence for people.
+//!
+//! The one guarantee: nothing is decided here, and nothing that was decided is guessed at again. The
+//! explanation reads the same observation and the same numbers ([`Budget`]) as the plan, and the plan's
+//! writes themselves. The price is a second look at the sets, which are few.
+
+mod bounds;
+mod names;
+mod sentence;
+
+use std::sync::Arc;
+
+pub use bounds::shorten;
+pub use names::{NamedPod, Names, Pods};
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::observed::{available, lacks_pods};
+use super::progress::{PROGRESSING, TIMED_OUT, deadline};
+use super::recreate::old_pods_may_run;
+use super::rolling::Budget;
+use super::status::{REPLICA_FAILURE, counts, is_complete};
+use super::{Observed, Plan, ReplicaSets, StatusScope, Write, scale};
+use crate::model::{Deployment, DeploymentStatus, Phase, Pod, ReplicaSet, Strategy, condition};
+
+/// One reason for a plan. [`Display`](std::fmt::Display) makes a sentence of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PlanReason {
+    /// The Deployment cannot be acted on.
+    Refused {
+        /// What is wrong with it, in the words of the event.
+        defect: String,
+    },
+    /// The Deployment is on its way out.
+    BeingDeleted,
+    /// Sets change hands before anything else.
+    ChangingHands {
+        /// Sets to adopt.
+        adopted: Names,
+        /// Sets to release.
+        released: Names,
+    },
+    /// The annotation for a rollback is answered before any set is touched.
+    RollingBack {
+        /// What is done about it, in the words of the event.
+        answer: String,
+    },
+    /// No set is created at present, because each comes back with another template.
+    #[serde(rename = "blocked")]
+    CreateLimit {
+        /// What is wrong, and when the next is tried.
+        reason: String,
+    },
+    /// `spec.paused`.
+    Paused,
+    /// `spec.replicas` has changed while several sets may want pods.
+    Scaling {
+        /// What the sets were sized for.
+        from: i64,
+        /// What is wanted now.
+        to: i64,
+    },
+    /// No set has the template, and one is created.
+    #[serde(rename = "newSet")]
+    NewReplicaSet {
+        /// Its name.
+        #[serde(rename = "set")]
+        replica_set: Arc<str>,
+        /// Its first size.
+        replicas: i32,
+    },
+    /// Recreate gives the set for the current template its size: nothing keeps it back.
+    Resizing {
+        /// Its name.
+        #[serde(rename = "set")]
+        replica_set: Arc<str>,
+        /// Its size.
+        from: i32,
+        /// The new one.
+        to: i32,
+    },
+    /// A set gets annotations or `minReadySeconds`, and keeps its size.
+    Updating {
+        /// Its name.
+        #[serde(rename = "set")]
+        replica_set: Arc<str>,
+    },
+    /// The bounds of a rolling update that is under way.
+    Budget {
+        /// The numbers that the plan was computed from.
+        #[serde(flatten)]
+        numbers: Budget,
+        /// How many pods more may be wanted, after the old ones that go now.
+        up: i64,
+        /// How many old pods go now.
+        down: i64,
+    },
+    /// Old pods that may not go yet.
+    OldPodsStay {
+        /// How many stay.
+        staying: i64,
+        /// What keeps them.
+        because: Limit,
+    },
+    /// Recreate tells all old pods to go first.
+    OldPodsGoFirst {
+        /// How many are told to go.
+        pods: i64,
+    },
+    /// Recreate waits until no old pod runs.
+    OldPodsEnding {
+        /// How many still run; 0 when only their sets have not reported yet.
+        running: i64,
+        /// Which.
+        pods: Pods,
+    },
+    /// Pods that are surplus and have not left their sets.
+    Leaving {
+        /// How many.
+        pods: i64,
+    },
+    /// A set's status speaks of an earlier generation, so that nobody knows how many pods it has.
+    StatusBehind {
+        /// The set.
+        #[serde(rename = "set")]
+        replica_set: Arc<str>,
+        /// The generation that the status speaks of.
+        observed: i64,
+        /// The generation of the set.
+        generation: i64,
+    },
+    /// A set has fewer available pods than it wants.
+    Unavailable(Shortage),
+    /// A set cannot create or delete its pods: a quota, a webhook.
+    ReplicaFailure {
+        /// The set.
+        #[serde(rename = "set")]
+        replica_set: Arc<str>,
+        /// `FailedCreate` or `FailedDelete`.
+        reason: Arc<str>,
+        /// What the API server said.
+        message: Arc<str>,
+    },
+    /// All pods are new and available, and no other is left.
+    Complete {
+        /// How many pods.
+        replicas: i32,
+    },
+    /// Old sets that the history has no room for are deleted.
+    TrimmingHistory {
+        /// Which.
+        #[serde(rename = "sets")]
+        replica_sets: Names,
+        /// `spec.revisionHistoryLimit`.
+        limit: i32,
+    },
+    /// When the rollout will have made no progress for too long.
+    Deadline {
+        /// `spec.progressDeadlineSeconds`.
+        seconds: i32,
+        /// When it is due.
+        #[serde(serialize_with = "as_text")]
+        at: Timestamp,
+    },
+    /// The rollout has made no progress for too long.
+    DeadlinePassed {
+        /// `spec.progressDeadlineSeconds`.
+        seconds: i32,
+    },
+}
+
+/// What keeps old pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "limit", rename_all = "camelCase")]
+pub enum Limit {
+    /// New pods that are not available use up what may be missing.
+    #[serde(rename = "newPodsMissing")]
+    NewPodsUnavailable {
+        /// How many.
+        #[serde(rename = "missing")]
+        unavailable_new: i64,
+    },
+    /// No more may be missing.
+    Availability {
+        /// How many pods must be available.
+        #[serde(rename = "least")]
+        min_available: i64,
+        /// How many are.
+        available: i64,
+    },
+}
+
+/// What a set lacks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shortage {
+    /// Whether it is the set for the current template.
+    pub is_new: bool,
+    /// The set.
+    #[serde(rename = "set")]
+    pub replica_set: Arc<str>,
+    /// How many pods it wants.
+    #[serde(rename = "wanted")]
+    pub desired: i64,
+    /// How many of them are not available, or not certain to stay.
+    pub unavailable: i64,
+    /// How many of them are not created.
+    pub not_created: i64,
+    /// How many of them are not ready.
+    pub not_ready: i64,
+    /// How many of them are ready, but not for `min_ready_seconds`.
+    pub not_for_long: i64,
+    /// `spec.minReadySeconds` of the set.
+    pub min_ready_seconds: i32,
+    /// When the next of those will have been ready for long enough.
+    #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<Timestamp>,
+    /// Pods that are not ready, as far as the cache has them.
+    #[serde(skip_serializing_if = "Pods::is_empty")]
+    pub pods: Pods,
+    /// Pods that have failed. They count for nothing, but may tell why others do not come up.
+    #[serde(skip_serializing_if = "Pods::is_empty")]
+    pub failed: Pods,
+}
+
+/// Why the plan is what it is. Never empty.
+pub(super) fn explain(observed: &Observed<'_>, plan: &Plan) -> Vec<PlanReason> {
+    match plan.status_scope {
+        StatusScope::Refused => {
+            plan.notes.iter().map(|note| PlanReason::Refused { defect: note.message.clone() }).collect()
+        }
+        StatusScope::CountsOnly => vec![PlanReason::BeingDeleted],
+        StatusScope::Handover => match &plan.writes[..] {
+            [Write::RollBack(rollback)] => {
+                vec![PlanReason::RollingBack { answer: rollback.note.message.clone() }]
+            }
+            writes => vec![PlanReason::ChangingHands {
+                adopted: writes.iter().filter_map(adopted).collect(),
+                released: writes.iter().filter_map(released).collect(),
+            }],
+        },
+        StatusScope::Held => held(observed, observed.replica_sets(), plan),
+        StatusScope::Rollout => rollout(observed, observed.replica_sets(), plan),
+    }
+}
+
+fn adopted(write: &Write) -> Option<&Arc<ReplicaSet>> {
+    if let Write::Adopt(replica_set) = write { Some(replica_set) } else { None }
+}
+
+fn released(write: &Write) -> Option<&Arc<ReplicaSet>> {
+    if let Write::Release(replica_set) = write { Some(replica_set) } else { None }
+}
+
+fn deleted(write: &Write) -> Option<&Arc<ReplicaSet>> {
+    if let Write::Delete(replica_set) = write { Some(replica_set) } else { None }
+}
+
+/// What is to be said of the progress deadline once the status is known. Only a rollout is judged by it.
+pub fn progress(deployment: &Deployment, plan: &Plan, status: &DeploymentStatus) -> Option<PlanReason> {
+    let seconds =
+        deployment.progress_deadline_seconds.filter(|_| plan.status_scope == StatusScope::Rollout)?;
+    if condition::find(&status.conditions, PROGRESSING).is_some_and(|c| &*c.reason == TIMED_OUT) {
+        return Some(PlanReason::DeadlinePassed { seconds });
+    }
+    deadline(deployment, status).map(|at| PlanReason::Deadline { seconds, at })
+}
+
+fn held(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> Vec<PlanReason> {
+    let deployment = observed.deployment;
+    let mut reasons = Vec::new();
+    if deployment.paused {
+        reasons.push(PlanReason::Paused);
+    }
+    if let Some(from) = scale::scaled_from(deployment, replica_sets) {
+        reasons.push(PlanReason::Scaling { from, to: deployment.replicas.into() });
+    }
+    reasons.extend(trimming(deployment, plan));
+    if replica_sets.new.as_ref().is_some_and(|new| new.replicas < deployment.replicas) {
+        reasons.extend(old_pods_ending(observed, replica_sets));
+    }
+    reasons.extend(waits(observed, replica_sets));
+    reasons
+}
+
+fn rollout(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> Vec<PlanReason> {
+    let deployment = observed.deployment;
+    let mut reasons = Vec::new();
+    reasons.extend(
+        plan.create_limit
+            .as_ref()
+            .map(|create_limit| PlanReason::CreateLimit { reason: create_limit.message.clone() }),
+    );
+    if is_complete(deployment, &counts(deployment, replica_sets)) {
+        reasons.push(PlanReason::Complete { replicas: deployment.replicas });
+        reasons.extend(trimming(deployment, plan));
+    }
+    for write in &plan.writes {
+        match write {
+            Write::Create(new) => {
+                reasons.push(PlanReason::NewReplicaSet {
+                    replica_set: new.name.as_str().into(),
+                    replicas: new.replicas,
+                });
+            }
+            Write::Change(replica_set, change) if change.replicas.is_none() => {
+                reasons.push(PlanReason::Updating { replica_set: replica_set.meta.key.name.clone() });
+            }
+            _ => {}
+        }
+    }
+    match deployment.strategy {
+        Strategy::RollingUpdate { .. } => reasons.extend(rolling(deployment, replica_sets, plan)),
+        Strategy::Recreate => match going(replica_sets, plan) {
+            0 => reasons.extend(old_pods_ending(observed, replica_sets).or(resizing(replica_sets, plan))),
+            pods => reasons.push(PlanReason::OldPodsGoFirst { pods }),
+        },
+    }
+    reasons.extend(waits(observed, replica_sets));
+    reasons
+}
+
+fn is_new(replica_sets: &ReplicaSets, replica_set: &ReplicaSet) -> bool {
+    replica_sets.new.as_ref().is_some_and(|new| new.meta.uid == replica_set.meta.uid)
+}
+
+/// How many pods the plan takes from the old sets.
+fn going(replica_sets: &ReplicaSets, plan: &Plan) -> i64 {
+    let shrinks = |write: &Write| match write {
+        Write::Change(replica_set, change) if !is_new(replica_sets, replica_set) => {
+            Some(i64::from(replica_set.replicas) - i64::from(change.replicas?))
+        }
+        _ => None,
+    };
+    plan.writes.iter().filter_map(shrinks).sum()
+}
+
+/// The new set's first or next size under Recreate, once nothing keeps it back.
+fn resizing(replica_sets: &ReplicaSets, plan: &Plan) -> Option<PlanReason> {
+    plan.writes.iter().find_map(|write| match write {
+        Write::Change(replica_set, change) if is_new(replica_sets, replica_set) => {
+            let (replica_set_name, from) = (replica_set.meta.key.name.clone(), replica_set.replicas);
+            Some(PlanReason::Resizing { replica_set: replica_set_name, from, to: change.replicas? })
+        }
+        _ => None,
+    })
+}
+
+fn rolling(deployment: &Deployment, replica_sets: &ReplicaSets, plan: &Plan) -> Vec<PlanReason> {
+    let old: i64 = replica_sets.old.iter().map(|replica_set| i64::from(replica_set.replicas)).sum();
+    let size = replica_sets.new.as_ref().map_or(0, |new| new.replicas);
+    if old == 0 && size == deployment.replicas {
+        return Vec::new();
+    }
+    let numbers = Budget::of(deployment, replica_sets);
+    let down = going(replica_sets, plan);
+    let mut reasons =
+        vec![PlanReason::Budget { numbers, up: (numbers.scale_up_allowed() + down).max(0), down }];
+    let staying = old - down;
+    if staying > 0 {
+        let because = if numbers.scale_down_allowed() <= 0 && numbers.unavailable_new > 0 {
+            Limit::NewPodsUnavailable { unavailable_new: numbers.unavailable_new }
+        } else {
+            Limit::Availability { min_available: numbers.min_available, available: numbers.available }
+        };
+        reasons.push(PlanReason::OldPodsStay { staying, because });
+    }
+    reasons
+}
+
+fn old_pods_ending(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Option<PlanReason> {
+    let Observed { deployment, running_pods, awaited_pods, .. } = observed;
+    if deployment.strategy != Strategy::Recreate || !old_pods_may_run(replica_sets, running_pods) {
+        return None;
+    }
+    let running: usize =
+        replica_sets.old.iter().filter_map(|replica_set| running_pods.get(&replica_set.meta.uid)).sum();
+    let running = i64::try_from(running).unwrap_or(i64::MAX);
+    let pods =
+        replica_sets.old.iter().filter_map(|replica_set| awaited_pods.get(&replica_set.meta.uid)).flatten();
+    Some(PlanReason::OldPodsEnding { running, pods: Pods::of(pods.filter(|pod| !pod.is_terminal())) })
+}
+
+fn trimming(deployment: &Deployment, plan: &Plan) -> Option<PlanReason> {
+    let replica_sets: Names = plan.writes.iter().filter_map(deleted).collect();
+    let limit = deployment.revision_history_limit?;
+    (!replica_sets.names.is_empty()).then_some(PlanReason::TrimmingHistory { replica_sets, limit })
+}
+
+/// What the sets have still to do or to say, whatever the strategy: the new one's first.
+fn waits(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Vec<PlanReason> {
+    let mut reasons = Vec::new();
+    for replica_set in replica_sets.new.iter().chain(&replica_sets.old) {
+        let (observed_generation, generation) =
+            (replica_set.status.observed_generation, replica_set.meta.generation);
+        if observed_generation != generation {
+            let replica_set = replica_set.meta.key.name.clone();
+            reasons.push(PlanReason::StatusBehind { replica_set, observed: observed_generation, generation });
+        } else if lacks_pods(replica_set) {
+            reasons.push(PlanReason::Unavailable(shortage(
+                observed,
+                replica_set,
+                is_new(replica_sets, replica_set),
+            )));
+        }
+        let failure =
+            condition::find(&replica_set.status.conditions, REPLICA_FAILURE).filter(|c| c.is_true());
+        reasons.extend(failure.map(|failure| PlanReason::ReplicaFailure {
+            replica_set: replica_set.meta.key.name.clone(),
+            reason: failure.reason.clone(),
+            message: failure.message.clone(),
+        }));
+    }
+    let surplus = |replica_set: &Arc<ReplicaSet>| {
+        i64::from(replica_set.status.replicas) - i64::from(replica_set.replicas)
+    };
+    let pods: i64 = replica_sets.all().map(surplus).filter(|&surplus| surplus > 0).sum();
+    if pods > 0 {
+        reasons.push(PlanReason::Leaving { pods });
+    }
+    reasons
+}
+
+/// What a set lacks. The numbers are those of its status, as in the plan; the pods' own state may be a
+/// moment ahead of them.
+fn shortage(observed: &Observed<'_>, replica_set: &ReplicaSet, is_new: bool) -> Shortage {
+    let (desired, status) = (i64::from(replica_set.replicas), &replica_set.status);
+    let [created, ready, available_now] = [status.replicas, status.ready, status.available].map(i64::from);
+    let ready = ready.max(available_now);
+    let pods = || observed.awaited_pods.get(&replica_set.meta.uid).into_iter().flatten();
+    let until_available = |pod: &Arc<Pod>| {
+        pod.available_at(replica_set.min_ready_seconds).filter(|&at| pod.is_active() && at > observed.now)
+    };
+    Shortage {
+        is_new,
+        replica_set: replica_set.meta.key.name.clone(),
+        desired,
+        unavailable: desired - i64::from(available(replica_set)),
+        not_created: (desired - created).max(0),
+        not_ready: (created.min(desired) - ready).max(0),
+        not_for_long: (ready - available_now).min(desired).max(0),
+        min_ready_seconds: replica_set.min_ready_seconds,
+        next_at: pods().filter_map(until_available).min(),
+        pods: Pods::of(pods().filter(|pod| pod.is_active() && pod.ready_since.is_none())),
+        failed: Pods::of(pods().filter(|pod| pod.phase == Phase::Failed && !pod.meta.is_deleting())),
+    }
+}
+
+fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
+}
+
+fn as_text_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => serializer.collect_str(at),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,255 @@
+//! The read barrier of a process that begins to act where another has acted before, or before its caches are complete.
+//!
+//! A cache that lags is harmless to whoever acts alone, because each of its own writes is waited for. A new leader has
+//! no such memory: with an old `spec.replicas` it would take back what the leader before it has done, pods and all. So
+//! until the watch of a kind is known to have passed the version that was current at the election, an owner and what
+//! it owns are read past the caches before the first write for it. An owner for which nothing is written costs nothing,
+//! so that the price of a takeover grows with the work and not with what is cached.
+//!
+//! What was read is not decided upon by itself. It is compared with the caches, and what they do not show yet is waited
+//! for as our own writes are ([`super::expectations`]): a decision always rests on one view.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::Mutex;
+
+use super::expectations::{CacheView, Shown};
+use super::store::Lists;
+use crate::model::{ObjectKey, Resource, Uid};
+
+/// How many objects that a list does not show, and the cache does, are looked up one by one.
+const LOOKED_UP: usize = 16;
+
+/// What the caches of some kinds are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Footing {
+    /// They show all that had happened when this process began to act.
+    Firm,
+    /// They are complete, and may be older than that.
+    Unconfirmed,
+    /// One of them is not complete: half of what an owner owns looks like all of it.
+    Incomplete,
+}
+
+/// How far each cache must be, and which owners were read past the caches.
+#[derive(Debug, Default)]
+pub struct LazyReadBarrier(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The version at the election, of each kind whose watch is not known to have passed it.
+    ahead: BTreeMap<Resource, u64>,
+    read: BTreeSet<Uid>,
+}
+
+impl LazyReadBarrier {
+    /// This version of a kind was current when the process was elected.
+    pub fn elected(&self, resource: Resource, version: u64) {
+        self.0.lock().ahead.insert(resource, version);
+    }
+
+    /// What the caches of these kinds are good for. A kind without a cache says nothing.
+    pub fn footing(&self, kinds: &[Resource], view: &impl CacheView) -> Footing {
+        let mut state = self.0.lock();
+        let footing = kinds.iter().map(|&kind| state.footing_of(kind, view)).max().unwrap_or(Footing::Firm);
+        if state.ahead.is_empty() && footing == Footing::Firm {
+            state.read.clear();
+        }
+        footing
+    }
+
+    /// The position from which on the cache of a kind is good for everything.
+    pub fn awaited(&self, resource: Resource) -> u64 {
+        self.0.lock().ahead.get(&resource).copied().unwrap_or(0).max(1)
+    }
+
+    /// An owner and what it owns were read past the caches.
+    pub fn was_read(&self, owner: &Uid) {
+        self.0.lock().read.insert(owner.clone());
+    }
+
+    /// Whether they were, since the election.
+    pub fn is_read(&self, owner: &Uid) -> bool {
+        self.0.lock().read.contains(owner)
+    }
+
+    /// The owner is gone.
+    pub fn forget(&self, owner: &Uid) {
+        self.0.lock().read.remove(owner);
+    }
+}
+
+impl State {
+    fn footing_of(&mut self, kind: Resource, view: &impl CacheView) -> Footing {
+        let position = view.position(kind);
+        if position == u64::MAX {
+            return Footing::Firm;
+        }
+        let Lists { completed, .. } = view.lists(kind);
+        if completed == 0 && !planted!("half a cache is believed") {
+            return Footing::Incomplete;
+        }
+        match self.ahead.get(&kind) {
+            Some(version) if position < *version => Footing::Unconfirmed,
+            Some(_) => {
+                self.ahead.remove(&kind);
+                Footing::Firm
+            }
+            None => Footing::Firm,
+        }
+    }
+}
+
+/// The objects that a list past the cache has brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The version that the list shows.
+    pub version: u64,
+    /// The objects.
+    pub objects: Vec<Shown>,
+}
+
+/// What a cache does not show of a list, or shows beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// The position that the cache must reach to show what the list has shown; `None` where it shows all of it.
+    pub reach: Option<u64>,
+    /// Objects that the cache shows and the list does not: to be looked up, since they may be gone, or have other
+    /// labels.
+    pub unlisted: Vec<(ObjectKey, Uid)>,
+}
+
+/// Compares a list with what the cache shows of the same objects, which `cached` holds.
+pub fn difference(
+    resource: Resource,
+    listed: &Listed,
+    cached: Vec<Shown>,
+    view: &impl CacheView,
+) -> Difference {
+    let position = view.position(resource);
+    let is_shown = |object: &&Shown| {
+        position >= object.version
+            || view.version_of(resource, &object.key).is_some_and(|version| version >= object.version)
+    };
+    let unshown = listed.objects.iter().filter(|object| !is_shown(object));
+    let mut reach = unshown.map(|object| object.version).max();
+    let there: BTreeSet<&Uid> = listed.objects.iter().map(|object| &object.uid).collect();
+    // What came after the list is none of its business.
+    let is_unlisted = |object: &Shown| object.version <= listed.version && !there.contains(&object.uid);
+    let mut unlisted: Vec<_> =
+        cached.into_iter().filter(is_unlisted).map(|object| (object.key, object.uid)).collect();
+    if unlisted.len() > LOOKED_UP {
+        unlisted.clear();
+        reach = Some(listed.version);
+    }
+    Difference { reach, unlisted }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::runtime::expectations::Caches;
+    use crate::runtime::fixture::{THINGS, Thing, key, thing, uid};
+    use crate::runtime::store::Store;
+
+    fn store(things: &[(&str, u64)], position: u64) -> Arc<Store<Thing>> {
+        let store = Arc::new(Store::default());
+        store.begin_list(false);
+        for (name, version) in things {
+            store.put(thing(name, name, *version));
+        }
+        store.end_list(position);
+        store
+    }
+
+    fn shown(name: &str, version: u64) -> Shown {
+        Shown { key: key(name), uid: uid(name), version }
+    }
+
+    fn compared(store: &Store<Thing>, listed: &[(&str, u64)], version: u64) -> Difference {
+        let objects = listed.iter().map(|(name, version)| shown(name, *version)).collect();
+        let cached =
+            store.all().into_iter().map(|thing| shown(&thing.meta.key.name, thing.meta.resource_version));
+        difference(THINGS, &Listed { version, objects }, cached.collect(), store)
+    }
+
+    #[test]
+    fn a_cache_stands_firm_once_its_watch_has_passed_the_version_of_the_election() {
+        let (barrier, store) = (LazyReadBarrier::default(), store(&[], 10));
+        let view = Caches::default().with(store.clone());
+        barrier.elected(THINGS, 20);
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Unconfirmed);
+        barrier.was_read(&uid("o"));
+        assert!(barrier.is_read(&uid("o")) && !barrier.is_read(&uid("another")));
+        store.bookmark(20);
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert!(!barrier.is_read(&uid("o")), "nobody asks any more");
+        // A list that is under way later does not bring the barrier back.
+        store.begin_list(true);
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+    }
+
+    #[test]
+    fn half_a_list_is_worse_than_an_old_one_and_a_kind_without_a_cache_is_not_waited_for() {
+        let (barrier, store) = (LazyReadBarrier::default(), Arc::new(Store::<Thing>::default()));
+        let view = Caches::default().with(store.clone());
+        store.begin_list(false);
+        store.put(thing("a", "a", 5));
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Incomplete);
+        barrier.elected(THINGS, 20);
+        store.end_list(10);
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Unconfirmed);
+        let none = Resource { plural: "others", ..THINGS };
+        assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
+        assert_eq!(barrier.footing(&[none, THINGS], &view), Footing::Unconfirmed);
+    }
+
+    #[test]
+    fn an_owner_that_has_gone_is_forgotten() {
+        let barrier = LazyReadBarrier::default();
+        barrier.was_read(&uid("o"));
+        barrier.forget(&uid("o"));
+        assert!(!barrier.is_read(&uid("o")));
+    }
+
+    #[test]
+    fn a_cache_that_shows_what_was_listed_differs_in_nothing() {
+        let store = store(&[("a", 5), ("b", 7)], 8);
+        assert_eq!(compared(&store, &[("a", 5), ("b", 7)], 30), Difference::default());
+        // One went after the list, and the cache has seen it go.
+        assert_eq!(compared(&store, &[("a", 5), ("b", 7), ("gone", 6)], 30), Difference::default());
+    }
+
+    #[test]
+    fn what_the_cache_does_not_show_has_to_be_reached() {
+        let store = store(&[("a", 5), ("b", 7)], 8);
+        let difference = compared(&store, &[("a", 20), ("b", 7), ("c", 12)], 30);
+        assert_eq!(difference, Difference { reach: Some(20), unlisted: Vec::new() });
+    }
+
+    #[test]
+    fn what_the_list_does_not_show_is_looked_up_unless_it_came_afterwards() {
+        let store = store(&[("a", 5), ("b", 7), ("new", 35)], 35);
+        let difference = compared(&store, &[("a", 5)], 30);
+        assert_eq!(difference, Difference { reach: None, unlisted: vec![(key("b"), uid("b"))] });
+    }
+
+    #[test]
+    fn where_too_much_would_have_to_be_looked_up_the_cache_must_reach_the_list() {
+        let names: Vec<String> = (0..=LOOKED_UP).map(|n| format!("thing-{n:02}")).collect();
+        let things: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 5)).collect();
+        let difference = compared(&store(&things, 8), &[], 30);
+        assert_eq!(difference, Difference { reach: Some(30), unlisted: Vec::new() });
+    }
+
+    #[test]
+    fn a_cache_that_is_not_complete_shows_what_was_put_into_it_early() {
+        let store = Store::<Thing>::default();
+        store.begin_list(false);
+        store.put_early(thing("a", "a", 25));
+        assert_eq!(compared(&store, &[("a", 25)], 30), Difference::default());
+        assert_eq!(compared(&store, &[("a", 25), ("b", 26)], 30).reach, Some(26));
+    }
+}

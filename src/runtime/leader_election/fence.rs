@@ -1,0 +1,300 @@
+//! The fence: until when this process may write.
+//!
+//! The one guarantee: no write is sent at or after the deadline, those under way are cut off at it, and
+//! a fence that has shut never opens again. [`super::lease`] moves the deadline with every renewal of the
+//! lease; [`crate::runtime::api::Api::fenced`] stands behind it. Each judges the time by itself, so that writes
+//! end on time even if the task that renews the lease hangs.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What is told to a write of a process that has not been elected.
+const STANDBY: &str = "this process does not lead";
+
+/// What is told to a write after the deadline.
+const OVERDUE: &str = "the lease was not renewed in time";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not open yet.
+    NotOpen,
+    /// Open before this instant.
+    OpenUntil(Instant),
+    /// Shut for good, and why.
+    Closed(&'static str),
+}
+
+/// How long a write may still be carried out after we stopped waiting for its outcome: the minute after
+/// which kube-apiserver gives a request up (`--request-timeout`). It is not counted from when the write
+/// was sent, since something in between may have held it back until we hung up.
+pub const IN_DOUBT: Duration = Duration::from_secs(60);
+
+/// What a fence and its keeper share.
+#[derive(Debug)]
+struct Gate {
+    state: Mutex<State>,
+    /// Wakes those who wait in the order in which they came. A `watch` channel wakes them in any order, and no
+    /// history of a simulation in which a lease is renewed during two calls would be the same twice.
+    moved: Notify,
+}
+
+/// Says whether a write may be sent now. Clones look at the same fence.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    gate: Arc<Gate>,
+    /// When we last stopped waiting for a write without knowing its outcome.
+    last_in_doubt: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A write that the fence let through. Dropped before it has [`WritePermit::completed`], its outcome is unknown:
+/// whatever cut it short, a limit on time or a task that was aborted, the request may still be on its way.
+#[derive(Debug)]
+#[must_use = "a write that is not said to have ended counts as one that may still be carried out"]
+pub struct WritePermit {
+    last_in_doubt: Arc<Mutex<Option<Instant>>>,
+    is_completed: bool,
+}
+
+impl WritePermit {
+    /// The write was carried out, or never will be.
+    pub fn completed(mut self) {
+        self.is_completed = true;
+    }
+}
+
+impl Drop for WritePermit {
+    fn drop(&mut self) {
+        if !self.is_completed {
+            *self.last_in_doubt.lock() = Some(Instant::now());
+        }
+    }
+}
+
+/// Opens, extends and shuts a [`Fence`]. There is one for each fence, and it belongs to the election.
+#[derive(Debug)]
+pub struct FenceKeeper {
+    gate: Arc<Gate>,
+}
+
+/// A fence that lets nothing through yet, and its keeper.
+pub fn fence() -> (FenceKeeper, Fence) {
+    let gate = Arc::new(Gate { state: Mutex::new(State::NotOpen), moved: Notify::new() });
+    (FenceKeeper { gate: gate.clone() }, Fence { gate, last_in_doubt: Arc::default() })
+}
+
+impl FenceKeeper {
+    /// Lets writes through before `until`. Returns `false`, and changes nothing, if the fence has shut
+    /// by now: whoever was turned away at the old deadline must not be followed by one who passes.
+    pub fn extend(&self, until: Instant) -> bool {
+        let mut state = self.gate.state.lock();
+        // Read while nobody can be turned away: a moment before, and a write might be in between.
+        let now = Instant::now();
+        let open = match *state {
+            State::NotOpen => true,
+            State::OpenUntil(deadline) => now < deadline,
+            State::Closed(_) => false,
+        };
+        if open {
+            *state = State::OpenUntil(until);
+            self.gate.moved.notify_waiters();
+        }
+        open
+    }
+
+    /// Shuts the fence for good. `reason` is told to everyone who asks, as the first given.
+    pub fn close(&self, reason: &'static str) {
+        let mut state = self.gate.state.lock();
+        if !matches!(*state, State::Closed(_)) {
+            *state = State::Closed(reason);
+            self.gate.moved.notify_waiters();
+        }
+    }
+}
+
+impl Fence {
+    /// Whether a write may be sent at this instant.
+    ///
+    /// # Errors
+    /// Why not, in a few words.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match *self.gate.state.lock() {
+            State::NotOpen => Err(STANDBY),
+            State::OpenUntil(deadline) if Instant::now() < deadline => Ok(()),
+            State::OpenUntil(_) => Err(OVERDUE),
+            State::Closed(reason) => Err(reason),
+        }
+    }
+
+    /// Lets a write through that is sent at this instant.
+    ///
+    /// # Errors
+    /// Why it must not be sent, as [`Fence::check`].
+    pub fn permit(&self) -> Result<WritePermit, &'static str> {
+        self.check()?;
+        Ok(WritePermit { last_in_doubt: self.last_in_doubt.clone(), is_completed: false })
+    }
+
+    /// For how long a write that passed, and whose outcome nobody knows, may still be carried out; `None`
+    /// if there is none.
+    pub fn in_doubt_for(&self) -> Option<Duration> {
+        let until = (*self.last_in_doubt.lock())? + IN_DOUBT;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    /// Waits for the fence to open, and returns at once if it ever has.
+    pub async fn wait_open(&self) {
+        loop {
+            // Made before the look at the state: it is told of what happens from now on, polled or not.
+            let moved = self.gate.moved.notified();
+            if *self.gate.state.lock() != State::NotOpen {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Waits until no write may be sent, and says why.
+    ///
+    /// Each time it is polled it looks at the clock itself. A process that was stopped and goes on finds
+    /// many tasks ready at once, and its timer need not be the first of them.
+    pub async fn wait_closed(&self) -> &'static str {
+        let waiting = self.wait();
+        tokio::pin!(waiting);
+        poll_fn(|cx| match self.check() {
+            Err(reason) => std::task::Poll::Ready(reason),
+            Ok(()) => waiting.as_mut().poll(cx),
+        })
+        .await
+    }
+
+    async fn wait(&self) -> &'static str {
+        loop {
+            let moved = self.gate.moved.notified();
+            let deadline = match *self.gate.state.lock() {
+                State::NotOpen => return STANDBY,
+                State::Closed(reason) => return reason,
+                State::OpenUntil(deadline) => deadline,
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(deadline) => return OVERDUE,
+                () = moved => {}
+            }
+        }
+    }
+
+    /// For how long the fence has been overdue: open once, past its deadline, and not shut by its keeper,
+    /// who must be hanging.
+    pub fn overdue(&self) -> Duration {
+        match *self.gate.state.lock() {
+            State::OpenUntil(deadline) => Instant::now().saturating_duration_since(deadline),
+            State::NotOpen | State::Closed(_) => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_passes_before_the_election_or_from_the_deadline_on() {
+        let (keeper, fence) = fence();
+        assert_eq!(fence.check(), Err(STANDBY));
+        assert!(keeper.extend(Instant::now() + 10 * S));
+        tokio::time::sleep(10 * S - Duration::from_millis(1)).await;
+        assert_eq!(fence.check(), Ok(()));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(fence.check(), Err(OVERDUE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_renewal_moves_the_deadline_for_those_who_wait_too() {
+        let (keeper, fence) = fence();
+        let start = Instant::now();
+        keeper.extend(start + 10 * S);
+        let waiting = fence.clone();
+        let shut = tokio::spawn(async move { (waiting.wait_closed().await, start.elapsed()) });
+        for second in 1..=5 {
+            tokio::time::sleep(2 * S).await;
+            assert!(keeper.extend(start + (2 * second + 10) * S), "renewed at {second}");
+        }
+        assert_eq!(shut.await.unwrap(), (OVERDUE, 20 * S));
+        assert_eq!(fence.overdue(), Duration::ZERO);
+        tokio::time::sleep(3 * S).await;
+        assert_eq!(fence.overdue(), 3 * S);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_are_woken_in_the_order_in_which_they_came() {
+        let (keeper, fence) = fence();
+        keeper.extend(Instant::now() + 10 * S);
+        let (woken, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for number in 0..20 {
+            let (fence, woken) = (fence.clone(), woken.clone());
+            tokio::spawn(async move {
+                fence.wait_closed().await;
+                woken.send(number).unwrap();
+            });
+        }
+        tokio::task::yield_now().await;
+        keeper.close("released");
+        for number in 0..20 {
+            assert_eq!(order.recv().await, Some(number));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fence_that_has_shut_never_opens_again() {
+        let (keeper, overdue) = fence();
+        keeper.extend(Instant::now() + S);
+        tokio::time::sleep(S).await;
+        assert!(!keeper.extend(Instant::now() + 10 * S), "the answer to a renewal came too late");
+        assert_eq!(overdue.check(), Err(OVERDUE));
+
+        let (keeper, shut) = fence();
+        keeper.extend(Instant::now() + 10 * S);
+        keeper.close("another leads");
+        keeper.close("released");
+        assert!(!keeper.extend(Instant::now() + 10 * S));
+        assert_eq!((shut.check(), shut.wait_closed().await), (Err("another leads"), "another leads"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_of_unknown_outcome_is_at_large_for_a_minute_after_it_was_last_seen() {
+        let (keeper, fence) = fence();
+        assert_eq!(fence.permit().err(), Some(STANDBY));
+        keeper.extend(Instant::now() + 600 * S);
+        let writes = [fence.permit().unwrap(), fence.permit().unwrap(), fence.clone().permit().unwrap()];
+        tokio::time::sleep(30 * S).await;
+        assert_eq!(fence.in_doubt_for(), None, "they are waited for");
+        let [known, first, second] = writes;
+        known.completed();
+        assert_eq!(fence.in_doubt_for(), None);
+        drop(first);
+        tokio::time::sleep(20 * S).await;
+        assert_eq!(fence.in_doubt_for(), Some(40 * S));
+        drop(second);
+        tokio::time::sleep(59 * S).await;
+        assert_eq!(fence.in_doubt_for(), Some(S));
+        tokio::time::sleep(S).await;
+        assert_eq!(fence.in_doubt_for(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_keeper_that_is_gone_leaves_the_deadline_where_it_is() {
+        let (keeper, fence) = fence();
+        let start = Instant::now();
+        keeper.extend(start + 4 * S);
+        drop(keeper);
+        fence.wait_open().await;
+        assert_eq!((fence.wait_closed().await, start.elapsed()), (OVERDUE, 4 * S));
+    }
+}

@@ -1,0 +1,457 @@
+//! The informer's loop: list, watch, and what to do when either ends.
+//!
+//! No watch is blind for long. A real API server sends a bookmark once a minute and 2 s before a watch ends, so that
+//! silence alone proves nothing. A watch that has been silent for [`SILENCE`] is resumed where it is, which costs the
+//! server one small request and nobody an event, and from then on it is asked for in pieces of [`QUIET_WATCH`]
+//! seconds for as long as nothing happens. One that outlives its piece is broken: the next goes over another
+//! connection (`client::transport`).
+
+mod list;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use http_body_util::BodyExt;
+use prometheus::IntCounterVec;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::api::{Api, ApiError};
+use super::backoff::delay;
+use super::contact::Contact;
+use super::delta_handler::DeltaHandler;
+use super::informer::InformerOptions;
+use super::request;
+use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
+use crate::model::{Record, Resource};
+
+/// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
+const SHORTEST_DELAY: Duration = Duration::from_millis(800);
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+
+/// How long a watch may last at the server, in seconds; chosen at random, so that many informers do
+/// not reconnect together.
+const WATCH_SECONDS: std::ops::RangeInclusive<u64> = 300..=600;
+
+/// How long a watch may be silent before it is resumed.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a watch of a kind that is quiet lasts, in seconds.
+const QUIET_WATCH: u64 = 25;
+
+/// How long after its own end a watch is taken for dead.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long the answer to a watch may take to begin: the first time, when its connection may be one that has died
+/// unnoticed, and after that, when an API server under load may let it wait. With [`SILENCE`], a dead connection is
+/// replaced within 45 s.
+const FIRST_START: Duration = Duration::from_secs(10);
+const LATER_START: Duration = Duration::from_secs(30);
+
+/// How long a streaming list may be silent before its end. A server that does not know streaming lists
+/// and ignores the parameter sends the objects, and then never the bookmark that ends the list.
+const LIST_SILENCE: Duration = Duration::from_secs(30);
+
+/// A watch that ends sooner than this is followed by a delay, however well it ended.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// How often a list that is older than what we have seen is refused before it is believed.
+const REFUSED_STALE_LISTS: u32 = 3;
+
+/// How often a streaming list may end early before lists are read in pages from then on.
+const STREAM_ATTEMPTS: u32 = 3;
+
+/// Why a watch that is dead was given up.
+const SILENT: &str = "silent";
+
+/// How a list or watch ended.
+#[derive(Debug)]
+enum End {
+    /// The list in pages is complete.
+    Listed,
+    /// The server ended the watch.
+    Closed,
+    /// The watch has been silent, which may be right.
+    Quiet,
+    /// The server has forgotten the version that we wanted to go on from.
+    Expired,
+    /// The server does not offer streaming lists.
+    StreamingRefused,
+    /// A new list is wanted.
+    RelistRequested,
+    /// The list is older than what we have seen.
+    Stale,
+    /// The server does not let us watch. Lists alone keep the cache moving then.
+    NoWatch(&'static str),
+    /// Anything else, in one word for the metrics.
+    Broken(&'static str),
+}
+
+/// Lists and watches one kind.
+pub(crate) struct Reflector<T: Record> {
+    api: Api,
+    resource: Resource,
+    path: String,
+    selector: Option<String>,
+    page_size: u32,
+    delta_handler: DeltaHandler<T>,
+    ready: watch::Sender<bool>,
+    relist_requested: Arc<Notify>,
+    breaks: IntCounterVec,
+    rng: fastrand::Rng,
+    /// Whether the server offers streaming lists, as far as we know.
+    streaming: bool,
+    /// Streaming lists that ended early, one after the other.
+    failed_streams: u32,
+    /// Lists in pages that expired on the way, one after the other.
+    expired_lists: u32,
+    /// Lists refused for being older than the store, one after the other.
+    stale_lists: u32,
+    /// Whether the first list may come from a server's own cache, which may lag.
+    may_lag: bool,
+    /// Whether the next list must show all that has happened until then.
+    consistent: bool,
+    /// Whether nothing has happened to the kind for a while.
+    quiet: bool,
+    contact: Contact,
+    /// Delays since the last sign of life.
+    attempt: u32,
+    /// Whether something has come in since the last break.
+    progress: bool,
+    /// How long the server asked to wait with the next watch, at least.
+    retry_after: Duration,
+}
+
+impl<T: Record> Reflector<T> {
+    pub(crate) fn new(
+        resource: Resource,
+        api: Api,
+        options: InformerOptions,
+        delta_handler: DeltaHandler<T>,
+        ready: watch::Sender<bool>,
+        relist_requested: Arc<Notify>,
+        contact: Contact,
+    ) -> Self {
+        let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
+        Reflector {
+            resource,
+            path: resource.path(namespace.as_deref()),
+            selector: label_selector.filter(|selector| !selector.is_empty()),
+            page_size,
+            delta_handler,
+            ready,
+            relist_requested,
+            breaks: api.metrics().informer_breaks.clone(),
+            api,
+            rng: fastrand::Rng::with_seed(seed),
+            streaming: true,
+            failed_streams: 0,
+            expired_lists: 0,
+            stale_lists: 0,
+            may_lag,
+            consistent: false,
+            quiet: false,
+            contact,
+            attempt: 0,
+            progress: false,
+            retry_after: Duration::ZERO,
+        }
+    }
+
+    /// Goes on for ever. The store is whole at every await, so that this may be dropped at any time.
+    pub(crate) async fn run(mut self) -> Infallible {
+        let mut listing = true;
+        loop {
+            let start = Instant::now();
+            self.progress = false;
+            let end = match (listing, self.streaming) {
+                (true, false) => self.list().await,
+                (list, _) => self.stream(list).await,
+            };
+            let wait = self.after_end(&end, start.elapsed() >= SHORT);
+            listing = match end {
+                End::Listed | End::Quiet => false,
+                End::Closed | End::Broken(_) => self.delta_handler.is_listing(),
+                End::Expired if planted!("a watch that is too old is resumed") => false,
+                End::Expired
+                | End::StreamingRefused
+                | End::RelistRequested
+                | End::Stale
+                | End::NoWatch(_) => true,
+            };
+            // A demand does not wait for the next try.
+            if tokio::time::timeout(wait, self.relist_requested.notified()).await.is_ok() {
+                (listing, self.consistent) = (true, true);
+            }
+        }
+    }
+
+    /// Takes note of how a list or watch ended and says how long to wait before the next. `lasted`
+    /// tells whether it went on for a while, so that an end without an error needs no delay.
+    fn after_end(&mut self, end: &End, lasted: bool) -> Duration {
+        let resource = self.resource.plural;
+        if self.progress {
+            self.attempt = 0;
+        }
+        match end {
+            End::Listed | End::Quiet => Duration::ZERO,
+            End::RelistRequested => {
+                self.consistent = true;
+                tracing::info!(resource, "a new list was demanded");
+                Duration::ZERO
+            }
+            End::StreamingRefused => {
+                self.streaming = false;
+                self.count("streaming_list_refused");
+                tracing::info!(resource, "the server offers no streaming lists; listing in pages");
+                Duration::ZERO
+            }
+            End::Closed if lasted => Duration::ZERO,
+            End::Closed => self.next_delay(),
+            End::Expired => {
+                self.count("expired");
+                tracing::info!(
+                    resource,
+                    position = self.delta_handler.store.position(),
+                    "too old to resume; listing"
+                );
+                // The first time at once. If the list is no help, a server that says so again and again
+                // must not be asked without a pause.
+                if lasted || self.attempt == 0 {
+                    self.attempt = 1;
+                    Duration::ZERO
+                } else {
+                    self.next_delay()
+                }
+            }
+            // It may be resumed as soon as it is known to be broken.
+            End::Broken(SILENT) => {
+                self.count(SILENT);
+                tracing::warn!(resource, "a watch has outlived its end; resuming over another connection");
+                Duration::ZERO
+            }
+            End::Stale => {
+                self.count("stale_list");
+                self.next_delay()
+            }
+            End::Broken(reason) | End::NoWatch(reason) => {
+                self.count(reason);
+                let asked = std::mem::take(&mut self.retry_after);
+                self.next_delay().max(asked)
+            }
+        }
+    }
+
+    fn next_delay(&mut self) -> Duration {
+        self.attempt = self.attempt.saturating_add(1);
+        self.delay_for(self.attempt)
+    }
+
+    fn delay_for(&mut self, attempt: u32) -> Duration {
+        let base = delay(SHORTEST_DELAY, LONGEST_DELAY, attempt.saturating_sub(1));
+        base.mul_f64(1.0 + self.rng.f64()).min(LONGEST_DELAY)
+    }
+
+    fn count(&self, reason: &str) {
+        self.breaks.with_label_values(&[self.resource.group, self.resource.plural, reason]).inc();
+    }
+
+    fn begin_list(&mut self) -> bool {
+        // What was demanded until now, this list brings.
+        self.consistent |= self.relist_requested.notified().now_or_never().is_some();
+        let trusting = self.stale_lists >= REFUSED_STALE_LISTS;
+        self.delta_handler.begin_list(trusting);
+        trusting
+    }
+
+    /// Whether a list of this version must be refused: it is older than what we have seen, so to take
+    /// it would undo what has happened since. If the server insists, its history was set back, from a
+    /// backup for example, and the list is the truth.
+    ///
+    /// The price: a streaming list tells its version only at its end. What an old one showed of objects
+    /// that are long gone stays in the store until the next list.
+    fn is_stale(&mut self, version: u64, trusting: bool) -> bool {
+        let position = self.delta_handler.store.position();
+        if version >= position {
+            return false;
+        }
+        let resource = self.resource.plural;
+        if trusting {
+            tracing::error!(resource, version, position, "the server's history was set back; starting anew");
+            return false;
+        }
+        tracing::warn!(resource, version, position, "a list older than the cache was refused");
+        self.stale_lists += 1;
+        true
+    }
+
+    fn end_list(&mut self, version: u64) {
+        self.delta_handler.end_list(version);
+        (self.failed_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
+        self.consistent = false;
+        if !self.ready.send_replace(true) {
+            let objects = self.delta_handler.store.len();
+            tracing::info!(resource = self.resource.plural, objects, version, "cache is complete");
+        }
+    }
+
+    /// Watches, from the last position or, as a list, from the beginning.
+    async fn stream(&mut self, list: bool) -> End {
+        let trusting = list && self.begin_list();
+        let short = self.quiet && !list;
+        let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
+        let position =
+            self.delta_handler.store.position() + u64::from(planted!("a watch goes on one version too late"));
+        let (timeout, position) = (seconds.to_string(), position.to_string());
+        let mut query =
+            vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", timeout.as_str())];
+        if list {
+            // Without a resourceVersion the list is at least as new as anything written before.
+            query.extend([("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]);
+        } else {
+            query.push(("resourceVersion", &position));
+        }
+        query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+        let patience = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
+        let starting = self.api.with_timeout(patience);
+        let response = match starting.stream(self.get(&query)).await {
+            Ok(response) => response,
+            Err(error) => {
+                self.contact.failed(&error);
+                return self.not_begun(&error, list);
+            }
+        };
+        self.contact.record();
+        // From here on the server has told its end.
+        let end = Instant::now() + Duration::from_secs(seconds) + GRACE;
+        self.quiet = short;
+        let relist_requested = self.relist_requested.clone();
+        let mut events = EventSplitter::of(response.headers());
+        let mut body = response.into_body();
+        loop {
+            let listing = self.delta_handler.is_listing();
+            let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
+            let patience = if planted!("a silent watch is believed to its end") { end } else { patience };
+            let watch_event = tokio::select! {
+                biased;
+                () = relist_requested.notified() => return End::RelistRequested,
+                watch_event = tokio::time::timeout_at(patience.min(end), body.frame()) => watch_event,
+            };
+            match watch_event {
+                Err(_) if listing => return self.cut(End::StreamingRefused),
+                Err(_) if Instant::now() >= end => return End::Broken(SILENT),
+                Err(_) => {
+                    self.quiet = true;
+                    return End::Quiet;
+                }
+                Ok(None) if events.is_cut() => return self.cut(End::Broken("truncated")),
+                Ok(None) => return self.cut(End::Closed),
+                Ok(Some(Err(error))) => {
+                    tracing::debug!(resource = self.resource.plural, %error, "watch broke");
+                    return self.cut(End::Broken("transport"));
+                }
+                Ok(Some(Ok(watch_event))) => {
+                    if let Ok(data) = watch_event.into_data() {
+                        self.contact.record();
+                        events.push(data);
+                    }
+                }
+            }
+            if let Err(end) = self.read(&mut events, trusting) {
+                return self.cut(end);
+            }
+        }
+    }
+
+    /// Turns the early end of a streaming list into a refusal when it happens again and again.
+    fn cut(&mut self, end: End) -> End {
+        if !self.delta_handler.is_listing() || matches!(end, End::Stale) {
+            return end;
+        }
+        self.failed_streams += 1;
+        if self.failed_streams >= STREAM_ATTEMPTS { End::StreamingRefused } else { end }
+    }
+
+    fn not_begun(&mut self, error: &ApiError, list: bool) -> End {
+        let resource = self.resource.plural;
+        let code = error.status().map_or(0, |status| status.code);
+        if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
+            tracing::debug!(resource, %error, "streaming list refused");
+            return End::StreamingRefused;
+        }
+        if error.is_gone() || error.has_cause("ResourceVersionTooLarge") {
+            return if list { self.cut(End::Expired) } else { End::Expired };
+        }
+        tracing::warn!(resource, %error, "could not watch");
+        self.retry_after = error.asks_to_wait().unwrap_or_default();
+        match code {
+            429 => End::Broken(error.label()),
+            400..500 if !list => End::NoWatch(error.label()),
+            _ => End::Broken(error.label()),
+        }
+    }
+
+    /// What is asked for, in the encoding that the kind is decoded from best.
+    fn get(&self, query: &[(&str, &str)]) -> http::Request<Vec<u8>> {
+        let accept = if T::HAS_PROTOBUF { request::PROTOBUF } else { request::JSON };
+        request::get_as(accept, &self.path, query)
+    }
+
+    /// Takes in all complete events.
+    fn read(&mut self, events: &mut EventSplitter, trusting: bool) -> Result<(), End> {
+        loop {
+            let event = match events.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => event,
+                Err(error) => return Err(self.unreadable(&error)),
+            };
+            match events.read(&event) {
+                Ok(WatchEvent::Put(object)) => {
+                    self.quiet = false;
+                    self.delta_handler.put(object);
+                }
+                Ok(WatchEvent::Delete(object)) => {
+                    self.quiet = false;
+                    self.delta_handler.delete(object);
+                }
+                Ok(WatchEvent::Bookmark { version, ends_list: true }) if self.delta_handler.is_listing() => {
+                    if self.is_stale(version, trusting) {
+                        return Err(End::Stale);
+                    }
+                    self.end_list(version);
+                }
+                Ok(WatchEvent::Bookmark { version, .. }) => self.delta_handler.bookmark(version),
+                Ok(WatchEvent::Error(status)) => {
+                    let error = ApiError::Status(status);
+                    if error.is_gone() {
+                        return Err(End::Expired);
+                    }
+                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error");
+                    return Err(End::Broken("error_event"));
+                }
+                Ok(WatchEvent::Unknown(kind)) => {
+                    tracing::warn!(
+                        resource = self.resource.plural,
+                        kind,
+                        "unknown type of watch event ignored"
+                    );
+                }
+                Err(error) => return Err(self.unreadable(&error)),
+            }
+            self.progress = true;
+        }
+    }
+
+    fn unreadable(&self, error: &DecodeError) -> End {
+        tracing::warn!(resource = self.resource.plural, %error, "watch is unreadable; resuming");
+        match error {
+            DecodeError::TooLong(_) => End::Broken("too_long"),
+            DecodeError::Malformed(_) => End::Broken("malformed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Lists in pages, taken in while they arrive.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+
+use super::{End, Reflector};
+use crate::model::Record;
+use crate::runtime::api::{ApiError, LIST_TIMEOUT};
+use crate::runtime::list_decoder::{AnyListDecoder, ListMeta, Part};
+
+/// How often a paged list may expire on the way before it is asked for in one piece.
+const PAGED_ATTEMPTS: u32 = 2;
+
+/// How long the answer to a page may take to begin. A whole list, which the API server reads from its database, may
+/// take as long as the server lets any request take.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// How long a list may pause once it has begun.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// What the next list must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListFreshness {
+    /// Whatever the server has at hand: it only fills a cache that somebody brings up to date before it is used.
+    Any,
+    /// At least what we have seen. The server may take it from a cache of its own.
+    NotOlder(u64),
+    /// Everything that has happened until now.
+    Everything,
+}
+
+/// Why a page could not be had.
+pub(super) struct Failure {
+    reason: &'static str,
+    text: String,
+    wait: Option<Duration>,
+}
+
+impl Failure {
+    fn malformed(text: impl std::fmt::Display) -> Self {
+        Failure { reason: "malformed", text: text.to_string(), wait: None }
+    }
+
+    fn of(error: &ApiError) -> Self {
+        Failure { reason: error.label(), text: error.to_string(), wait: error.retry_after() }
+    }
+}
+
+/// How a page ended that did not come.
+enum PageError {
+    /// It may be asked for again.
+    Failed(Failure),
+    /// The whole list is to begin anew.
+    Restart(End),
+}
+
+impl<T: Record> Reflector<T> {
+    /// Reads a list in pages. A page that fails is asked for again, not the pages before it.
+    pub(super) async fn list(&mut self) -> End {
+        let mut trusting = self.begin_list();
+        let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
+        loop {
+            let failure = match self.page(token.as_deref(), first_version.is_none(), trusting).await {
+                Ok(meta) if meta.next.is_none() || meta.next != token => {
+                    attempt = 0;
+                    let version = *first_version.get_or_insert(meta.version);
+                    token = meta.next;
+                    if token.is_none() {
+                        self.end_list(version);
+                        return End::Listed;
+                    }
+                    continue;
+                }
+                Ok(_) => Failure::malformed("the next page is this page"),
+                Err(PageError::Restart(end)) => return end,
+                Err(PageError::Failed(failure)) => failure,
+            };
+            if first_version.is_none() {
+                // What came of the first page may be gone when it comes again, at another version.
+                trusting = self.begin_list();
+            }
+            attempt += 1;
+            let wait = self.delay_for(attempt).max(failure.wait.unwrap_or_default());
+            self.count(failure.reason);
+            self.contact.failed(&failure.text);
+            self.warn(&failure.text, wait);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn list_freshness(&self) -> ListFreshness {
+        match self.delta_handler.store.position() {
+            _ if self.consistent || self.stale_lists > 0 => ListFreshness::Everything,
+            0 if self.may_lag => ListFreshness::Any,
+            0 => ListFreshness::Everything,
+            position => ListFreshness::NotOlder(position),
+        }
+    }
+
+    /// Takes in one page. A server that has a cache of its own may send the whole list, whatever the limit.
+    async fn page(
+        &mut self,
+        token: Option<&str>,
+        first: bool,
+        trusting: bool,
+    ) -> Result<ListMeta, PageError> {
+        let (limit, position);
+        let mut query = Vec::new();
+        let in_pieces = self.expired_lists < PAGED_ATTEMPTS;
+        match (token, self.list_freshness()) {
+            (Some(token), _) => {
+                limit = self.page_size.to_string();
+                query.extend([("limit", limit.as_str()), ("continue", token)]);
+            }
+            // In one piece, since only so it comes from the server's cache and costs its database nothing.
+            (None, ListFreshness::NotOlder(seen)) if in_pieces => {
+                position = seen.to_string();
+                query.extend([
+                    ("resourceVersion", position.as_str()),
+                    ("resourceVersionMatch", "NotOlderThan"),
+                ]);
+            }
+            (None, freshness) => {
+                limit = if in_pieces { self.page_size } else { 0 }.to_string();
+                query.push(("limit", limit.as_str()));
+                query.extend(
+                    (freshness == ListFreshness::Any && in_pieces).then_some(("resourceVersion", "0")),
+                );
+            }
+        }
+        query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+        let patience = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
+        let response = match self.api.with_timeout(patience).stream(self.get(&query)).await {
+            Ok(response) => response,
+            Err(error) if error.is_gone() && token.is_some() => {
+                self.expired_lists += 1;
+                return Err(PageError::Restart(End::Expired));
+            }
+            Err(error) if error.is_gone() || error.has_cause("ResourceVersionTooLarge") => {
+                // The server has forgotten what we have seen, or has never had it.
+                self.consistent = true;
+                return Err(PageError::Failed(Failure::of(&error)));
+            }
+            Err(error) => return Err(PageError::Failed(Failure::of(&error))),
+        };
+        let mut decoder = AnyListDecoder::of(response.headers());
+        let mut body = response.into_body();
+        let mut received = 0;
+        let failed = |text: &dyn std::fmt::Display| PageError::Failed(Failure::malformed(text));
+        loop {
+            match tokio::time::timeout(PAUSE, body.frame()).await {
+                Err(_) => {
+                    let text = format!("the list stopped on the way for {} s", PAUSE.as_secs());
+                    return Err(PageError::Failed(Failure { reason: "timeout", text, wait: None }));
+                }
+                Ok(None) => break,
+                Ok(Some(Err(error))) => {
+                    let text = format!("the list broke off: {error}");
+                    return Err(PageError::Failed(Failure { reason: "transport", text, wait: None }));
+                }
+                Ok(Some(Ok(watch_event))) => {
+                    let Ok(data) = watch_event.into_data() else { continue };
+                    self.contact.record();
+                    received += data.len();
+                    decoder.push(data);
+                }
+            }
+            while let Some(part) = decoder.next().map_err(|error| failed(&error))? {
+                match part {
+                    Part::Meta(meta) if first && self.is_stale(meta.version, trusting) => {
+                        return Err(PageError::Restart(End::Stale));
+                    }
+                    Part::Meta(_) => {}
+                    Part::Item(item) => self.delta_handler.put(decoder.encoded(&item)),
+                }
+            }
+        }
+        self.api.received("GET", received);
+        decoder.finish().map_err(|error| failed(&error))
+    }
+
+    fn warn(&self, error: &str, wait: Duration) {
+        let (resource, seconds) = (self.resource.plural, wait.as_secs_f64());
+        tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
+    }
+}

@@ -1,0 +1,171 @@
+//! What a new leader and a new process read before they write: what the work needs, and nothing else (H5).
+
+use std::time::Duration;
+
+use serde_json::json;
+use windlass::app::Candidacy;
+use windlass::config::{ControllerConfig, Enabled};
+use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_planner_testkit::objects::deployment;
+use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, inject_faults, tag, unlimited};
+use windlass_testkit::election::{A, B, MS, Rig, S, acts, options};
+
+/// Names of the Deployments that stay as they are.
+const QUIET: [&str; 4] = ["quiet-a", "quiet-b", "quiet-c", "quiet-d"];
+
+/// A daemon without the controller of DaemonSets: that one looks at nodes, which are nobody's children, and so it waits
+/// for the caches of all kinds that it watches.
+fn start(rig: &Rig, agent: &'static str, seed: u64) -> Daemon {
+    let client = || kube::Client::new(tag(rig.cluster.sandbox.router(), agent), "default");
+    let election = Candidacy { client: client(), options: options(agent) };
+    let enabled = Enabled::default().without("daemonset-controller");
+    let config = ControllerConfig { enabled, ..unlimited() };
+    Daemon::start_with(rig.cluster.parts(client(), seed, Some(election)), config)
+}
+
+/// A rig in which `a` leads and has rolled out quiet Deployments and `web`, and `b` stands by.
+async fn quiet() -> (Rig, Daemon, Daemon) {
+    let rig = Rig::new().await;
+    let a = start(&rig, A, 1);
+    rig.until(5, "a leads", |rig| rig.holder() == "a").await;
+    let b = start(&rig, B, 2);
+    for name in QUIET.into_iter().chain(["web"]) {
+        rig.cluster.create(deployment(name).replicas(3)).await;
+        rig.cluster.rolled_out(name).await;
+    }
+    tokio::time::sleep(90 * S).await;
+    (rig, a, b)
+}
+
+/// What `agent` has asked for since its request with this number: `verb Kind`, and the selector or name.
+fn asked(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
+    let log = cluster.log.lock().unwrap();
+    let own = log[from..].iter().filter(|request| request.user_agent == agent && request.kind != "Lease");
+    let described = |request: &RequestInfo| {
+        let selector = request.query.split('&').find(|part| part.starts_with("labelSelector="));
+        let limit = request
+            .query
+            .split('&')
+            .find(|part| part.starts_with("limit=") || part.starts_with("sendInitial"));
+        format!(
+            "{} {} {}{}",
+            request.verb,
+            request.kind,
+            request.name,
+            selector.or(limit).unwrap_or_default()
+        )
+    };
+    own.map(described).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_lists_no_kind_again_and_reads_only_what_it_writes_for() {
+    let (rig, a, _b) = quiet().await;
+    let from = rig.cluster.log.lock().unwrap().len();
+    a.kill();
+    rig.cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
+    acts(&rig, 30, "b").await;
+    rig.cluster.rolled_out("web").await;
+    let asked = asked(&rig.cluster, B, from);
+    let is_whole_list = |what: &&String| {
+        what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
+            || what.contains("sendInitialEvents")
+    };
+    assert_eq!(asked.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
+    assert_eq!(
+        asked.iter().filter(|what| what.ends_with("limit=1")).count(),
+        4,
+        "one for each kind: {asked:#?}"
+    );
+    let about_quiet = |what: &&String| what.contains("quiet");
+    assert_eq!(asked.iter().filter(about_quiet).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
+    // The Deployment with its ReplicaSets and pods, and the ReplicaSet with its pods: each once.
+    let reads = |what: &&String| what.starts_with("get ") || what.contains("labelSelector=");
+    assert_eq!(asked.iter().filter(reads).count(), 5, "{asked:#?}");
+    rig.one_at_a_time();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_acts_at_once_although_its_watches_have_been_quiet_for_long() {
+    let (rig, a, _b) = quiet().await;
+    let begun = rig.start.elapsed();
+    a.stop().await;
+    rig.cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
+    let acted = acts(&rig, 30, "b").await;
+    assert!(acted - begun <= 2 * S + 100 * MS, "{:?}", acted - begun);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
+    let (rig, a, _b) = quiet().await;
+    let from = rig.cluster.log.lock().unwrap().len();
+    a.kill();
+    tokio::time::sleep(40 * S).await;
+    let asked = asked(&rig.cluster, B, from);
+    let reads: Vec<&String> =
+        asked.iter().filter(|what| what.starts_with("list") || what.starts_with("get")).collect();
+    assert_eq!(reads.len(), 4, "{asked:#?}");
+    assert!(
+        rig.acts().iter().all(|sent| sent.agent == "a" || sent.what.contains("Event")),
+        "{:?}",
+        rig.acts()
+    );
+}
+
+/// Whether a daemon asks for all pods.
+fn lists_all_pods(request: &RequestInfo) -> bool {
+    let whole = matches!(request.verb, "list" | "watch") && !request.query.contains("labelSelector=");
+    request.user_agent == USER_AGENT && request.kind == "Pod" && whole
+}
+
+/// A cluster whose pods take long to be listed, with a Deployment that has rolled out.
+async fn with_slow_pods(delay: Duration) -> Cluster {
+    let cluster =
+        Cluster::with(
+            inject_faults(move |request| {
+                if lists_all_pods(request) { Verdict::DelayReply(delay) } else { Verdict::Proceed }
+            }),
+            |options| options,
+        )
+        .await;
+    let daemon = cluster.start_controllers(1);
+    cluster.create(deployment("web").replicas(3)).await;
+    cluster.create(deployment("settled").replicas(2)).await;
+    cluster.rolled_out("web").await;
+    cluster.rolled_out("settled").await;
+    daemon.stop().await;
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_serves_who_waits_before_all_pods_are_listed() {
+    let cluster = with_slow_pods(8 * S).await;
+    cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
+    cluster.create(deployment("new").replicas(2)).await;
+    let before = cluster.log.lock().unwrap().len();
+    let daemon = cluster.start_with(2, unlimited(), |router| router);
+    let pods = |cluster: &Cluster, name: &str| {
+        let of = |pod: &serde_json::Value| pod["metadata"]["labels"]["app"] == name;
+        cluster.objects("Pod").iter().filter(|pod| of(pod)).count()
+    };
+    cluster.eventually(3, "both have their pods", |it| pods(it, "web") == 5 && pods(it, "new") == 2).await;
+    let asked = asked(&cluster, USER_AGENT, before);
+    assert!(!asked.iter().any(|what| what.contains("settled")), "{asked:#?}");
+    // Once all pods are known nothing is taken back, and the statuses follow.
+    cluster.rolled_out("web").await;
+    cluster.rolled_out("new").await;
+    assert_eq!((cluster.objects("Pod").len(), cluster.pods_created()), (9, 9));
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_deleted_only_when_all_pods_are_known() {
+    let cluster = with_slow_pods(8 * S).await;
+    cluster.patch("web", json!({"spec": {"replicas": 1}})).await;
+    let daemon = cluster.start_with(2, unlimited(), |router| router);
+    tokio::time::sleep(5 * S).await;
+    assert_eq!(cluster.count("delete Pod"), 0);
+    cluster.rolled_out("web").await;
+    assert_eq!(cluster.count("delete Pod"), 2);
+    daemon.stop().await;
+}
