@@ -337,11 +337,8 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
     drop(inside);
     let begin = cpu_time();
     // Virtual time goes on only when there is nothing to do.
-    let running = runtime.block_on(async {
-        let running = tokio::spawn(controllers.run(stop.clone(), QUIET));
-        tokio::time::sleep(QUIET).await;
-        running
-    });
+    let running = runtime.spawn(controllers.run(stop.clone(), QUIET));
+    runtime.block_on(tokio::time::sleep(QUIET));
     let settled = cpu_time() - begin;
     let megabytes = (usage::resident(std::process::id()) - before) as f64 / 1e6;
     let begin = cpu_time();

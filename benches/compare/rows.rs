@@ -123,7 +123,7 @@ pub async fn fill(asked: &Asked, cluster: &Cluster) {
     works(cluster).await;
     cluster.namespace(QUIET, 0..=0).await;
     let sizes = std::iter::repeat_n(MANY, asked.pods / MANY)
-        .chain((asked.pods % MANY > 0).then_some(asked.pods % MANY));
+        .chain((!asked.pods.is_multiple_of(MANY)).then_some(asked.pods % MANY));
     for (number, size) in sizes.enumerate() {
         let rolling = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
         cluster.create(QUIET, &format!("quiet-{number}"), size, &rolling).await;

@@ -229,10 +229,13 @@ fn pass(
     config: &ControllerConfig,
     read_barriers: &[Arc<ReadBarrier>],
 ) -> Option<AbortOnDropHandle<()>> {
-    let waits =
-        |worker: &&Box<dyn Worker>| config.enabled.runs(worker.entry()) && !worker.reads_past_caches();
-    let kinds: BTreeSet<Resource> =
-        controllers.iter().filter(waits).flat_map(|worker| worker.entry().watches).copied().collect();
+    let waits = |worker: &dyn Worker| config.enabled.runs(worker.entry()) && !worker.reads_past_caches();
+    let kinds: BTreeSet<Resource> = controllers
+        .iter()
+        .filter(|worker| waits(worker.as_ref()))
+        .flat_map(|worker| worker.entry().watches)
+        .copied()
+        .collect();
     let awaited: Vec<_> =
         read_barriers.iter().filter(|kind| kinds.contains(&kind.resource())).cloned().collect();
     (!awaited.is_empty()).then(|| {

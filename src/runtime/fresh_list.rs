@@ -14,6 +14,9 @@ use super::watch_decoder::Identity;
 use crate::model::record::Encoded;
 use crate::model::{Interner, ObjectKey, Record, Resource, Selector};
 
+/// Puts an object into the store before the first list of its kind ends.
+type PutEarly = dyn Fn(Encoded<'_>, &mut Interner) + Send + Sync;
+
 /// Reads the objects of one kind past its cache. Clones share the cache.
 #[derive(Clone)]
 pub struct FreshList {
@@ -22,7 +25,7 @@ pub struct FreshList {
     scope: Option<Arc<str>>,
     has_protobuf: bool,
     cache: Cache,
-    put_early: Arc<dyn Fn(Encoded<'_>, &mut Interner) + Send + Sync>,
+    put_early: Arc<PutEarly>,
 }
 
 impl std::fmt::Debug for FreshList {
