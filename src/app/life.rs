@@ -130,7 +130,7 @@ impl Life {
                     read_barriers.iter().map(|kind| async { (kind.resource(), kind.current_version().await) });
                 let Some(current) = shutdown.run_until_cancelled(join_all(current)).await else { return };
                 current.into_iter().for_each(|(kind, version)| context.barrier().elected(kind, version));
-                *passing = pass(controllers, config, read_barriers);
+                *passing = pass(context, controllers, config, read_barriers);
                 work::start(controllers, config, context.metrics(), workers, shutdown).await;
             } => {}
         }
@@ -223,24 +223,32 @@ impl Life {
     }
 }
 
-/// Passes the read barriers of the caches that a controller waits for.
+/// Passes the read barriers of the caches that controllers wait for, each as soon as something waits for it.
 fn pass(
+    context: &Arc<Context>,
     controllers: &[Box<dyn Worker>],
     config: &ControllerConfig,
     read_barriers: &[Arc<ReadBarrier>],
 ) -> Option<AbortOnDropHandle<()>> {
-    let waits = |worker: &dyn Worker| config.enabled.runs(worker.entry()) && !worker.reads_past_caches();
     let kinds: BTreeSet<Resource> = controllers
         .iter()
-        .filter(|worker| waits(worker.as_ref()))
-        .flat_map(|worker| worker.entry().watches)
+        .filter(|worker| config.enabled.runs(worker.entry()))
+        .flat_map(|worker| worker.awaited_kinds())
         .copied()
         .collect();
     let awaited: Vec<_> =
         read_barriers.iter().filter(|kind| kinds.contains(&kind.resource())).cloned().collect();
+    let context = context.clone();
     (!awaited.is_empty()).then(|| {
         spawn(async move {
-            join_all(awaited.iter().map(|kind| kind.run())).await;
+            let pass = |kind: &Arc<ReadBarrier>| {
+                let (kind, context) = (kind.clone(), context.clone());
+                async move {
+                    context.barrier().requested(kind.resource()).await;
+                    kind.run().await;
+                }
+            };
+            join_all(awaited.iter().map(pass)).await;
         })
     })
 }

@@ -14,7 +14,7 @@ use super::error::SyncError;
 use super::explanations::Explanation;
 use super::past_caches::Children;
 use super::setup::Setup;
-use crate::model::{Condition, ObjectKey, Record};
+use crate::model::{Condition, ObjectKey, Record, Resource};
 use crate::plan::Urgency;
 
 /// A controller of the objects of one kind.
@@ -34,9 +34,9 @@ pub trait Controller: Send + Sync + 'static {
     /// instead of sending what would come second ([`super::write_lock`]).
     const SHARES_OBJECTS: bool = false;
 
-    /// Whether [`Controller::children`] names all that decisions rest on. Otherwise nothing is decided before the caches
-    /// of the kinds that the controller watches are complete and show what there was at the election.
-    const READS_CHILDREN: bool = false;
+    /// The kinds of which [`Controller::children`] says nothing: nothing is decided before their caches are complete, and
+    /// nothing written before they show what there was at the election. `None` for all that the controller watches.
+    const AWAITED_KINDS: Option<&'static [Resource]> = None;
 
     /// Wake: the changes of other objects that concern it. Its own objects wake their own keys.
     fn watch(self: &Arc<Self>, _setup: &mut Setup) {}

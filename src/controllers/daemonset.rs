@@ -17,13 +17,14 @@ use super::driver::{Driver, Worker};
 use super::error::SyncError;
 use super::event_handlers::{gathering, may_be_adopted_anew};
 use super::explanations::Explanation;
+use super::past_caches::{Children, OwnedBy};
 use super::patch;
 use super::registry::ControllerEntry;
 use super::replicas::quota_queue::QuotaQueue;
 use super::setup::{HandlerOrder, Setup};
 use crate::metrics::set_gauge;
 use crate::model::{
-    Condition, ControllerRevision, DaemonSet, DaemonSetStatus, Node, ObjectKey, Pod, Record, Uid,
+    Condition, ControllerRevision, DaemonSet, DaemonSetStatus, Node, ObjectKey, Pod, Record, Resource, Uid,
 };
 use crate::plan::Urgency;
 use crate::plan::daemonset::{
@@ -96,6 +97,10 @@ impl Controller for DaemonSetController {
     type Observed<'a> = Observed<'a>;
     type Plan = Plan;
     type Outcome = status::Outcome;
+
+    /// A node is nobody's child, and one that the cache does not show, or shows with other taints, may have got its pod
+    /// from the leader before.
+    const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[Node::RESOURCE]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.memory.clone());
@@ -178,6 +183,23 @@ impl Controller for DaemonSetController {
 
     fn creates(&self, plan: &Plan) -> bool {
         plan.repeats
+    }
+
+    fn writes(&self, plan: &Plan) -> bool {
+        !plan.writes.is_empty()
+    }
+
+    fn children(&self, daemon_set: &DaemonSet) -> Vec<Children> {
+        let selector = &daemon_set.selector;
+        if selector.defect().is_some() || selector.selects_everything() {
+            return Vec::new();
+        }
+        let owned = |resource| Children { resource, selector: selector.clone(), owned_by: OwnedBy::Owner };
+        vec![owned(&ControllerRevision::RESOURCE), owned(&Pod::RESOURCE)]
+    }
+
+    fn is_unsettled(&self, daemon_set: &DaemonSet) -> bool {
+        planner::is_unsettled(daemon_set)
     }
 
     fn execute<'a>(

@@ -20,7 +20,7 @@ use super::past_caches::{Children, OwnedBy};
 use super::patch;
 use super::registry::ControllerEntry;
 use super::setup::{HandlerOrder, Setup};
-use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Strategy};
+use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::Urgency;
 use crate::plan::deployment::{
     self as planner, Observed, Plan, StatusScope, Write, explain, progress, revision, status,
@@ -90,7 +90,7 @@ impl Controller for DeploymentController {
     type Plan = Plan;
     type Outcome = progress::Outcome;
 
-    const READS_CHILDREN: bool = true;
+    const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.lost_creations.clone());

@@ -41,12 +41,19 @@ pub trait Worker: Send + Sync {
     /// Has every object synced once more.
     fn resync(&self);
 
-    /// Whether it reads past the caches what they do not show yet ([`Controller::READS_CHILDREN`]). Otherwise it waits
-    /// for them.
-    fn reads_past_caches(&self) -> bool;
+    /// The kinds whose caches it waits for instead of reading past them ([`Controller::AWAITED_KINDS`]).
+    fn awaited_kinds(&self) -> &'static [Resource];
 
     /// Drops the keys of what no longer exists, of which a standby would collect more and more.
     fn drop_gone_keys(&self);
+}
+
+/// What must be done before a write.
+enum First {
+    /// Wait for a cache.
+    Wait(Next),
+    /// Read the object, and what it owns, past the caches.
+    Read,
 }
 
 /// A controller with its queue.
@@ -119,14 +126,11 @@ impl<C: Controller> Driver<C> {
         let Driver { controller, context, .. } = self;
         controller.resolve(object).await?;
         let footing = context.barrier.footing(self.entry.watches, &context.caches);
-        let is_held = match footing {
-            Footing::Firm => false,
-            _ if !C::READS_CHILDREN => true,
-            Footing::Unconfirmed => false,
-            Footing::Incomplete => !controller.is_unsettled(object),
-        };
-        if is_held {
-            return Ok(self.wait_for_caches(object));
+        if footing == Footing::Incomplete {
+            let awaited = context.barrier.footing(self.awaited_kinds(), &context.caches);
+            if awaited == Footing::Incomplete || !controller.is_unsettled(object) {
+                return Ok(self.wait_for_caches(object, self.entry.watches));
+            }
         }
         if footing == Footing::Incomplete && !context.was_read(&object.meta().uid) {
             context.read_past_caches(object, &controller.children(object)).await?;
@@ -152,11 +156,15 @@ impl<C: Controller> Driver<C> {
             let plan = controller.plan(&observed);
             if controller.writes(&plan) {
                 if footing == Footing::Incomplete && !controller.needs_no_others(&plan) {
-                    return Ok(self.wait_for_caches(object));
+                    return Ok(self.wait_for_caches(object, self.entry.watches));
                 }
-                if !self.may_write(object) {
-                    context.read_past_caches(object, &controller.children(object)).await?;
-                    continue;
+                match self.first_before_writing(object) {
+                    None => {}
+                    Some(First::Wait(wait)) => return Ok(wait),
+                    Some(First::Read) => {
+                        context.read_past_caches(object, &controller.children(object)).await?;
+                        continue;
+                    }
                 }
             }
             let repeats = || context.recreate_guard.was_just_created(object.meta(), Instant::now());
@@ -168,16 +176,26 @@ impl<C: Controller> Driver<C> {
         }
     }
 
-    /// Whether the caches can be relied on for a write: they show what there was at the election, or the object and
-    /// what it owns were read past them since.
-    fn may_write(&self, object: &C::Object) -> bool {
+    /// What must be done before a write; `None` where the caches can be relied on: they show what there was at the
+    /// election, or the object and what it owns were read past them since.
+    fn first_before_writing(&self, object: &C::Object) -> Option<First> {
         let Driver { context, entry, .. } = self;
-        context.barrier.footing(entry.watches, &context.caches) == Footing::Firm
-            || context.was_read(&object.meta().uid)
+        let is_firm = |kinds: &[Resource]| context.barrier.footing(kinds, &context.caches) == Footing::Firm;
+        if is_firm(entry.watches) {
+            None
+        } else if !is_firm(self.awaited_kinds()) {
+            Some(First::Wait(self.wait_for_caches(object, self.awaited_kinds())))
+        } else {
+            (!context.was_read(&object.meta().uid)).then_some(First::Read)
+        }
     }
 
-    fn wait_for_caches(&self, object: &C::Object) -> Next {
-        self.context.wait_for_caches(&object.meta().key, self.entry.watches, &self.parked_keys)
+    fn awaited_kinds(&self) -> &'static [Resource] {
+        C::AWAITED_KINDS.unwrap_or(self.entry.watches)
+    }
+
+    fn wait_for_caches(&self, object: &C::Object, kinds: &[Resource]) -> Next {
+        self.context.wait_for_caches(&object.meta().key, kinds, &self.parked_keys)
     }
 
     async fn carry_out(
@@ -207,13 +225,16 @@ impl<C: Controller> Driver<C> {
                 Urgency::Throttled => context.status_throttle.wait(&meta.uid, now),
                 Urgency::Postponed => context.status_throttle.postpone(&meta.uid, now),
             };
-            if later.is_none() && !self.may_write(object) {
-                context.read_past_caches(object, &controller.children(object)).await?;
-                // What is reported is what the caches show then.
-                return Ok(Next::After(Duration::ZERO));
-            }
             if later.is_none() {
-                written = self.write_status(object, &patch).await;
+                match self.first_before_writing(object) {
+                    None => written = self.write_status(object, &patch).await,
+                    Some(First::Wait(wait)) => return Ok(wait),
+                    Some(First::Read) => {
+                        context.read_past_caches(object, &controller.children(object)).await?;
+                        // What is reported is what the caches show then.
+                        return Ok(Next::After(Duration::ZERO));
+                    }
+                }
             }
         }
         if written.is_ok() && later.is_none() && !stale {
@@ -314,8 +335,8 @@ impl<C: Controller> Worker for Arc<Driver<C>> {
         self.objects.for_each(|object| self.queue.add(object.meta().key.clone()));
     }
 
-    fn reads_past_caches(&self) -> bool {
-        C::READS_CHILDREN
+    fn awaited_kinds(&self) -> &'static [Resource] {
+        Driver::awaited_kinds(self)
     }
 
     fn drop_gone_keys(&self) {

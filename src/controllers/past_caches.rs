@@ -92,6 +92,7 @@ impl Context {
             let is_behind = self.caches.position(resource) < position;
             is_behind.then_some(Awaited { resource, position: Some(position), object: None })
         });
+        self.barrier.request(kinds);
         let behind = Behind { awaited: awaited.collect(), check_again: SAFETY_NET };
         if behind.awaited.is_empty() {
             return Next::After(std::time::Duration::ZERO);

@@ -20,7 +20,7 @@ use super::past_caches::{Children, OwnedBy};
 use super::patch;
 use super::registry::ControllerEntry;
 use super::setup::{HandlerOrder, Setup};
-use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus};
+use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus, Resource};
 use crate::plan::Urgency;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{self as planner, Observed, Plan, PodSets, Write, deletion_order, status};
@@ -107,7 +107,7 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
     /// A ReplicaSet's Deployment resizes it.
     const SHARES_OBJECTS: bool = true;
 
-    const READS_CHILDREN: bool = true;
+    const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.pod_names.clone());

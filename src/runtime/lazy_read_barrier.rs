@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::expectations::{CacheView, Shown};
 use super::store::Lists;
@@ -33,26 +34,32 @@ pub enum Footing {
 
 /// How far each cache must be, and which owners were read past the caches.
 #[derive(Debug, Default)]
-pub struct LazyReadBarrier(Mutex<State>);
+pub struct LazyReadBarrier {
+    state: Mutex<State>,
+    /// The kinds whose caches a key waits for.
+    requested: watch::Sender<BTreeSet<Resource>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
     /// The version at the election, of each kind whose watch is not known to have passed it.
     ahead: BTreeMap<Resource, u64>,
+    /// The kinds that were incomplete when they were last looked at.
+    incomplete: BTreeSet<Resource>,
     read: BTreeSet<Uid>,
 }
 
 impl LazyReadBarrier {
     /// This version of a kind was current when the process was elected.
     pub fn elected(&self, resource: Resource, version: u64) {
-        self.0.lock().ahead.insert(resource, version);
+        self.state.lock().ahead.insert(resource, version);
     }
 
     /// What the caches of these kinds are good for. A kind without a cache says nothing.
     pub fn footing(&self, kinds: &[Resource], view: &impl CacheView) -> Footing {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let footing = kinds.iter().map(|&kind| state.footing_of(kind, view)).max().unwrap_or(Footing::Firm);
-        if state.ahead.is_empty() && footing == Footing::Firm {
+        if state.ahead.is_empty() && state.incomplete.is_empty() {
             state.read.clear();
         }
         footing
@@ -60,22 +67,38 @@ impl LazyReadBarrier {
 
     /// The position from which on the cache of a kind is good for everything.
     pub fn awaited(&self, resource: Resource) -> u64 {
-        self.0.lock().ahead.get(&resource).copied().unwrap_or(0).max(1)
+        self.state.lock().ahead.get(&resource).copied().unwrap_or(0).max(1)
+    }
+
+    /// Something waits for the caches of these kinds.
+    pub fn request(&self, kinds: &[Resource]) {
+        self.requested.send_if_modified(|requested| {
+            let before = requested.len();
+            requested.extend(kinds);
+            requested.len() > before
+        });
+    }
+
+    /// Waits until something waits for the cache of a kind.
+    pub async fn requested(&self, resource: Resource) {
+        let is_requested = |requested: &BTreeSet<Resource>| requested.contains(&resource);
+        // The sender lives as long as this.
+        let _ = self.requested.subscribe().wait_for(is_requested).await;
     }
 
     /// An owner and what it owns were read past the caches.
     pub fn was_read(&self, owner: &Uid) {
-        self.0.lock().read.insert(owner.clone());
+        self.state.lock().read.insert(owner.clone());
     }
 
     /// Whether they were, since the election.
     pub fn is_read(&self, owner: &Uid) -> bool {
-        self.0.lock().read.contains(owner)
+        self.state.lock().read.contains(owner)
     }
 
     /// The owner is gone.
     pub fn forget(&self, owner: &Uid) {
-        self.0.lock().read.remove(owner);
+        self.state.lock().read.remove(owner);
     }
 }
 
@@ -87,8 +110,10 @@ impl State {
         }
         let Lists { completed, .. } = view.lists(kind);
         if completed == 0 && !planted!("half a cache is believed") {
+            self.incomplete.insert(kind);
             return Footing::Incomplete;
         }
+        self.incomplete.remove(&kind);
         match self.ahead.get(&kind) {
             Some(version) if position < *version => Footing::Unconfirmed,
             Some(_) => {
@@ -149,6 +174,8 @@ pub fn difference(
 mod tests {
     use std::sync::Arc;
 
+    use futures::FutureExt as _;
+
     use super::*;
     use crate::runtime::expectations::Caches;
     use crate::runtime::fixture::{THINGS, Thing, key, thing, uid};
@@ -204,6 +231,34 @@ mod tests {
         let none = Resource { plural: "others", ..THINGS };
         assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
         assert_eq!(barrier.footing(&[none, THINGS], &view), Footing::Unconfirmed);
+    }
+
+    #[test]
+    fn what_was_read_counts_until_all_caches_are_good_and_not_only_those_that_another_asks_about() {
+        let (barrier, store) = (LazyReadBarrier::default(), Arc::new(Store::<Thing>::default()));
+        let view = Caches::default().with(store.clone());
+        let none = Resource { plural: "others", ..THINGS };
+        store.begin_list(false);
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Incomplete);
+        barrier.was_read(&uid("o"));
+        assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
+        assert_eq!(barrier.footing(&[], &view), Footing::Firm);
+        assert!(barrier.is_read(&uid("o")));
+        store.end_list(10);
+        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert!(!barrier.is_read(&uid("o")));
+    }
+
+    #[test]
+    fn a_cache_that_nobody_waits_for_is_not_asked_for() {
+        let barrier = LazyReadBarrier::default();
+        let mut requested = Box::pin(barrier.requested(THINGS));
+        assert!(requested.as_mut().now_or_never().is_none());
+        barrier.request(&[Resource { plural: "others", ..THINGS }]);
+        assert!(requested.as_mut().now_or_never().is_none());
+        barrier.request(&[THINGS]);
+        assert!(requested.as_mut().now_or_never().is_some());
+        assert!(barrier.requested(THINGS).now_or_never().is_some(), "whoever comes later is told, too");
     }
 
     #[test]

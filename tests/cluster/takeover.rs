@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
 use windlass::app::Candidacy;
-use windlass::config::{ControllerConfig, Enabled};
 use windlass_apiserver::{RequestInfo, Verdict};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, inject_faults, tag, unlimited};
 use windlass_testkit::election::{A, B, MS, Rig, S, acts, options};
 
+/// How many kinds the daemon watches.
+const KINDS: usize = 7;
+
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
+
 /// Names of the Deployments that stay as they are.
 const QUIET: [&str; 4] = ["quiet-a", "quiet-b", "quiet-c", "quiet-d"];
 
-/// A daemon without the controller of DaemonSets: that one looks at nodes, which are nobody's children, and so it waits
-/// for the caches of all kinds that it watches.
 fn start(rig: &Rig, agent: &'static str, seed: u64) -> Daemon {
     let client = || kube::Client::new(tag(rig.cluster.sandbox.router(), agent), "default");
     let election = Candidacy { client: client(), options: options(agent) };
-    let enabled = Enabled::default().without("daemonset-controller");
-    let config = ControllerConfig { enabled, ..unlimited() };
-    Daemon::start_with(rig.cluster.parts(client(), seed, Some(election)), config)
+    Daemon::start_with(rig.cluster.parts(client(), seed, Some(election)), unlimited())
 }
 
 /// A rig in which `a` leads and has rolled out quiet Deployments and `web`, and `b` stands by.
@@ -74,7 +75,7 @@ async fn a_new_leader_lists_no_kind_again_and_reads_only_what_it_writes_for() {
     assert_eq!(asked.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
     assert_eq!(
         asked.iter().filter(|what| what.ends_with("limit=1")).count(),
-        4,
+        KINDS,
         "one for each kind: {asked:#?}"
     );
     let about_quiet = |what: &&String| what.contains("quiet");
@@ -104,12 +105,73 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
     let asked = asked(&rig.cluster, B, from);
     let reads: Vec<&String> =
         asked.iter().filter(|what| what.starts_with("list") || what.starts_with("get")).collect();
-    assert_eq!(reads.len(), 4, "{asked:#?}");
+    assert_eq!(reads.len(), KINDS, "{asked:#?}");
     assert!(
         rig.acts().iter().all(|sent| sent.agent == "a" || sent.what.contains("Event")),
         "{:?}",
         rig.acts()
     );
+}
+
+/// Rolls out DaemonSets of these names.
+async fn with_daemon_sets(rig: &Rig, names: &[&str]) {
+    for name in names {
+        let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": {
+            "selector": {"matchLabels": {"app": name}}, "template": {
+                "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "agent"}]}}}});
+        rig.cluster.call(Method::POST, DAEMON_SETS, &set).await;
+    }
+    rig.until(30, "they run", |rig| {
+        let runs = |set: &serde_json::Value| set["status"]["numberAvailable"] == 3;
+        rig.cluster.objects("DaemonSet").iter().filter(|set| runs(set)).count() == names.len()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn daemon_sets_that_are_settled_cost_a_new_leader_nothing() {
+    let (rig, a, _b) = quiet().await;
+    with_daemon_sets(&rig, &["agent", "logs"]).await;
+    tokio::time::sleep(90 * S).await;
+    let from = rig.cluster.log.lock().unwrap().len();
+    a.kill();
+    tokio::time::sleep(40 * S).await;
+    let asked = asked(&rig.cluster, B, from);
+    assert_eq!(rig.holder(), "b");
+    let reads = |what: &&String| what.starts_with("list") || what.starts_with("get");
+    assert_eq!(asked.iter().filter(reads).count(), KINDS, "{asked:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_that_changes_a_daemon_set_reads_its_pods_and_all_nodes_and_no_other_kind() {
+    let (rig, a, _b) = quiet().await;
+    with_daemon_sets(&rig, &["agent", "logs"]).await;
+    tokio::time::sleep(90 * S).await;
+    let from = rig.cluster.log.lock().unwrap().len();
+    a.kill();
+    let containers = json!([{"name": "c", "image": "agent:v2"}]);
+    let template = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    rig.cluster.call(Method::PATCH, &format!("{DAEMON_SETS}/agent"), &template).await;
+    rig.until(90, "the new template runs", |rig| {
+        let sets = rig.cluster.objects("DaemonSet");
+        let agent = sets.iter().find(|set| set["metadata"]["name"] == "agent").unwrap();
+        let (generation, status) = (&agent["metadata"]["generation"], &agent["status"]);
+        status["observedGeneration"] == *generation
+            && status["updatedNumberScheduled"] == 3
+            && status["numberAvailable"] == 3
+    })
+    .await;
+    let asked = asked(&rig.cluster, B, from);
+    let is_whole_list = |what: &&String| {
+        what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
+            || what.contains("sendInitialEvents")
+    };
+    let whole: Vec<&String> = asked.iter().filter(is_whole_list).collect();
+    assert!(whole.len() <= 1 && whole.iter().all(|what| what.contains(" Node ")), "{asked:#?}");
+    assert!(!asked.iter().any(|what| what.contains("logs")), "{asked:#?}");
+    let of_agent = asked.iter().filter(|what| what.contains("labelSelector=app%3Dagent"));
+    assert_eq!(of_agent.count(), 2, "revisions and pods: {asked:#?}");
+    rig.one_at_a_time();
 }
 
 /// Whether a daemon asks for all pods.

@@ -194,6 +194,18 @@ impl Plan {
     }
 }
 
+/// Whether the DaemonSet itself shows that something is to be done for it: nobody has acted on its latest generation, or
+/// when its status was written a node lacked its pod, or had one that it should not have or that is out of date. Under
+/// OnDelete outdated pods stay, and the price is a read past the caches for each restart.
+pub fn is_unsettled(daemon_set: &DaemonSet) -> bool {
+    let DaemonSetStatus { observed_generation, desired, current, updated, misscheduled, .. } =
+        daemon_set.status;
+    observed_generation != daemon_set.meta.generation
+        || current != desired
+        || updated != desired
+        || misscheduled != 0
+}
+
 /// Whether there is an orphan that the DaemonSet would adopt: then the caller reads the DaemonSet afresh before it asks
 /// for a plan.
 pub fn wants_to_adopt(
