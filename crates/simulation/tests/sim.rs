@@ -12,17 +12,21 @@ use windlass_simulation::scenario::Scenario;
 /// The first difference between two histories of the same seed. Every test asks for it before anything else,
 /// since a simulation that chance has a part in shows nothing.
 static DIFFERENCE: LazyLock<Option<String>> = LazyLock::new(|| {
-    (1..4).find_map(|seed| {
+    let mut writes = 0;
+    let difference = (1..4).find_map(|seed| {
         let scenario = Scenario::new(seed);
         let (first, second) = (run(&scenario, true).unwrap(), run(&scenario, true).unwrap());
-        assert!(first.writes > 10, "seed {seed}: {} writes", first.writes);
+        writes += first.writes;
         let lines =
             |log: &[windlass_simulation::log::Entry]| log.iter().map(ToString::to_string).collect::<Vec<_>>();
         let (one, other) = (lines(&first.log), lines(&second.log));
         let differs = one.iter().zip(&other).find(|(one, other)| one != other);
         let same = one.len() == other.len() && first.digest == second.digest;
         (differs.is_some() || !same).then(|| format!("seed {seed}: {differs:?}"))
-    })
+    });
+    // One of them may have a Deployment that is deleted before anything is done for it.
+    assert!(writes > 30, "{writes} writes");
+    difference
 });
 
 #[track_caller]
