@@ -136,7 +136,7 @@ impl<C: Controller> Driver<C> {
             context.read_past_caches(object, &controller.children(object)).await?;
         }
         let adopts = controller.wants_to_adopt(object);
-        let may_adopt = adopts && context.may_adopt(object).await?;
+        let mut may_adopt = adopts && context.may_adopt(object).await?;
         let mut has_asked = adopts;
         loop {
             // The answers took their time: what is decided on is what the cache shows now, the object included.
@@ -163,6 +163,8 @@ impl<C: Controller> Driver<C> {
                     Some(First::Wait(wait)) => return Ok(wait),
                     Some(First::Read) => {
                         context.read_past_caches(object, &controller.children(object)).await?;
+                        // That may have taken long, and whether the owner is still there must be the latest news.
+                        may_adopt = may_adopt && context.may_adopt(object).await?;
                         continue;
                     }
                 }

@@ -90,10 +90,25 @@ impl Call {
     }
 
     /// Whether it fills a cache: with what there is, or with what happens. A list of one object is made to learn the
-    /// version of all.
+    /// version of all, and a list of those that have some labels to read past the cache.
     pub fn fills_a_cache(&self) -> bool {
         let cached = matches!(&*self.resource, "deployments" | "replicasets" | "pods");
-        self.lists() && cached && !self.query.split('&').any(|pair| pair == "limit=1")
+        let is_partial = self.query.split('&').any(|pair| pair == "limit=1") || self.selector().is_some();
+        self.lists() && cached && !is_partial
+    }
+
+    /// The labels that it asks for, as `key=value,key=value`.
+    fn selector(&self) -> Option<String> {
+        let encoded = self.query.split('&').find_map(|pair| pair.strip_prefix("labelSelector="))?;
+        Some(encoded.replace("%3D", "=").replace("%2C", ",").replace("%2F", "/"))
+    }
+
+    /// Whether it asks for objects with some labels, of which this is one.
+    pub fn selects(&self, object: &Value) -> bool {
+        let has = |pair: &str| {
+            pair.split_once('=').is_some_and(|(key, value)| object["metadata"]["labels"][key] == value)
+        };
+        self.selector().is_some_and(|selector| selector.split(',').all(has))
     }
 
     /// Whether a daemon sent it.

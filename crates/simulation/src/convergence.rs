@@ -15,6 +15,10 @@ use super::{batches, deadlines, frozen, latency, published, rollbacks, scale_dow
 /// two tries, and a rollout.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// How long calm users wait while there are faults. A process that loses its Lease again and again has hardly acted
+/// after [`PATIENCE`].
+const CALM_PATIENCE: Duration = Duration::from_secs(1200);
+
 /// By when it is without faults: a place that a request of before may still take is left to it for two
 /// minutes, and then there is a rollout.
 const SHORT_PATIENCE: Duration = Duration::from_secs(150);
@@ -177,14 +181,16 @@ pub async fn until(
     Ok(())
 }
 
-/// Waits for rest, if it comes within the patience of users.
+/// Waits for rest, if it comes within the patience of calm users. A history that they give up on cannot be compared with
+/// the one without faults, in which they do not.
 pub async fn until_rest(server: &Server) {
-    for _ in 0..(PATIENCE + server.lagging_for()).as_secs() {
+    for _ in 0..(CALM_PATIENCE + server.lagging_for()).as_secs() {
         if server.is_over() || is_at_rest(&server.picture()).is_ok() {
             return;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    server.patience_ended();
 }
 
 /// The objects of a resource.

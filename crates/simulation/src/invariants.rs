@@ -244,6 +244,11 @@ impl Invariants {
         self.decisions.shown(at, call, object);
     }
 
+    /// A daemon has been shown these pods, of those that have some labels.
+    pub fn selected(&mut self, call: &Call, pods: &[Arc<Value>]) {
+        pods.iter().for_each(|pod| self.names.shown(call, pod));
+    }
+
     /// A daemon has been shown all objects of a resource that there were at `at`.
     pub fn listed(&mut self, at: Duration, agent: &Arc<str>, resource: &str) {
         if resource == "pods" {

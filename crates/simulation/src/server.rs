@@ -142,6 +142,10 @@ struct Version(u64);
 #[derive(Clone, Copy, Debug)]
 struct Listed(Duration);
 
+/// The pods that a list of those with some labels has shown.
+#[derive(Clone)]
+struct Selected(Vec<Arc<Value>>);
+
 /// The object that an answer is about, as it was then.
 #[derive(Clone, Debug)]
 struct Shown(Arc<Value>);
@@ -240,6 +244,9 @@ impl Server {
             }
             if let Some(Shown(object)) = reply.extensions().get() {
                 invariants.shown(now, &call, object);
+            }
+            if let Some(Selected(pods)) = reply.extensions().get() {
+                invariants.selected(&call, pods);
             }
             if let Some(Listed(at)) = reply.extensions().get() {
                 invariants.listed(*at, &call.agent, &call.resource);
@@ -357,6 +364,12 @@ impl Server {
             if code.is_success() {
                 response.extensions_mut().insert(Listed(shown));
             }
+        }
+        if call.of_daemon() && call.resource == "pods" && call.behind.is_zero() && code.is_success() {
+            let pods = state.picture.get("pods").into_iter().flat_map(|all| all.values());
+            response
+                .extensions_mut()
+                .insert(Selected(pods.filter(|pod| call.selects(pod)).cloned().collect()));
         }
         if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
             state.invariants.met(call, &state.picture);

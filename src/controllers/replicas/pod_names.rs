@@ -4,7 +4,7 @@
 //! our own creations. It stays when the cache is listed anew, and ends with the owner. Where there is none, it is begun
 //! with the pods that the cache shows for the owner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +14,21 @@ use tokio::time::Instant;
 
 use super::{ReplicaController, ReplicaKind};
 use crate::controllers::in_doubt_writes::LATEST;
-use crate::model::{Pod, Record, Uid};
+use crate::model::{Meta, ObjectKey, Pod, Record, Uid};
 use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::used_names::{Between, UsedNames};
 use crate::runtime::store::Change;
+
+/// How many pods are remembered that had gone early.
+const MOST_GONE: usize = 1024;
 
 /// The used names of all owners of one kind, by UID.
 #[derive(Debug)]
 pub struct PodNames {
     known: Mutex<BTreeMap<Uid, Known>>,
+    /// Pods without an owner of this kind that had gone before the cache of owners was complete: a ReplicaSet that it
+    /// did not show may have had them. At most [`MOST_GONE`].
+    gone_early: Mutex<BTreeSet<ObjectKey>>,
     /// When this process began. What a process before it has asked for may arrive for a while, under later names than
     /// those of pods that had gone by then.
     begun: Instant,
@@ -30,7 +36,7 @@ pub struct PodNames {
 
 impl Default for PodNames {
     fn default() -> Self {
-        PodNames { known: Mutex::default(), begun: Instant::now() }
+        PodNames { known: Mutex::default(), gone_early: Mutex::default(), begun: Instant::now() }
     }
 }
 
@@ -113,7 +119,37 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let pod = &change.object().meta;
         if let Some(owner) = self.owners.controller_of(pod) {
             self.name_seen(&owner, change);
+        } else if let Change::Deleted(_) = change {
+            self.name_freed(pod);
         }
+    }
+
+    /// A pod of another owner, or of none, has gone. It may have been taken out of its ReplicaSet before this process
+    /// began. As long as it was there its name was taken; from now on only this memory tells.
+    fn name_freed(&self, pod: &Meta) {
+        let ObjectKey { namespace, name } = &pod.key;
+        let Some((owner, _)) = name.rsplit_once('-') else { return };
+        if self.owners.lists().completed == 0 {
+            let mut gone = self.pod_names.gone_early.lock();
+            if gone.len() < MOST_GONE {
+                gone.insert(pod.key.clone());
+            }
+        } else if let Some(owner) = self.owners.get(&ObjectKey::new(namespace.clone(), owner)) {
+            let between = self.between();
+            self.with_names(&*owner, |sequence, known| {
+                if let Some(position) = sequence.position(name) {
+                    known.used.had(position, between);
+                }
+            });
+            self.context.forget_if_gone(&self.owners, owner.meta());
+        }
+    }
+
+    /// Who vouches for the names before one that the cache shows.
+    fn between(&self) -> Between {
+        let lists = self.pods.lists();
+        let may_be_late = self.pod_names.begun.elapsed() < LATEST;
+        if lists.begun != lists.completed || may_be_late { Between::InDoubt } else { Between::Free }
     }
 
     fn name_seen(&self, owner: &O, change: &Change<Pod>) {
@@ -128,8 +164,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             _ => {}
         }
         let is_adopted = matches!(change, Change::Updated { .. });
-        let may_be_late = self.pod_names.begun.elapsed() < LATEST;
-        let between = if is_listing || may_be_late { Between::InDoubt } else { Between::Free };
+        let between = self.between();
         self.with_names(owner, |sequence, known| {
             let Some(position) = sequence.position(&pod.meta.key.name) else { return };
             if is_adopted && known.used.is_empty() {
@@ -171,7 +206,10 @@ impl<O: ReplicaKind> ReplicaController<O> {
             let position = sequence.position(&pod.meta.key.name)?;
             Some((position, age(pod) < latest))
         });
-        let used = UsedNames::of(positions);
+        let gone = self.pod_names.gone_early.lock();
+        let gone = gone.iter().filter(|gone| gone.namespace == owner.meta().key.namespace);
+        let gone = gone.filter_map(|gone| Some((sequence.position(&gone.name)?, false)));
+        let used = UsedNames::of(positions.chain(gone));
         let doubted = (latest - youngest).unsigned_abs();
         Known { used, doubts_end: Instant::now() + doubted }
     }

@@ -161,10 +161,16 @@ impl Server {
         self.state.lock().picture.clone()
     }
 
+    /// Users have given up on rest.
+    pub fn patience_ended(&self) {
+        self.state.lock().ending.is_hurried = true;
+    }
+
     /// Takes what there is now for the end of what the scenario asks for.
     pub fn remember_ending(&self) {
         let mut state = self.state.lock();
-        state.ending = Ending { tally: state.tally.clone(), objects: oracle::objects(&state.picture) };
+        let (tally, objects) = (state.tally.clone(), oracle::objects(&state.picture));
+        state.ending = Ending { tally, objects, is_hurried: state.ending.is_hurried };
     }
 
     /// What was remembered.
