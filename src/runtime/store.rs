@@ -187,6 +187,21 @@ impl<T: Record> Store<T> {
         inner.owners.get(&reference.uid).map(|owner| &owner.0).filter(|owner| owner.controls(object)).cloned()
     }
 
+    /// The objects of a namespace whose names begin with `prefix`, whosever they are.
+    pub fn named(&self, namespace: &Arc<str>, prefix: &str) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        inner
+            .objects
+            .range((Bound::Included(ObjectKey::new(namespace.clone(), prefix)), Bound::Unbounded))
+            .map(|(object, _)| &object.0)
+            .take_while(|object| {
+                let ObjectKey { namespace: of, name } = &object.meta().key;
+                of == namespace && name.starts_with(prefix)
+            })
+            .cloned()
+            .collect()
+    }
+
     /// The objects of a namespace that no controller owns and that the selector matches.
     ///
     /// Costs as much as there are orphans with the rarest of the labels that the selector asks for; only

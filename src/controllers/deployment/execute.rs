@@ -153,6 +153,10 @@ impl DeploymentController {
             if deployment.controls(&there.meta) && there.template.asks_for_the_same_as(&deployment.template) {
                 let version = there.meta.resource_version;
                 self.context.expectations.expect_write(&deployment.meta.uid, ReplicaSet::RESOURCE, version);
+                if there.replicas != new.replicas {
+                    // Created for an earlier size. It is resized, and reported on, once the cache shows it.
+                    return Err(SyncError::Conflict { what: what(), error });
+                }
                 return Ok(());
             }
             // Orphaned a moment ago, and the cache does not show it yet: it will be adopted. With

@@ -5,7 +5,6 @@
 //! with the pods that the cache shows for the owner.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -197,17 +196,17 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let (now, latest) =
             (self.context.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
         let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
-        let mut pods = self.pods.owned_by(&owner.as_owner());
-        // One that was taken out keeps its name, and those before it have been used.
-        let is_named_alike = |pod: &Arc<Pod>| sequence.position(&pod.meta.key.name).is_some();
-        pods.extend(self.pods.orphans(&owner.meta().key.namespace).into_iter().filter(is_named_alike));
+        // Whosever they are: one that was taken out keeps its name, and those before it have been used.
+        let ObjectKey { namespace, name } = &owner.meta().key;
+        let mut pods = self.pods.named(namespace, &format!("{name}-"));
+        pods.retain(|pod| sequence.position(&pod.meta.key.name).is_some());
         let youngest = pods.iter().map(|pod| age(pod)).min().unwrap_or(latest).min(latest);
         let positions = pods.iter().filter_map(|pod| {
             let position = sequence.position(&pod.meta.key.name)?;
             Some((position, age(pod) < latest))
         });
         let gone = self.pod_names.gone_early.lock();
-        let gone = gone.iter().filter(|gone| gone.namespace == owner.meta().key.namespace);
+        let gone = gone.iter().filter(|gone| gone.namespace == *namespace);
         let gone = gone.filter_map(|gone| Some((sequence.position(&gone.name)?, false)));
         let used = UsedNames::of(positions.chain(gone));
         let doubted = (latest - youngest).unsigned_abs();
