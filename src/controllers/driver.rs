@@ -133,7 +133,9 @@ impl<C: Controller> Driver<C> {
             }
         }
         if footing == Footing::Incomplete && !context.was_read(&object.meta().uid) {
-            context.read_past_caches(object, &controller.children(object)).await?;
+            if !self.read_past_caches(object).await? {
+                return Ok(Next::Settled);
+            }
         }
         let adopts = controller.wants_to_adopt(object);
         let mut may_adopt = adopts && context.may_adopt(object).await?;
@@ -162,7 +164,9 @@ impl<C: Controller> Driver<C> {
                     None => {}
                     Some(First::Wait(wait)) => return Ok(wait),
                     Some(First::Read) => {
-                        context.read_past_caches(object, &controller.children(object)).await?;
+                        if !self.read_past_caches(object).await? {
+                            return Ok(Next::Settled);
+                        }
                         // That may have taken long, and whether the owner is still there must be the latest news.
                         may_adopt = may_adopt && context.may_adopt(object).await?;
                         continue;
@@ -190,6 +194,14 @@ impl<C: Controller> Driver<C> {
         } else {
             (!context.was_read(&object.meta().uid)).then_some(First::Read)
         }
+    }
+
+    /// Reads an object, and what it owns, past the caches. Whether to go on then: after a request to stop, a sync that
+    /// has written nothing yet leaves it to the next leader.
+    async fn read_past_caches(&self, object: &C::Object) -> Result<bool, SyncError> {
+        let Driver { controller, context, .. } = self;
+        context.read_past_caches(object, &controller.children(object)).await?;
+        Ok(!context.draining().is_cancelled())
     }
 
     fn awaited_kinds(&self) -> &'static [Resource] {
@@ -232,7 +244,7 @@ impl<C: Controller> Driver<C> {
                     None => written = self.write_status(object, &patch).await,
                     Some(First::Wait(wait)) => return Ok(wait),
                     Some(First::Read) => {
-                        context.read_past_caches(object, &controller.children(object)).await?;
+                        self.read_past_caches(object).await?;
                         // What is reported is what the caches show then.
                         return Ok(Next::After(Duration::ZERO));
                     }

@@ -44,34 +44,34 @@ impl Context {
     ) -> Result<(), SyncError> {
         let (meta, api) = (owner.meta(), self.api_for(owner));
         let mut owners = BTreeSet::new();
-        if self.still_exists(owner).await? {
-            for Children { resource, selector, owned_by } in children {
-                let (resource, namespace) = (*resource, &meta.key.namespace);
-                let Some(list) = self.fresh_lists.get(resource) else { continue };
-                let what = || format!("listing {} of {}", resource.plural, meta.key);
-                let listed = list.list(&api, namespace, selector).await;
-                let listed = listed.map_err(|error| SyncError::api(what(), error))?;
-                let cached_of = |owner: &Owner| self.caches.owned_by(*resource, owner, selector);
-                let cached = match owned_by {
-                    OwnedBy::Owner => {
-                        let cached = cached_of(&owner.as_owner());
-                        let uids = listed.objects.iter().chain(&cached).map(|object| &object.uid);
-                        owners.extend(uids.map(|uid| Owner::by_uid(resource, namespace, uid)));
-                        cached
-                    }
-                    OwnedBy::Children => owners.iter().flat_map(cached_of).collect(),
-                };
-                let Difference { reach, unlisted } = difference(*resource, &listed, cached, &self.caches);
-                if let Some(version) = reach {
-                    self.expectations.expect_write(&meta.uid, *resource, version);
+        // Of one that is on its way out a status is written, too.
+        self.still_exists(owner).await?;
+        for Children { resource, selector, owned_by } in children {
+            let (resource, namespace) = (*resource, &meta.key.namespace);
+            let Some(list) = self.fresh_lists.get(resource) else { continue };
+            let what = || format!("listing {} of {}", resource.plural, meta.key);
+            let listed = list.list(&api, namespace, selector).await;
+            let listed = listed.map_err(|error| SyncError::api(what(), error))?;
+            let cached_of = |owner: &Owner| self.caches.owned_by(*resource, owner, selector);
+            let cached = match owned_by {
+                OwnedBy::Owner => {
+                    let cached = cached_of(&owner.as_owner());
+                    let uids = listed.objects.iter().chain(&cached).map(|object| &object.uid);
+                    owners.extend(uids.map(|uid| Owner::by_uid(resource, namespace, uid)));
+                    cached
                 }
-                for (key, uid) in unlisted {
-                    let what = || format!("reading {} {key}", resource.kind);
-                    let there = list.get(&api, &key).await.map_err(|error| SyncError::api(what(), error))?;
-                    match there.filter(|there| there.uid == uid) {
-                        Some(there) => self.expectations.expect_write(&meta.uid, *resource, there.version),
-                        None => self.expectations.expect_deletion(&meta.uid, *resource, &key, &uid, None),
-                    }
+                OwnedBy::Children => owners.iter().flat_map(cached_of).collect(),
+            };
+            let Difference { reach, unlisted } = difference(*resource, &listed, cached, &self.caches);
+            if let Some(version) = reach {
+                self.expectations.expect_write(&meta.uid, *resource, version);
+            }
+            for (key, uid) in unlisted {
+                let what = || format!("reading {} {key}", resource.kind);
+                let there = list.get(&api, &key).await.map_err(|error| SyncError::api(what(), error))?;
+                match there.filter(|there| there.uid == uid) {
+                    Some(there) => self.expectations.expect_write(&meta.uid, *resource, there.version),
+                    None => self.expectations.expect_deletion(&meta.uid, *resource, &key, &uid, None),
                 }
             }
         }

@@ -24,6 +24,8 @@ pub(super) struct History {
     changed: BTreeMap<String, Duration>,
     /// When each was last written but for its status, and by whom, by UID.
     resized: BTreeMap<String, (Duration, String)>,
+    /// The same, without adoptions and releases.
+    scaled: BTreeMap<String, (Duration, String)>,
     /// When a daemon last wrote a Deployment's status, by UID and daemon.
     told: BTreeMap<(String, Arc<str>), Duration>,
     /// Their labels, by UID.
@@ -81,7 +83,11 @@ impl History {
             }
             self.changed.insert(uid.clone(), commit.at);
             if commit.call.subresource.is_empty() {
-                self.resized.insert(uid.clone(), (commit.at, commit.call.author().to_owned()));
+                let written = (commit.at, commit.call.author().to_owned());
+                if commit.before.map(controller) == commit.after.map(controller) {
+                    self.scaled.insert(uid.clone(), written.clone());
+                }
+                self.resized.insert(uid.clone(), written);
             }
             self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
@@ -304,7 +310,7 @@ impl Invariants {
             let sized = self.history.sized.get(text(replica_set, "/metadata/uid"));
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(replica_set))
         };
-        let resized = |replica_set: &Value| self.history.resized.get(text(replica_set, "/metadata/uid"));
+        let scaled = |replica_set: &Value| self.history.scaled.get(text(replica_set, "/metadata/uid"));
         // Another sync may have followed within the instant: a status ends one, and none writes to a set twice. A plan
         // that begins at the instant of a status is not judged.
         let told = self.history.told.get(&(deployment.to_owned(), commit.call.agent.clone()));
@@ -340,7 +346,7 @@ impl Invariants {
             return Ok(());
         }
         let in_this_plan = |replica_set: &Value| {
-            resized(replica_set).is_some_and(|(at, who)| *at >= began && **who == *commit.call.agent)
+            scaled(replica_set).is_some_and(|(at, who)| *at >= began && **who == *commit.call.agent)
         };
         // Another sync may have followed within the instant.
         if replica_sets.iter().any(|replica_set| found(replica_set).size == 0 && now(replica_set).size > 0) {
