@@ -1,7 +1,7 @@
 //! What the daemon explains over HTTP: why each Deployment is as it is and what it waits for.
 
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{self, Cluster, Daemon, condition};
 
@@ -66,15 +66,17 @@ fn explanations_bytes(daemon: &Daemon) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_quota_and_a_write_that_fails_are_explained() {
     let cluster = Cluster::answering(|request| match (request.verb, request.kind) {
-        ("create", "Pod") => {
-            Verdict::Refuse { code: 403, message: "exceeded quota: pods".into(), reason: "Forbidden".into() }
-        }
+        ("create", "Pod") => FaultDecision::Refuse {
+            code: 403,
+            message: "exceeded quota: pods".into(),
+            reason: "Forbidden".into(),
+        },
         ("create", "ReplicaSet")
             if request.namespace == "shop" && String::from_utf8_lossy(&request.body).contains("app:v2") =>
         {
-            Verdict::Refuse { code: 403, message: "no sets today".into(), reason: "Forbidden".into() }
+            FaultDecision::Refuse { code: 403, message: "no sets today".into(), reason: "Forbidden".into() }
         }
-        _ => Verdict::Proceed,
+        _ => FaultDecision::Proceed,
     })
     .await;
     let daemon = cluster.start_controllers(1);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, inject_faults};
 
@@ -32,13 +32,17 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
     is_write(request) && request.kind == "Pod" && request.verb == "create"
 }
 
-fn server_error() -> Verdict {
-    Verdict::Refuse { code: 500, message: "etcdserver: timed out".into(), reason: "InternalError".into() }
+fn server_error() -> FaultDecision {
+    FaultDecision::Refuse {
+        code: 500,
+        message: "etcdserver: timed out".into(),
+        reason: "InternalError".into(),
+    }
 }
 
-fn conflict() -> Verdict {
+fn conflict() -> FaultDecision {
     let message = "the object has been modified; please apply your changes to the latest version";
-    Verdict::Refuse { code: 409, message: message.into(), reason: "Conflict".into() }
+    FaultDecision::Refuse { code: 409, message: message.into(), reason: "Conflict".into() }
 }
 
 async fn with(faults: Faults) -> Cluster {
@@ -78,25 +82,25 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
         ("delete", "Pod", ""),
     ];
     let faults = [
-        Verdict::LoseRequest,
-        Verdict::LoseReply,
-        Verdict::Delay(40 * S),
-        Verdict::DelayReply(40 * S),
+        FaultDecision::LoseRequest,
+        FaultDecision::LoseReply,
+        FaultDecision::Delay(40 * S),
+        FaultDecision::DelayReply(40 * S),
         server_error(),
         conflict(),
-        Verdict::AskToWait { code: 429, seconds: 1, carried_out: false },
-        Verdict::AskToWait { code: 503, seconds: 1, carried_out: true },
+        FaultDecision::RetryAfter { code: 429, seconds: 1, carried_out: false },
+        FaultDecision::RetryAfter { code: 503, seconds: 1, carried_out: true },
     ];
     for (verb, kind, subresource) in writes {
         for fault in &faults {
-            let (count, verdict) = (AtomicUsize::new(0), fault.clone());
+            let (count, decision) = (AtomicUsize::new(0), fault.clone());
             let cluster = with(inject_faults(move |request| {
                 let meant = is_write(request)
                     && (request.verb, request.kind, request.subresource) == (verb, kind, subresource);
                 if meant && count.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
-                    verdict.clone()
+                    decision.clone()
                 } else {
-                    Verdict::Proceed
+                    FaultDecision::Proceed
                 }
             }))
             .await;
@@ -117,9 +121,9 @@ async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
     let cluster = with(inject_faults(move |request| {
         let ours = request.user_agent == USER_AGENT && request.verb != "watch";
         match rng.lock().u8(0..100) {
-            0..15 if ours => Verdict::LoseRequest,
-            15..30 if ours => Verdict::LoseReply,
-            _ => Verdict::Proceed,
+            0..15 if ours => FaultDecision::LoseRequest,
+            15..30 if ours => FaultDecision::LoseReply,
+            _ => FaultDecision::Proceed,
         }
     }))
     .await;
@@ -143,9 +147,9 @@ async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_t
             if is_write(request) && count.fetch_sub(1, Ordering::SeqCst) == 0 {
                 killed.store(true, Ordering::SeqCst);
                 count.store(0, Ordering::SeqCst);
-                return Verdict::LoseRequest;
+                return FaultDecision::LoseRequest;
             }
-            Verdict::Proceed
+            FaultDecision::Proceed
         }))
         .await;
         let first = cluster.start_controllers(1);
@@ -301,9 +305,9 @@ async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
         let resizes = is_write(request)
             && (request.verb, request.kind, request.subresource) == ("patch", "ReplicaSet", "");
         if resizes && refused.load(Ordering::SeqCst) {
-            Verdict::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
+            FaultDecision::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
         } else {
-            Verdict::Proceed
+            FaultDecision::Proceed
         }
     }))
     .await;
@@ -342,11 +346,11 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
 async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
     let cluster = with(inject_faults(|request| {
         if !is_pod_creation(request) {
-            return Verdict::Proceed;
+            return FaultDecision::Proceed;
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let message = format!("pods {} is forbidden: exceeded quota: pods", body["metadata"]["name"]);
-        Verdict::Refuse { code: 403, message, reason: "Forbidden".into() }
+        FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, USER_AGENT};
 
@@ -31,9 +31,9 @@ async fn cluster() -> Cluster {
         };
         if collects && request.user_agent != USER_AGENT {
             let message = "no collector here".to_owned();
-            return Verdict::Refuse { code: 403, message, reason: "Forbidden".into() };
+            return FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() };
         }
-        Verdict::Proceed
+        FaultDecision::Proceed
     })
     .await;
     cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "tenant"}})).await;

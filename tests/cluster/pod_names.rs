@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass::model::Uid;
 use windlass::plan::replicaset::names::{LENGTH, Sequence};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_testkit::cluster::{Cluster, unlimited};
 use windlass_testkit::election::{A, B, options};
 use windlass_testkit::network::{Network, Weather};
@@ -194,8 +194,8 @@ async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
-            true => Verdict::LoseReply,
-            false => Verdict::Proceed,
+            true => FaultDecision::LoseReply,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -211,8 +211,8 @@ async fn a_creation_that_never_arrived_is_asked_for_again_under_the_same_name() 
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 1 {
-            true => Verdict::LoseRequest,
-            false => Verdict::Proceed,
+            true => FaultDecision::LoseRequest,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -231,8 +231,8 @@ async fn a_place_is_left_for_a_creation_of_an_earlier_life_that_arrives_after_a_
     // Of the batch of two the first arrives 45 s late; its author is dead then.
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) == 1 {
-            true => Verdict::Delay(45 * S),
-            false => Verdict::Proceed,
+            true => FaultDecision::Delay(45 * S),
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -259,8 +259,8 @@ async fn a_creation_of_an_earlier_life_that_never_arrives_is_waited_for_no_longe
     let cluster = Cluster::answering(move |request| {
         let nth = if is_pod_creation(request) { creations.fetch_add(1, Ordering::SeqCst) } else { 0 };
         match loses.load(Ordering::SeqCst) && (nth == 1 || nth > 2) {
-            true => Verdict::LoseRequest,
-            false => Verdict::Proceed,
+            true => FaultDecision::LoseRequest,
+            false => FaultDecision::Proceed,
         }
     })
     .await;

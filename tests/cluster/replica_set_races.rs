@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Cluster, asks, condition, forbidden, unlimited};
 use windlass_testkit::network::{Network, Weather};
 
@@ -100,7 +100,7 @@ async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead()
     let cluster = Cluster::answering(move |request| {
         match asks(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
             true => forbidden("a webhook says no"),
-            false => Verdict::Proceed,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -124,7 +124,7 @@ async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time()
         let lags = lag.clone();
         let cluster = Cluster::answering(move |request| {
             let lagging = asks(request, "watch", "ReplicaSet") && lags.load(Ordering::SeqCst);
-            if lagging { Verdict::Delay(30 * S) } else { Verdict::Proceed }
+            if lagging { FaultDecision::Delay(30 * S) } else { FaultDecision::Proceed }
         })
         .await;
         let _daemon = cluster.start_controllers(1);
@@ -233,9 +233,9 @@ async fn a_status_that_cannot_be_written_is_written_later() {
             let writes = asks(request, "patch", "ReplicaSet") && request.subresource == "status";
             if writes && refusals.fetch_add(1, Ordering::SeqCst) < 5 {
                 let reason = if code == 409 { "Conflict" } else { "InternalError" };
-                return Verdict::Refuse { code, message: "no".into(), reason: reason.into() };
+                return FaultDecision::Refuse { code, message: "no".into(), reason: reason.into() };
             }
-            Verdict::Proceed
+            FaultDecision::Proceed
         })
         .await;
         let _daemon = cluster.start_controllers(1);
@@ -277,7 +277,7 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
     let delays = late.clone();
     let cluster = Cluster::answering(move |request| {
         let creates = asks(request, "create", "Pod") && delays.swap(false, Ordering::SeqCst);
-        if creates { Verdict::Delay(45 * S) } else { Verdict::Proceed }
+        if creates { FaultDecision::Delay(45 * S) } else { FaultDecision::Proceed }
     })
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -303,12 +303,12 @@ async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_miss
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         if !asks(request, "create", "Pod") {
-            return Verdict::Proceed;
+            return FaultDecision::Proceed;
         }
         match creations.fetch_add(1, Ordering::SeqCst) {
-            5 | 6 => Verdict::Delay(45 * S),
-            7 => Verdict::Delay(20 * S),
-            _ => Verdict::Proceed,
+            5 | 6 => FaultDecision::Delay(45 * S),
+            7 => FaultDecision::Delay(20 * S),
+            _ => FaultDecision::Proceed,
         }
     })
     .await;
@@ -329,8 +329,8 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match asks(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
-            true => Verdict::Delay(60 * S),
-            false => Verdict::Proceed,
+            true => FaultDecision::Delay(60 * S),
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -368,7 +368,7 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
     let cluster = Cluster::answering(move |request| {
         match asks(request, "create", "Pod") && taken.fetch_add(1, Ordering::SeqCst) >= 80 {
             true => forbidden("exceeded quota: pods"),
-            false => Verdict::Proceed,
+            false => FaultDecision::Proceed,
         }
     })
     .await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::ControllerConfig;
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_testkit::cluster::{Cluster, asks, condition, inject_faults, unlimited};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
@@ -56,7 +56,7 @@ async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
         let cluster = Cluster::with(
             inject_faults(move |request| {
                 let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
-                if early { Verdict::Delay(late) } else { Verdict::Proceed }
+                if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
             }),
             |options| options,
         )
@@ -151,9 +151,9 @@ async fn namespace_of_six() -> Cluster {
             let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
             if asks(request, "create", "Pod") && full() {
                 let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
-                Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+                FaultDecision::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
             } else {
-                Verdict::Proceed
+                FaultDecision::Proceed
             }
         }),
         |options| options,
@@ -210,7 +210,7 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
     let cluster = Cluster::with(
         inject_faults(move |request| {
             let is_fourth = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
-            if is_fourth { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+            if is_fourth { FaultDecision::Delay(35 * S) } else { FaultDecision::Proceed }
         }),
         |options| options,
     )
@@ -285,7 +285,7 @@ async fn a_name_that_a_foreign_pod_has_is_passed_over() {
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
     let slow = |request: &RequestInfo| {
-        if asks(request, "create", "Pod") { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+        if asks(request, "create", "Pod") { FaultDecision::DelayReply(3 * S) } else { FaultDecision::Proceed }
     };
     let cluster = Cluster::with(inject_faults(slow), |options| options).await;
     let daemon = cluster.start_controllers(1);

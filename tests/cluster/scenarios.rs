@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Faults, condition, inject_faults};
 use windlass_testkit::stage::Stage;
@@ -57,21 +57,22 @@ async fn a_settled_cluster_is_left_alone() {
     assert_eq!(cluster.writes()[settled..], [] as [String; 0], "L4: nothing to do, nothing written");
 }
 
-/// Runs `verdict` on the controllers' creations of pods, numbered from 0.
-fn on_pod_creation(verdict: impl Fn(usize) -> Verdict + Send + Sync + 'static) -> Faults {
+/// Runs `decision` on the controllers' creations of pods, numbered from 0.
+fn on_pod_creation(decision: impl Fn(usize) -> FaultDecision + Send + Sync + 'static) -> Faults {
     let count = AtomicUsize::new(0);
     inject_faults(move |request| {
         if request.kind == "Pod" && request.verb == "create" && request.subresource.is_empty() {
-            verdict(count.fetch_add(1, Ordering::SeqCst))
+            decision(count.fetch_add(1, Ordering::SeqCst))
         } else {
-            Verdict::Proceed
+            FaultDecision::Proceed
         }
     })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_is_not_a_lost_pod() {
-    let faults = on_pod_creation(|n| if n % 3 == 0 { Verdict::LoseReply } else { Verdict::Proceed });
+    let faults =
+        on_pod_creation(|n| if n % 3 == 0 { FaultDecision::LoseReply } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(20)).await;
@@ -81,7 +82,8 @@ async fn a_lost_reply_is_not_a_lost_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_request_is_sent_again() {
-    let faults = on_pod_creation(|n| if n % 3 == 0 { Verdict::LoseRequest } else { Verdict::Proceed });
+    let faults =
+        on_pod_creation(|n| if n % 3 == 0 { FaultDecision::LoseRequest } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(20)).await;
@@ -91,9 +93,12 @@ async fn a_lost_request_is_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_creation_shows_in_both_conditions_costs_one_call_a_try_and_goes_away() {
-    let refuse =
-        || Verdict::Refuse { code: 403, message: "exceeded quota: pods".into(), reason: "Forbidden".into() };
-    let faults = on_pod_creation(move |n| if n < 6 { refuse() } else { Verdict::Proceed });
+    let refuse = || FaultDecision::Refuse {
+        code: 403,
+        message: "exceeded quota: pods".into(),
+        reason: "Forbidden".into(),
+    };
+    let faults = on_pod_creation(move |n| if n < 6 { refuse() } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(10)).await;
@@ -126,7 +131,7 @@ async fn a_server_without_streaming_lists_and_with_a_short_memory_will_do() {
 async fn the_deadline_is_noticed_when_it_is_due() {
     let cluster = Cluster::answering(|request| {
         let status_of_pod = request.kind == "Pod" && request.subresource == "status";
-        if status_of_pod { Verdict::LoseRequest } else { Verdict::Proceed }
+        if status_of_pod { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
     })
     .await;
     let _daemon = cluster.start_controllers(1);

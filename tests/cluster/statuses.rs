@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, condition, forbidden};
 
@@ -23,7 +23,7 @@ async fn refusing(is_meant: fn(&RequestInfo) -> bool) -> (Cluster, Arc<AtomicBoo
     let on = switch.clone();
     let cluster = Cluster::answering(move |request| {
         let meant = request.user_agent == USER_AGENT && is_meant(request);
-        if meant && on.load(Ordering::SeqCst) { forbidden("policy says no") } else { Verdict::Proceed }
+        if meant && on.load(Ordering::SeqCst) { forbidden("policy says no") } else { FaultDecision::Proceed }
     })
     .await;
     (cluster, switch)
@@ -123,7 +123,7 @@ async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
                 |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
             let pods = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|p| alive(p)).count());
             let asks = request.user_agent == USER_AGENT && (request.verb, request.kind) == ("create", "Pod");
-            if asks && pods() >= 4 { forbidden("policy says no") } else { Verdict::Proceed }
+            if asks && pods() >= 4 { forbidden("policy says no") } else { FaultDecision::Proceed }
         })
         .await;
         let _only_once = sandbox.set(cluster.sandbox.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::json;
 use windlass::app::Candidacy;
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, inject_faults, tag, unlimited};
 use windlass_testkit::election::{A, B, MS, Rig, S, acts, options};
@@ -182,14 +182,13 @@ fn lists_all_pods(request: &RequestInfo) -> bool {
 
 /// A cluster whose pods take long to be listed, with a Deployment that has rolled out.
 async fn with_slow_pods(delay: Duration) -> Cluster {
-    let cluster =
-        Cluster::with(
-            inject_faults(move |request| {
-                if lists_all_pods(request) { Verdict::DelayReply(delay) } else { Verdict::Proceed }
-            }),
-            |options| options,
-        )
-        .await;
+    let cluster = Cluster::with(
+        inject_faults(move |request| {
+            if lists_all_pods(request) { FaultDecision::DelayReply(delay) } else { FaultDecision::Proceed }
+        }),
+        |options| options,
+    )
+    .await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3)).await;
     cluster.create(deployment("settled").replicas(2)).await;

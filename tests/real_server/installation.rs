@@ -178,7 +178,13 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
                 image.clone(),
                 Some("only be rolled back"),
             ),
-            ("a Deployment's size", &patch, deployment_at("plain"), resize.clone(), Some("only be rolled back")),
+            (
+                "a Deployment's size",
+                &patch,
+                deployment_at("plain"),
+                resize.clone(),
+                Some("only be rolled back"),
+            ),
             (
                 "marks a Deployment for itself",
                 &patch,

@@ -38,7 +38,7 @@ pub struct RequestInfo {
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum FaultDecision {
     /// It is carried out.
     Proceed,
     /// It is not carried out; the client gets a Status with these.
@@ -52,7 +52,7 @@ pub enum Verdict {
     },
     /// The client gets a Status with this code, 429 or 503, and is asked to send the request again after so many
     /// seconds.
-    AskToWait {
+    RetryAfter {
         /// The HTTP status code.
         code: u16,
         /// The value of `Retry-After`.
@@ -61,7 +61,7 @@ pub enum Verdict {
         carried_out: bool,
     },
     /// It is not carried out, and the connection breaks: the client cannot tell it from
-    /// [`Verdict::LoseReply`].
+    /// [`FaultDecision::LoseReply`].
     LoseRequest,
     /// It is carried out, but the connection breaks before the answer.
     LoseReply,
@@ -72,7 +72,7 @@ pub enum Verdict {
 }
 
 /// See the module. Called once per request, in the order of arrival; it must not block.
-pub type FaultInjector = Arc<dyn Fn(&RequestInfo) -> Verdict + Send + Sync>;
+pub type FaultInjector = Arc<dyn Fn(&RequestInfo) -> FaultDecision + Send + Sync>;
 
 /// What a client sees of a lost reply: an answer whose body breaks off before its first byte.
 #[derive(Debug)]

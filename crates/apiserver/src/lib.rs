@@ -67,7 +67,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use fault_injection::{FaultInjector, RequestInfo, Verdict};
+pub use fault_injection::{FaultDecision, FaultInjector, RequestInfo};
 pub use kinds::{ServedKind, served_kinds};
 pub use protobuf::write::value as to_protobuf;
 

@@ -18,7 +18,7 @@ use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
 use windlass::runtime::leader_election::rules::ElectionOptions;
-use windlass_apiserver::{FaultInjector, Options, RequestInfo, Sandbox, Verdict};
+use windlass_apiserver::{FaultDecision, FaultInjector, Options, RequestInfo, Sandbox};
 use windlass_nodes::{garbage, kubelet, namespaces};
 use windlass_planner_testkit::objects::DeploymentBuilder;
 
@@ -48,13 +48,13 @@ impl Drop for Cluster {
 pub struct Faults(pub Option<FaultInjector>);
 
 /// An API server that asks this about each request.
-pub fn inject_faults(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
-    Faults(Some(Arc::new(verdict)))
+pub fn inject_faults(decision: impl Fn(&RequestInfo) -> FaultDecision + Send + Sync + 'static) -> Faults {
+    Faults(Some(Arc::new(decision)))
 }
 
 /// Refuses a request as an admission webhook or a policy does.
-pub fn forbidden(message: &str) -> Verdict {
-    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+pub fn forbidden(message: &str) -> FaultDecision {
+    FaultDecision::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
 }
 
 /// Whether the controllers ask for this.
@@ -69,8 +69,8 @@ impl Cluster {
     }
 
     /// A cluster whose API server asks this about each request.
-    pub async fn answering(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Self {
-        Self::with(inject_faults(verdict), |options| options).await
+    pub async fn answering(decision: impl Fn(&RequestInfo) -> FaultDecision + Send + Sync + 'static) -> Self {
+        Self::with(inject_faults(decision), |options| options).await
     }
 
     /// A cluster whose API server misbehaves as told.
@@ -84,7 +84,7 @@ impl Cluster {
         let seen = log.clone();
         sandbox.on_request(Some(Arc::new(move |request: &RequestInfo| {
             seen.lock().unwrap().push(request.clone());
-            faults.0.as_ref().map_or(Verdict::Proceed, |inject_faults| inject_faults(request))
+            faults.0.as_ref().map_or(FaultDecision::Proceed, |inject_faults| inject_faults(request))
         })));
         let client = Client::new(sandbox.router(), "default");
         let shutdown = CancellationToken::new();

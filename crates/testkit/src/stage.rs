@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use windlass::app::Parts;
 use windlass::clock::Clock;
 use windlass::metrics::Metrics;
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 
 use super::cluster::{Cluster, Daemon, condition, is_complete};
 use super::user::{another_image, new_deployment, send};
@@ -183,10 +183,10 @@ impl Stage {
                         Step::ScaleReplicaSets => request.kind == "ReplicaSet" && request.verb == "patch",
                     };
                     if !refused || !request.subresource.is_empty() {
-                        return Verdict::Proceed;
+                        return FaultDecision::Proceed;
                     }
                     let message = format!("{} is forbidden: the house says no", request.name);
-                    Verdict::Refuse { code: 403, message, reason: "Forbidden".into() }
+                    FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() }
                 })));
             }
             Server::Real => {

@@ -2,7 +2,7 @@
 //! are shown by plans alone: `tests/planner/daemonset/defects.rs`.
 
 use super::*;
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Daemon, asks, inject_faults};
 
 async fn running(spec: Value) -> (Cluster, Daemon) {
@@ -111,7 +111,7 @@ async fn no_7_a_cache_that_lags_leads_to_no_second_wave_of_deletions() {
     let cluster = Cluster::with(
         inject_faults(|request| {
             let is_watch = asks(request, "watch", "Pod");
-            if is_watch { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+            if is_watch { FaultDecision::DelayReply(3 * S) } else { FaultDecision::Proceed }
         }),
         |options| options,
     )
@@ -187,7 +187,7 @@ async fn no_16_a_failed_pod_stays_while_its_replacement_is_refused() {
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
         let refused = asked_quota.load(std::sync::atomic::Ordering::SeqCst) && asks(request, "create", "Pod");
-        if refused { windlass_testkit::cluster::forbidden("no") } else { Verdict::Proceed }
+        if refused { windlass_testkit::cluster::forbidden("no") } else { FaultDecision::Proceed }
     })
     .await;
     let _daemon = cluster.start_controllers(1);

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Faults, asks, inject_faults};
 
 use super::*;
 
-fn lossy(verb: &'static str, kind: &'static str, every: usize, verdict: Verdict) -> Faults {
+fn lossy(verb: &'static str, kind: &'static str, every: usize, decision: FaultDecision) -> Faults {
     let count = AtomicUsize::new(0);
     inject_faults(move |request| {
         let hit = asks(request, verb, kind) && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(every);
-        if hit { verdict.clone() } else { Verdict::Proceed }
+        if hit { decision.clone() } else { FaultDecision::Proceed }
     })
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_replies_cost_no_pod_too_many_and_no_revision() {
-    let lost = Verdict::LoseReply;
+    let lost = FaultDecision::LoseReply;
     let cases =
         [("create", "Pod"), ("delete", "Pod"), ("create", "ControllerRevision"), ("patch", "DaemonSet")];
     for (verb, kind) in cases {
@@ -42,7 +42,7 @@ async fn a_creation_that_arrives_long_after_its_reply_was_given_up_is_no_second_
         let count = AtomicUsize::new(0);
         let faults = inject_faults(move |request| {
             let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 2;
-            if early { Verdict::Delay(late) } else { Verdict::Proceed }
+            if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
         });
         let cluster = Cluster::with(faults, |options| options).await;
         let judge = Judge::of(&cluster);
@@ -107,7 +107,11 @@ async fn a_quota_that_refuses_costs_few_calls_and_is_told_in_upstreams_words() {
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
         let refused = asked_quota.load(Ordering::SeqCst) && asks(request, "create", "Pod");
-        if refused { windlass_testkit::cluster::forbidden("exceeded quota: pods") } else { Verdict::Proceed }
+        if refused {
+            windlass_testkit::cluster::forbidden("exceeded quota: pods")
+        } else {
+            FaultDecision::Proceed
+        }
     })
     .await;
     let _daemon = cluster.start_controllers(1);

@@ -1,7 +1,7 @@
 //! What upstream's integration tests of DaemonSets ask, asked in our own way: both strategies where upstream runs both.
 
 use super::*;
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Daemon, asks, forbidden};
 
 const STRATEGIES: [fn() -> Value; 2] = [on_delete, || unavailable(1)];
@@ -196,7 +196,7 @@ async fn the_status_is_reported_although_creations_fail() {
         let cluster = Cluster::answering(move |request| {
             let pod = asks(request, "create", "Pod");
             let refused = pod && created.fetch_add(1, std::sync::atomic::Ordering::SeqCst) >= 2;
-            if refused { forbidden("no more than two") } else { Verdict::Proceed }
+            if refused { forbidden("no more than two") } else { FaultDecision::Proceed }
         })
         .await;
         add_node(&cluster, "four", json!({})).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use serde_json::json;
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 
 use super::{
     DEPLOYMENTS, PODS, S, is_pod_creation, is_write, lagging, server_error, settles, small, wanted, with,
@@ -30,17 +30,21 @@ async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod(
     let (lags, reads) = (lag.clone(), AtomicUsize::new(0));
     let cluster = with(inject_faults(move |request| {
         if lagging(request, "Pod", &lags) {
-            return Verdict::Delay(40 * S);
+            return FaultDecision::Delay(40 * S);
         }
         if is_pod_creation(request) {
             return match creations.fetch_add(1, Ordering::SeqCst) {
-                0 => Verdict::Delay(35 * S),
-                1 => Verdict::Delay(10 * S),
-                _ => Verdict::Proceed,
+                0 => FaultDecision::Delay(35 * S),
+                1 => FaultDecision::Delay(10 * S),
+                _ => FaultDecision::Proceed,
             };
         }
         let reads_pod = request.user_agent == USER_AGENT && request.kind == "Pod" && request.verb == "get";
-        if reads_pod && reads.fetch_add(1, Ordering::SeqCst) == 1 { server_error() } else { Verdict::Proceed }
+        if reads_pod && reads.fetch_add(1, Ordering::SeqCst) == 1 {
+            server_error()
+        } else {
+            FaultDecision::Proceed
+        }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -62,11 +66,11 @@ async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
         let creates_replica_set =
             is_write(request) && request.kind == "ReplicaSet" && request.verb == "create";
         if lagging(request, "ReplicaSet", &lags) {
-            Verdict::Delay(30 * S)
+            FaultDecision::Delay(30 * S)
         } else if creates_replica_set && lags.load(Ordering::SeqCst) {
-            Verdict::LoseReply
+            FaultDecision::LoseReply
         } else {
-            Verdict::Proceed
+            FaultDecision::Proceed
         }
     }))
     .await;
@@ -88,7 +92,11 @@ async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
     let first = AtomicBool::new(true);
     let cluster = with(inject_faults(move |request| {
         let deletes = is_write(request) && request.kind == "Pod" && request.verb == "delete";
-        if deletes && first.swap(false, Ordering::SeqCst) { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+        if deletes && first.swap(false, Ordering::SeqCst) {
+            FaultDecision::Delay(35 * S)
+        } else {
+            FaultDecision::Proceed
+        }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -116,7 +124,11 @@ async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
     let cluster = with(inject_faults(move |request| {
-        if lagging(request, "ReplicaSet", &lags) { Verdict::Delay(30 * S) } else { Verdict::Proceed }
+        if lagging(request, "ReplicaSet", &lags) {
+            FaultDecision::Delay(30 * S)
+        } else {
+            FaultDecision::Proceed
+        }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Cluster, USER_AGENT, asks};
 
 use super::{PODS, REPLICA_SETS, S, create_orphan, create_replica_set, delete, has, live, name_of, patch};
@@ -19,8 +19,8 @@ fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone() {
     let cluster = Cluster::answering(|request| match asks(request, "delete", "Pod") {
-        true => Verdict::Delay(45 * S),
-        false => Verdict::Proceed,
+        true => FaultDecision::Delay(45 * S),
+        false => FaultDecision::Proceed,
     })
     .await;
     let _daemon = cluster.start_controllers(1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Cluster, asks, forbidden};
 
 use super::{PODS, REPLICA_SETS, S, create_replica_set, has, live, name_of, patch, replica_set_named};
@@ -17,7 +17,7 @@ async fn with_quota(pods: usize) -> Cluster {
         let used = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|pod| alive(pod)).count());
         match asks(request, "create", "Pod") && used() >= pods {
             true => forbidden("exceeded quota: pods"),
-            false => Verdict::Proceed,
+            false => FaultDecision::Proceed,
         }
     })
     .await;

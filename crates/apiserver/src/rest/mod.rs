@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Options;
 use super::discovery;
-use super::fault_injection::{ConnectionLost, FaultInjector, RequestInfo, Verdict};
+use super::fault_injection::{ConnectionLost, FaultDecision, FaultInjector, RequestInfo};
 use super::kinds::{self, KINDS, Subresource};
 use super::names::Names;
 use super::negotiate::{Form, Offer, negotiate};
@@ -169,14 +169,14 @@ pub(crate) async fn answer(
         Err(failure) => return Reply::from(failure).into_response(),
     };
     let fault_injector = server.fault_injector.read().clone();
-    let verdict =
-        fault_injector.map_or(Verdict::Proceed, |fault_injector| fault_injector(&incoming.info(&parts)));
+    let decision = fault_injector
+        .map_or(FaultDecision::Proceed, |fault_injector| fault_injector(&incoming.info(&parts)));
     let (verb, path) = (incoming.verb(&parts), parts.uri.path().to_owned());
     let perform = move || incoming.perform(&server, closing);
-    let reply = match verdict {
-        Verdict::Proceed => perform(),
-        Verdict::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
-        Verdict::AskToWait { code, seconds, carried_out } => {
+    let reply = match decision {
+        FaultDecision::Proceed => perform(),
+        FaultDecision::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
+        FaultDecision::RetryAfter { code, seconds, carried_out } => {
             if carried_out {
                 perform();
             }
@@ -185,12 +185,12 @@ pub(crate) async fn answer(
             response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
             return response;
         }
-        Verdict::LoseRequest => return lost(),
-        Verdict::LoseReply => {
+        FaultDecision::LoseRequest => return lost(),
+        FaultDecision::LoseReply => {
             perform();
             return lost();
         }
-        Verdict::Delay(time) => {
+        FaultDecision::Delay(time) => {
             // On a task of its own, so that it happens even if the client hangs up meanwhile: a late
             // write is what this fault is for.
             let task = tokio::spawn(async move {
@@ -202,7 +202,7 @@ pub(crate) async fn answer(
                 Err(error) => Failure::internal(error).into(),
             }
         }
-        Verdict::DelayReply(time) => {
+        FaultDecision::DelayReply(time) => {
             let reply = perform();
             tokio::time::sleep(time).await;
             reply

@@ -7,13 +7,13 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 
-use super::super::{RequestInfo, Verdict};
+use super::super::{FaultDecision, RequestInfo};
 use super::*;
 
 /// A sandbox all of whose requests have this fate.
-fn doomed(verdict: Verdict) -> (Sandbox, Api<ConfigMap>) {
+fn doomed(decision: FaultDecision) -> (Sandbox, Api<ConfigMap>) {
     let sandbox = sandbox();
-    sandbox.on_request(Some(Arc::new(move |_| verdict.clone())));
+    sandbox.on_request(Some(Arc::new(move |_| decision.clone())));
     let api = Api::default_namespaced(Client::new(sandbox.router(), "default"));
     (sandbox, api)
 }
@@ -29,7 +29,7 @@ async fn the_hook_sees_every_request_as_it_was_sent() {
     let sandbox = Sandbox::new(Options {
         on_request: Some(Arc::new(move |request| {
             sink.lock().push(request.clone());
-            Verdict::Proceed
+            FaultDecision::Proceed
         })),
         ..options()
     });
@@ -49,8 +49,9 @@ async fn the_hook_sees_every_request_as_it_was_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_is_not_carried_out() {
-    let verdict = Verdict::Refuse { code: 403, message: "exceeded quota".into(), reason: "Forbidden".into() };
-    let (sandbox, api) = doomed(verdict);
+    let decision =
+        FaultDecision::Refuse { code: 403, message: "exceeded quota".into(), reason: "Forbidden".into() };
+    let (sandbox, api) = doomed(decision);
     let error = api.create(&PostParams::default(), &map()).await.unwrap_err();
     assert!(
         matches!(error, kube::Error::Api(status) if status.message == "exceeded quota" && status.is_forbidden())
@@ -60,8 +61,8 @@ async fn a_refused_request_is_not_carried_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_and_a_lost_request_look_the_same_to_the_client() {
-    for (verdict, stored) in [(Verdict::LoseReply, 1), (Verdict::LoseRequest, 0)] {
-        let (sandbox, api) = doomed(verdict);
+    for (decision, stored) in [(FaultDecision::LoseReply, 1), (FaultDecision::LoseRequest, 0)] {
+        let (sandbox, api) = doomed(decision);
         let error = api.create(&PostParams::default(), &map()).await.unwrap_err();
         assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
         assert_eq!(sandbox.objects("ConfigMap").len(), stored);
@@ -70,7 +71,7 @@ async fn a_lost_reply_and_a_lost_request_look_the_same_to_the_client() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delayed_write_happens_even_if_the_client_has_given_up() {
-    let (sandbox, api) = doomed(Verdict::Delay(Duration::from_secs(60)));
+    let (sandbox, api) = doomed(FaultDecision::Delay(Duration::from_secs(60)));
     let impatient =
         tokio::time::timeout(Duration::from_secs(5), api.create(&PostParams::default(), &map())).await;
     assert!(impatient.is_err());
@@ -81,7 +82,7 @@ async fn a_delayed_write_happens_even_if_the_client_has_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delayed_reply_comes_after_the_write() {
-    let (sandbox, api) = doomed(Verdict::DelayReply(Duration::from_secs(60)));
+    let (sandbox, api) = doomed(FaultDecision::DelayReply(Duration::from_secs(60)));
     let params = PostParams::default();
     let object = map();
     let mut create = std::pin::pin!(api.create(&params, &object));
