@@ -9,7 +9,7 @@ use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, USER_AGENT, unlimited};
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_switched_off_does_nothing() {
+async fn a_disabled_controller_does_nothing() {
     let cluster = Cluster::new().await;
     let enabled = Enabled::default().without("replicaset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
@@ -21,7 +21,7 @@ async fn a_controller_that_is_switched_off_does_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_leaves_others_alone_and_takes_sets_with_their_deployment() {
+async fn a_scope_selector_excludes_other_deployments_and_includes_replica_sets_with_their_deployment() {
     let cluster = Cluster::new().await;
     let selector = Some(parse_selector("team=shop").unwrap());
     let scope = Scope { namespace: Some("shop".into()), selector };
@@ -79,7 +79,7 @@ async fn with_a_rival(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_controller_looks_at_that_is_switched_off_is_not_listed() {
+async fn kinds_that_only_a_disabled_controller_needs_are_not_listed() {
     let cluster = Cluster::new().await;
     let enabled = Enabled::default().without("daemonset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
@@ -99,7 +99,7 @@ async fn what_only_a_controller_looks_at_that_is_switched_off_is_not_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_told_of() {
+async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_reported() {
     let cluster = Cluster::new().await;
     let managers = &["windlass", "kube-controller-manager"];
     let daemon = cluster.start_with(1, exit_on_conflict(), |router| with_managers(router, managers));
@@ -124,7 +124,7 @@ fn exit_on_conflict() -> ControllerConfig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_controller_on_what_is_not_ours_is_welcome() {
+async fn another_controller_on_objects_outside_of_the_scope_is_no_conflict() {
     let managers = &["kube-controller-manager"];
     let enabled = Enabled::default().without("deployment-controller");
     let (_cluster, daemon) = with_a_rival(ControllerConfig { enabled, ..exit_on_conflict() }, managers).await;
@@ -136,7 +136,7 @@ async fn another_controller_on_what_is_not_ours_is_welcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
+async fn another_controller_is_detected_reported_and_optionally_ends_the_process() {
     let managers = &["windlass", "kube-controller-manager"];
     let (cluster, daemon) = with_a_rival(unlimited(), managers).await;
     let line = "windlass_foreign_writes_total{resource=\"deployments\"} 3";
@@ -155,7 +155,7 @@ async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_that_nobody_else_is_proven_to_have_made_are_no_conflict() {
+async fn changes_without_proof_of_another_writer_are_no_conflict() {
     for managers in [&["windlass"][..], &["windlass", "kubectl-edit"], &[]] {
         let (_cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
         assert!(!daemon.task.is_finished(), "{managers:?}");
@@ -164,7 +164,7 @@ async fn changes_that_nobody_else_is_proven_to_have_made_are_no_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_to_a_workload_carries_the_field_manager_that_was_asked_for() {
+async fn every_write_to_a_workload_has_the_configured_field_manager() {
     let cluster = Cluster::new().await;
     let seen: std::sync::Arc<parking_lot::Mutex<Vec<String>>> = Default::default();
     let log = seen.clone();

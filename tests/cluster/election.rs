@@ -60,7 +60,7 @@ async fn one_of_three_acts_and_the_others_only_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_is_over_after_the_lease_and_one_retry_period() {
+async fn a_crashed_leader_is_replaced_after_the_lease_duration_and_one_retry_period() {
     for phase in 0..6 {
         let (rig, a, _b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
         tokio::time::sleep(20 * S + 340 * MS * phase).await;
@@ -75,7 +75,7 @@ async fn a_crash_is_over_after_the_lease_and_one_retry_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_acts_within_a_second_on_what_happened_while_nobody_led() {
+async fn a_new_leader_acts_within_a_second_on_changes_made_without_a_leader() {
     let rig = Rig::new().await;
     let a = rig.start(A, 1);
     rig.until(5, "a leads", |rig| rig.holder() == "a").await;
@@ -95,7 +95,7 @@ async fn a_new_leader_acts_within_a_second_on_what_happened_while_nobody_led() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_that_take_long_or_lose_their_answers_do_not_cost_the_leadership() {
+async fn slow_or_unanswered_renewals_do_not_lose_the_leadership() {
     for fault in [
         FaultDecision::DelayReply(4 * S),
         FaultDecision::Delay(4 * S),
@@ -128,7 +128,7 @@ async fn renewals_that_take_long_or_lose_their_answers_do_not_cost_the_leadershi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_renewals_stop_arriving_has_stopped_before_another_starts() {
+async fn a_leader_that_cannot_renew_stops_before_another_starts() {
     let refused =
         FaultDecision::Refuse { code: 500, message: "disk is slow".into(), reason: "InternalError".into() };
     for fault in [
@@ -157,7 +157,7 @@ async fn a_leader_whose_renewals_stop_arriving_has_stopped_before_another_starts
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_under_way_are_cut_off_when_the_leadership_ends() {
+async fn writes_in_flight_are_cancelled_when_the_leadership_ends() {
     let ended = Arc::new(AtomicBool::new(false));
     let seen = ended.clone();
     let (rig, a, _b, _unrest) = led_by_a(move |request, at| match request.kind {
@@ -179,7 +179,7 @@ async fn writes_under_way_are_cut_off_when_the_leadership_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_for_a_minute_costs_the_leader_its_place_and_nothing_else() {
+async fn an_api_server_outage_of_a_minute_costs_only_the_leadership() {
     let (rig, a, _b, _unrest) = led_by_a(|request, at| {
         let away = (30 * S..90 * S).contains(&at) && request.user_agent.starts_with("candidate-");
         if away { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
@@ -197,7 +197,7 @@ async fn an_api_server_that_is_away_for_a_minute_costs_the_leader_its_place_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_edits_the_lease_all_the_time_loses_no_edit_and_costs_no_leadership() {
+async fn constant_edits_of_the_lease_are_kept_and_do_not_cost_the_leadership() {
     let rig = Rig::new().await;
     let namespaces = rig.cluster.sandbox.objects("Namespace");
     let owner = namespaces.iter().find(|namespace| namespace["metadata"]["name"] == "kube-system").unwrap();
@@ -226,7 +226,7 @@ async fn somebody_who_edits_the_lease_all_the_time_loses_no_edit_and_costs_no_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rival_that_takes_the_lease_by_force_ends_the_leader_by_name() {
+async fn a_leader_whose_lease_is_overwritten_ends_and_names_the_new_holder() {
     let (rig, a, _b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
     let patch = json!({"spec": {"holderIdentity": "kubectl", "leaseDurationSeconds": 30}});
     rig.cluster.call(Method::PATCH, LEASE, &patch).await;
@@ -240,7 +240,7 @@ async fn a_rival_that_takes_the_lease_by_force_ends_the_leader_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_who_meet_at_the_same_moment_agree_on_one() {
+async fn two_candidates_at_the_same_moment_elect_one() {
     for seed in 0..6 {
         let rig = Rig::with(|request, _| match request.kind {
             // Both read that there is none before either can create it.
@@ -356,7 +356,7 @@ async fn a_stalled_election_stops_the_writes_all_the_same_and_wakes_up_to_its_lo
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_election_won_without_our_hearing_of_it_is_given_up_at_a_stop() {
+async fn an_election_won_with_a_lost_reply_is_released_at_a_stop() {
     for fault in [FaultDecision::LoseReply, FaultDecision::DelayReply(3 * S)] {
         let rig = Rig::with(move |request, _| {
             if writes_lease(request, A) && request.verb == "create" {

@@ -23,7 +23,7 @@ fn texts(explanation: &Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_image_is_explained_with_the_pods_name_and_the_kubelets_reason() {
+async fn a_broken_image_is_explained_with_the_name_of_the_pod_and_the_reason_of_the_kubelet() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3).surge(1).unavailable(0)).await;

@@ -71,7 +71,7 @@ fn wanted(cluster: &Cluster) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_twice() {
+async fn a_failure_of_any_write_in_any_form_leads_to_no_duplicate_pod() {
     let writes = [
         ("create", "ReplicaSet", ""),
         ("patch", "ReplicaSet", ""),
@@ -116,7 +116,7 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
+async fn with_every_third_message_lost_exactly_200_pods_are_created() {
     let rng = parking_lot::Mutex::new(fastrand::Rng::with_seed(11));
     let cluster = with(inject_faults(move |request| {
         let ours = request.user_agent == USER_AGENT && request.verb != "watch";
@@ -138,7 +138,7 @@ async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_twice() {
+async fn after_a_crash_at_any_write_the_next_daemon_completes_the_rollout_without_duplicate_pods() {
     for last in 1.. {
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let dead = Arc::new(AtomicBool::new(false));
@@ -177,7 +177,7 @@ async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
+async fn a_constant_foreign_writer_only_slows_the_rollout_down() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(small()).await;
@@ -215,7 +215,7 @@ async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_watches_and_a_lost_history_at_any_moment_cost_no_pod() {
+async fn broken_watches_and_a_compacted_history_at_any_moment_cause_no_surplus_pod() {
     for seed in 0..6 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let cluster = Cluster::with(Faults::default(), |mut options| {
@@ -242,7 +242,7 @@ async fn broken_watches_and_a_lost_history_at_any_moment_cost_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_over() {
+async fn a_deployment_deleted_and_recreated_in_mid_rollout_starts_over() {
     for policy in ["Background", "Foreground", "Orphan"] {
         let cluster = Cluster::new().await;
         let daemon = cluster.start_controllers(1);
@@ -273,7 +273,7 @@ async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_ov
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_daemons_at_once_end_where_one_does() {
+async fn two_active_daemons_reach_the_same_end_as_one() {
     let cluster = Cluster::new().await;
     let first = cluster.start_controllers(1);
     let second = cluster.start_controllers(2);
@@ -298,7 +298,7 @@ fn lagging(request: &RequestInfo, kind: &str, lag: &AtomicBool) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
+async fn a_deadline_condition_is_written_in_time_while_every_step_is_refused() {
     let refuses = Arc::new(AtomicBool::new(false));
     let refused = refuses.clone();
     let cluster = with(inject_faults(move |request| {
@@ -327,7 +327,7 @@ async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
+async fn a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(40)).await;
@@ -343,7 +343,7 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
+async fn a_refusal_that_names_the_pod_is_retried_with_backoff() {
     let cluster = with(inject_faults(|request| {
         if !is_pod_creation(request) {
             return FaultDecision::Proceed;

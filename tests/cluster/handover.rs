@@ -7,7 +7,7 @@ use windlass_testkit::cluster::Daemon;
 use windlass_testkit::election::{A, MS, Rig, S, Sent, acts, ends, leads, led_by_a, options};
 
 #[tokio::test(start_paused = true)]
-async fn a_clean_stop_hands_over_within_the_retry_period_and_after_the_last_write() {
+async fn a_clean_stop_releases_the_lease_within_the_retry_period_and_after_the_last_write() {
     for phase in 0..6 {
         let (rig, a, b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
         tokio::time::sleep(5 * S + 340 * MS * phase).await;
@@ -28,7 +28,7 @@ async fn a_clean_stop_hands_over_within_the_retry_period_and_after_the_last_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_is_stopped_ends_at_once_and_touches_nothing() {
+async fn a_standby_that_is_stopped_ends_at_once_and_writes_nothing() {
     let (rig, _a, b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
     tokio::time::sleep(5 * S).await;
     let before = Instant::now();
@@ -39,7 +39,7 @@ async fn a_standby_that_is_stopped_ends_at_once_and_touches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_that_is_under_way_ends_before_the_lease_is_given_up() {
+async fn a_running_sync_ends_before_the_lease_is_released() {
     let (rig, a, _b, unrest) = led_by_a(|request, at| match request.kind {
         "Pod" | "ReplicaSet" if request.user_agent == A && at > 30 * S && request.verb != "watch" => {
             FaultDecision::Delay(4 * S)
@@ -57,7 +57,7 @@ async fn a_sync_that_is_under_way_ends_before_the_lease_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_that_does_not_end_leaves_the_lease_to_run_out() {
+async fn a_drain_that_does_not_end_lets_the_lease_expire() {
     let (rig, a, _b, _unrest) = led_by_a(|request, at| match request.kind {
         "Pod" | "ReplicaSet" if request.user_agent == A && at > 30 * S && request.verb != "watch" => {
             FaultDecision::Delay(25 * S)
@@ -90,7 +90,7 @@ async fn with_pods_created_badly(fault: FaultDecision) -> (Rig, Daemon, [Daemon;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_in_the_drain_leaves_the_lease_to_run_out() {
+async fn a_write_that_timed_out_in_the_drain_lets_the_lease_expire() {
     // Given up after 30 s, while the daemon drains, and carried out 6 s later.
     let (rig, a, _b) = with_pods_created_badly(FaultDecision::Delay(36 * S)).await;
     tokio::time::sleep_until(rig.start + 58 * S).await;
@@ -105,7 +105,7 @@ async fn a_write_that_timed_out_in_the_drain_leaves_the_lease_to_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_long_ago_or_was_refused_keeps_no_lease_from_being_released() {
+async fn a_write_that_timed_out_long_ago_or_was_refused_does_not_prevent_the_release_of_the_lease() {
     let refused =
         |code, reason: &str| FaultDecision::Refuse { code, message: "no".into(), reason: reason.into() };
     for (fault, wait, is_released) in [

@@ -123,7 +123,7 @@ impl Shop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_names_the_owners_of_another_namespace_changes_nothing_there() {
+async fn an_owner_reference_to_another_namespace_has_no_effect() {
     let cluster = cluster().await;
     let daemon = cluster.start_controllers(1);
     let shop = shop(&cluster).await;
@@ -165,7 +165,7 @@ async fn what_names_the_owners_of_another_namespace_changes_nothing_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_names_an_owners_uid_with_another_kind_or_group_changes_nothing_for_it() {
+async fn an_owner_reference_with_the_wrong_kind_or_group_has_no_effect() {
     let cluster = cluster().await;
     let _daemon = cluster.start_controllers(1);
     let shop = shop(&cluster).await;
@@ -206,7 +206,7 @@ async fn what_names_an_owners_uid_with_another_kind_or_group_changes_nothing_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_running_pods_of_another_namespace_hold_no_recreate_up() {
+async fn the_running_pods_of_another_namespace_do_not_block_recreate() {
     let cluster = cluster().await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(2).recreate()).await;
@@ -229,7 +229,7 @@ async fn the_running_pods_of_another_namespace_hold_no_recreate_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at_once() {
+async fn a_pod_whose_owner_reference_has_a_wrong_name_counts_and_its_deletion_is_handled_at_once() {
     let cluster = cluster().await;
     let _daemon = cluster.start_controllers(1);
     let shop = shop(&cluster).await;

@@ -154,7 +154,7 @@ async fn after_a_restart_no_name_before_that_of_a_known_pod_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_no_name_before_that_of_a_pod_that_was_taken_out_is_used() {
+async fn after_a_restart_no_name_before_that_of_a_released_pod_is_used() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, 2).await;
@@ -171,7 +171,7 @@ async fn after_a_restart_no_name_before_that_of_a_pod_that_was_taken_out_is_used
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_knows_the_names_of_pods_that_have_come_and_gone_while_it_stood_by() {
+async fn a_standby_tracks_the_names_of_pods_that_were_created_and_deleted() {
     let cluster = Cluster::new().await;
     let first = cluster.start(1, A, Some(options(A)));
     create(&cluster, 2).await;
@@ -190,7 +190,7 @@ async fn a_standby_knows_the_names_of_pods_that_have_come_and_gone_while_it_stoo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
+async fn a_creation_whose_reply_is_lost_is_sent_once_and_found() {
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
@@ -207,7 +207,7 @@ async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_never_arrived_is_asked_for_again_under_the_same_name() {
+async fn a_creation_that_never_arrived_is_sent_again_with_the_same_name() {
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 1 {
@@ -225,7 +225,7 @@ async fn a_creation_that_never_arrived_is_asked_for_again_under_the_same_name() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_left_for_a_creation_of_an_earlier_life_that_arrives_after_a_later_one() {
+async fn a_name_is_reserved_for_a_creation_of_an_earlier_process_that_arrives_after_a_later_one() {
     let creations = Arc::new(AtomicUsize::new(0));
     let count = creations.clone();
     // Of the batch of two the first arrives 45 s late; its author is dead then.
@@ -252,7 +252,7 @@ async fn a_place_is_left_for_a_creation_of_an_earlier_life_that_arrives_after_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_of_an_earlier_life_that_never_arrives_is_waited_for_no_longer_than_two_minutes() {
+async fn a_creation_of_an_earlier_process_that_never_arrives_is_waited_for_at_most_two_minutes() {
     let (creations, is_first) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(true)));
     let loses = is_first.clone();
     // Of the batch of two the first is lost, however often it is tried.
@@ -275,7 +275,7 @@ async fn a_creation_of_an_earlier_life_that_never_arrives_is_waited_for_no_longe
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica_set() {
+async fn pods_with_names_chosen_by_users_neither_block_nor_exhaust_a_replica_set() {
     let cluster = Cluster::new().await;
     let mut daemon = cluster.start_controllers(1);
     create(&cluster, 3).await;
@@ -308,7 +308,7 @@ async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica
 
 /// The simulation lets only daemons that elect a leader lose messages; these two act at once.
 #[tokio::test(start_paused = true)]
-async fn two_daemons_that_know_nothing_of_each_other_make_no_pod_twice_over_a_bad_network() {
+async fn two_independent_daemons_create_no_duplicate_pod_over_an_unreliable_network() {
     const PODS_WANTED: usize = 6;
     for seed in 0..10 {
         let cluster = Cluster::new().await;

@@ -150,7 +150,7 @@ fn registry() -> Registry {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_controller_is_three_files_and_an_entry_and_works_beside_the_others() {
+async fn a_new_controller_needs_three_files_and_an_entry_and_runs_beside_the_others() {
     let cluster = Cluster::new().await;
     let parts = cluster.parts(cluster.client.clone(), 1, None);
     let metrics = parts.metrics.clone();

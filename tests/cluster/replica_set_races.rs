@@ -3,14 +3,14 @@
 //!
 //! | upstream | here |
 //! |---|---|
-//! | `TestPatchPodFails` | [`an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead`] |
-//! | `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time`] |
-//! | `TestExpectationsOnRecreate`, `TestDeleteControllerAndExpectations` | [`a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_waited_for`] |
-//! | `TestUpdatePods`, `TestUpdateLabelsRemoveControllerRef`, `TestWatchPods` | [`a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_label`] |
-//! | `TestDoNotPatchPodWithOtherControlRef`, `TestPodControllerLookup` | [`another_controllers_pod_is_neither_taken_nor_counted`] |
-//! | `TestOverlappingRSs` | [`sets_that_select_the_same_pods_leave_each_other_alone`] |
-//! | `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure` | [`a_status_that_cannot_be_written_is_written_later`] |
-//! | `TestRSSyncExpectations`, `TestSyncReplicaSetDormancy`, `TestDeletionTimestamp`, `TestWatchControllers` | [`nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up`] |
+//! | `TestPatchPodFails` | [`a_refused_adoption_is_retried_and_no_pod_is_created_instead`] |
+//! | `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`pods_orphaned_by_the_deletion_of_their_replica_set_are_not_created_again`] |
+//! | `TestExpectationsOnRecreate`, `TestDeleteControllerAndExpectations` | [`a_recreated_replica_set_does_not_inherit_expectations`] |
+//! | `TestUpdatePods`, `TestUpdateLabelsRemoveControllerRef`, `TestWatchPods` | [`a_pod_whose_label_is_edited_is_released_and_adopted_again_with_its_label`] |
+//! | `TestDoNotPatchPodWithOtherControlRef`, `TestPodControllerLookup` | [`another_controllers_pod_is_neither_adopted_nor_counted`] |
+//! | `TestOverlappingRSs` | [`replica_sets_with_overlapping_selectors_leave_each_other_alone`] |
+//! | `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure` | [`a_failed_status_write_is_retried`] |
+//! | `TestRSSyncExpectations`, `TestSyncReplicaSetDormancy`, `TestDeletionTimestamp`, `TestWatchControllers` | [`a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up`] |
 //! | `TestSlowStartBatch` | [`a_refusal_ends_the_batch_that_it_comes_in`] |
 //!
 //! The others are about what upstream cannot do: names that keep a late creation from being one too many,
@@ -94,7 +94,7 @@ async fn has(cluster: &Cluster, replica_set: &str, pods: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead() {
+async fn a_refused_adoption_is_retried_and_no_pod_is_created_instead() {
     let allowed = Arc::new(AtomicBool::new(false));
     let allows = allowed.clone();
     let cluster = Cluster::answering(move |request| {
@@ -117,7 +117,7 @@ async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead()
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time() {
+async fn pods_orphaned_by_the_deletion_of_their_replica_set_are_not_created_again() {
     // Seen by the cache in the wrong order: the pods lose their owner, the set lives on.
     for held in [true, false] {
         let lag = Arc::new(AtomicBool::new(false));
@@ -148,7 +148,7 @@ async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_waited_for() {
+async fn a_recreated_replica_set_does_not_inherit_expectations() {
     let network = Network::new(1);
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
@@ -163,7 +163,7 @@ async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_label() {
+async fn a_pod_whose_label_is_edited_is_released_and_adopted_again_with_its_label() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "web", 2).await;
@@ -186,7 +186,7 @@ async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_controllers_pod_is_neither_taken_nor_counted() {
+async fn another_controllers_pod_is_neither_adopted_nor_counted() {
     let cluster = Cluster::new().await;
     let other = create_replica_set(&cluster, "other", 0).await;
     create_orphan(&cluster, "a").await;
@@ -200,7 +200,7 @@ async fn another_controllers_pod_is_neither_taken_nor_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sets_that_select_the_same_pods_leave_each_other_alone() {
+async fn replica_sets_with_overlapping_selectors_leave_each_other_alone() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -226,7 +226,7 @@ async fn sets_that_select_the_same_pods_leave_each_other_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_written_is_written_later() {
+async fn a_failed_status_write_is_retried() {
     for code in [409, 500] {
         let refusals = AtomicUsize::new(0);
         let cluster = Cluster::answering(move |request| {
@@ -246,7 +246,7 @@ async fn a_status_that_cannot_be_written_is_written_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up() {
+async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
     let network = Network::new(1);
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
@@ -270,7 +270,7 @@ async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_free() {
+async fn a_creation_in_flight_keeps_its_name_when_an_earlier_name_becomes_free() {
     // Three pods; one is stopping while its replacement is asked for, and gone when the request is given
     // up. Its name comes before the replacement's in the set's sequence.
     let late = Arc::new(AtomicBool::new(false));
@@ -298,7 +298,7 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_missing() {
+async fn a_pod_that_appears_during_a_batch_counts_as_one_of_the_missing_pods() {
     // Two creations get no answer. While the first of them is tried again, the second arrives.
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
@@ -323,7 +323,7 @@ async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_miss
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_that_goes() {
+async fn no_other_pod_is_created_while_a_creation_with_a_reused_name_is_in_doubt() {
     // The creation is late, is tried again with success, and that pod is stopped before the late one
     // would meet it.
     let creations = AtomicUsize::new(0);
@@ -386,7 +386,7 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_tells_the_last() {
+async fn each_lost_pod_is_reported_and_many_recoveries_end_in_one_final_status() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "web", 6).await;

@@ -49,7 +49,7 @@ fn creations(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
+async fn a_creation_in_flight_at_a_crash_causes_no_surplus_pod() {
     for late in [5 * S, 20 * S] {
         let count = AtomicUsize::new(0);
         // The first four requests reach the server long after the daemon that sent them is dead.
@@ -73,7 +73,7 @@ async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_daemons_that_act_at_once_make_no_pod_too_many() {
+async fn two_active_daemons_create_no_surplus_pod() {
     let cluster = Cluster::new().await;
     let _first = cluster.start_controllers(1);
     let _second = cluster.start_controllers(2);
@@ -110,7 +110,7 @@ fn refusing_node(cluster: &Cluster, refuses: &Arc<AtomicBool>) -> tokio::task::A
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at_once_when_one_does_well() {
+async fn pods_that_fail_at_startup_are_retried_one_by_one_and_all_at_once_after_one_is_ready() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     let refuses = Arc::new(AtomicBool::new(true));
@@ -131,7 +131,7 @@ async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at
 }
 
 #[tokio::test(start_paused = true)]
-async fn upstreams_way_with_failing_pods_can_be_chosen() {
+async fn failed_pod_backoff_can_be_disabled() {
     let cluster = Cluster::new().await;
     let config = ControllerConfig { failed_pod_backoff: false, ..unlimited() };
     let _daemon = cluster.start_with(1, config, |router| router);
@@ -164,7 +164,7 @@ async fn namespace_of_six() -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
+async fn pods_that_a_quota_refused_are_created_as_soon_as_the_quota_allows() {
     let cluster = namespace_of_six().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "first", 6).await;
@@ -188,7 +188,7 @@ async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
+async fn a_refused_replica_set_without_missing_pods_does_not_delay_others_in_the_quota_queue() {
     let cluster = namespace_of_six().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "first", 6).await;
@@ -204,7 +204,7 @@ async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free() {
+async fn a_creation_in_flight_causes_no_surplus_pod_when_another_name_becomes_free() {
     let count = AtomicUsize::new(0);
     // The fourth request arrives when its client has given up.
     let cluster = Cluster::with(
@@ -233,7 +233,7 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
 }
 
 #[tokio::test(start_paused = true)]
-async fn rises_of_a_busy_status_are_written_once_a_second_and_each_fall_at_once() {
+async fn status_increases_are_written_once_a_second_and_decreases_at_once() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "web", 100).await;
@@ -262,7 +262,7 @@ async fn rises_of_a_busy_status_are_written_once_a_second_and_each_fall_at_once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_a_foreign_pod_has_is_passed_over() {
+async fn a_name_of_a_foreign_pod_is_skipped() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, "web", 3).await;
@@ -283,7 +283,7 @@ async fn a_name_that_a_foreign_pod_has_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
+async fn a_daemon_that_shuts_down_creates_no_further_pod_and_ends_in_time() {
     let slow = |request: &RequestInfo| {
         if asks(request, "create", "Pod") { FaultDecision::DelayReply(3 * S) } else { FaultDecision::Proceed }
     };

@@ -70,7 +70,7 @@ fn on_pod_creation(decision: impl Fn(usize) -> FaultDecision + Send + Sync + 'st
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_reply_is_not_a_lost_pod() {
+async fn a_lost_reply_causes_no_duplicate_pod() {
     let faults =
         on_pod_creation(|n| if n % 3 == 0 { FaultDecision::LoseReply } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
@@ -92,7 +92,7 @@ async fn a_lost_request_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_creation_shows_in_both_conditions_costs_one_call_a_try_and_goes_away() {
+async fn a_refused_creation_is_in_both_conditions_until_it_succeeds_and_costs_one_request_per_attempt() {
     let refuse = || FaultDecision::Refuse {
         code: 403,
         message: "exceeded quota: pods".into(),
@@ -112,7 +112,7 @@ async fn a_refused_creation_shows_in_both_conditions_costs_one_call_a_try_and_go
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_and_with_a_short_memory_will_do() {
+async fn a_server_without_streaming_lists_and_with_a_short_history_suffices() {
     let cluster = Cluster::with(Faults::default(), |mut options| {
         options.streaming_lists = false;
         options.history = 3;
@@ -128,7 +128,7 @@ async fn a_server_without_streaming_lists_and_with_a_short_memory_will_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_is_noticed_when_it_is_due() {
+async fn the_deadline_condition_is_written_when_the_deadline_passes() {
     let cluster = Cluster::answering(|request| {
         let status_of_pod = request.kind == "Pod" && request.subresource == "status";
         if status_of_pod { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
@@ -160,7 +160,7 @@ async fn one_seed_gives_one_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_changes_every_new_set_does_not_make_sets_for_ever() {
+async fn a_webhook_that_mutates_every_new_replica_set_does_not_cause_endless_creations() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     // As near to a mutating webhook as one gets from outside: each new set is changed at once.

@@ -60,7 +60,7 @@ fn asked(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_lists_no_kind_again_and_reads_only_what_it_writes_for() {
+async fn a_new_leader_lists_no_kind_again_and_reads_only_the_objects_that_it_writes_for() {
     let (rig, a, _b) = quiet().await;
     let from = rig.cluster.log.lock().unwrap().len();
     a.kill();
@@ -87,7 +87,7 @@ async fn a_new_leader_lists_no_kind_again_and_reads_only_what_it_writes_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_acts_at_once_although_its_watches_have_been_quiet_for_long() {
+async fn a_new_leader_acts_at_once_after_long_silence_of_its_watches() {
     let (rig, a, _b) = quiet().await;
     let begun = rig.start.elapsed();
     a.stop().await;
@@ -199,7 +199,7 @@ async fn with_slow_pods(delay: Duration) -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_serves_who_waits_before_all_pods_are_listed() {
+async fn after_a_restart_parked_keys_are_synced_before_all_pods_are_listed() {
     let cluster = with_slow_pods(8 * S).await;
     cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
     cluster.create(deployment("new").replicas(2)).await;

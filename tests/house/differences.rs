@@ -83,13 +83,13 @@ fn key(section: &'static str, path: &str) -> Key {
 }
 
 #[test]
-fn names_hashes_and_uids_that_chance_chose_make_no_difference() {
+fn random_names_hashes_and_uids_are_no_difference() {
     let (one, other) = (rollout("5f5879765d", "rcx4l"), rollout("7c9b6bd4f", "zz2kq"));
     assert_eq!(compare(&facts(&one, &script()), &facts(&other, &script())), []);
 }
 
 #[test]
-fn what_never_came_to_be_is_recognized_by_its_suffix() {
+fn a_name_without_an_object_is_recognized_by_its_suffix() {
     let own = BTreeSet::from([("Deployment".to_owned(), "web".to_owned())]);
     let canonical = Canonical::new(&rollout("5f5879765d", "rcx4l"), &own);
     for (concrete, expected) in [
@@ -187,7 +187,7 @@ fn workloads_have_names_of_their_own_that_are_namespaces() {
 }
 
 #[test]
-fn each_row_of_the_table_is_shown_by_a_workload_or_a_test_that_is_there() {
+fn each_row_of_the_table_names_an_existing_workload_or_test() {
     for row in ALL {
         assert!(!table::shown_by(row).is_empty(), "nothing shows: {}", row.windlass);
     }
@@ -199,7 +199,7 @@ fn each_row_of_the_table_is_shown_by_a_workload_or_a_test_that_is_there() {
 }
 
 #[test]
-fn each_integration_test_of_upstream_has_a_counterpart_that_is_there() {
+fn each_integration_test_of_upstream_has_an_existing_counterpart() {
     let names: BTreeSet<&str> = workloads::all().iter().map(|workload| workload.name).collect();
     for (upstream, here) in DEPLOYMENT.iter().chain(REPLICA_SET).chain(REPLICATION_CONTROLLER) {
         assert!(!here.is_empty(), "{upstream}");
@@ -233,7 +233,7 @@ fn the_page_of_differences_is_what_is_declared() {
 }
 
 #[test]
-fn an_undeclared_difference_and_an_unused_declaration_are_told() {
+fn an_undeclared_difference_and_an_unused_declaration_are_reported() {
     use harness::play::Played;
     use harness::report::{Scope, report};
     static DECLARED: &[harness::declared::Declared] =

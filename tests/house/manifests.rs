@@ -62,7 +62,7 @@ fn installations() -> Vec<Installation> {
 }
 
 #[test]
-fn every_field_is_one_that_kubernetes_knows() {
+fn every_field_of_a_manifest_exists_in_the_kubernetes_api() {
     let mut number = 0;
     for Installation { origin, objects } in installations() {
         for object in objects {
@@ -153,7 +153,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 #[test]
-fn what_selects_pods_selects_those_of_this_installation_and_no_others() {
+fn pod_selectors_match_only_the_pods_of_this_installation() {
     for installation in installations() {
         let origin = &installation.origin;
         let templates = installation.templates();
@@ -191,7 +191,7 @@ fn what_selects_pods_selects_those_of_this_installation_and_no_others() {
 }
 
 #[test]
-fn probes_ask_what_everybody_may_ask_on_the_port_that_is_served() {
+fn probes_use_always_allowed_paths_on_the_served_port() {
     for installation in installations() {
         for (title, template) in installation.templates() {
             let container = &template["spec"]["containers"][0];
@@ -270,7 +270,7 @@ fn rights_and_the_admission_policy_are_for_the_account_of_the_pods() {
 }
 
 #[test]
-fn its_requests_have_the_priority_of_kube_controller_manager_and_its_lease_that_of_elections() {
+fn requests_have_the_priority_level_of_kube_controller_manager_and_the_lease_that_of_elections() {
     let deployed = deployed();
     let levels: BTreeMap<String, (&Value, i64)> = deployed
         .of("FlowSchema")
@@ -309,7 +309,7 @@ fn granted(set: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
 }
 
 #[test]
-fn a_controller_that_does_not_run_has_no_rights_to_write() {
+fn a_disabled_controller_has_no_write_permissions() {
     for (set, gone, left) in [
         (
             "deployments-only",
@@ -348,7 +348,7 @@ fn a_controller_that_does_not_run_has_no_rights_to_write() {
 }
 
 #[test]
-fn one_version_is_everywhere() {
+fn the_version_is_the_same_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
     let chart: Value = manifests::object(&read("charts/windlass/Chart.yaml"));
     assert_eq!([&chart["version"], &chart["appVersion"]], [version, version]);
@@ -361,7 +361,7 @@ fn one_version_is_everywhere() {
 }
 
 #[test]
-fn the_example_clusters_switch_off_what_windlass_runs() {
+fn the_example_clusters_disable_the_controllers_that_windlass_runs() {
     let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller";
     let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
     let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
@@ -374,7 +374,7 @@ fn the_example_clusters_switch_off_what_windlass_runs() {
 
 /// No image is published yet, so the chart's own would never be pulled.
 #[test]
-fn who_follows_the_instructions_has_an_image() {
+fn the_installation_instructions_build_an_image() {
     for file in [
         "README.md",
         "docs/install.md",
@@ -391,7 +391,7 @@ fn who_follows_the_instructions_has_an_image() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_installation_comes_up_on_the_sandbox() {
+async fn each_installation_rolls_out_on_the_sandbox() {
     for installation in installations() {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);

@@ -254,7 +254,7 @@ fn compiler_of_a_release() -> String {
 }
 
 #[test]
-fn what_is_tested_is_compiled_as_what_is_released() {
+fn tests_and_releases_are_compiled_with_the_same_settings() {
     let toolchain = read("rust-toolchain.toml");
     let channel = format!("channel = \"{}\"", compiler_of_a_release());
     assert!(toolchain.lines().any(|line| line == channel), "no {channel} in rust-toolchain.toml");

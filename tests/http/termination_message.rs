@@ -27,7 +27,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_never_logged() {
+async fn the_termination_message_of_a_container_is_shown_to_authorized_clients_only_and_never_logged() {
     const SECRET: &str = "postgres://admin:hunter2@db";
     let log = Log::default();
     let writer = log.clone();

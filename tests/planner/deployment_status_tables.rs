@@ -2,13 +2,13 @@
 //!
 //! | upstream | here |
 //! |---|---|
-//! | `TestSyncRolloutStatus` | [`what_the_progressing_condition_says`] |
+//! | `TestSyncRolloutStatus` | [`the_progressing_condition_per_situation`] |
 //! | `TestDeploymentProgressing` | [`more_new_ready_or_available_pods_or_fewer_old_ones_are_progress`] |
 //! | `TestDeploymentTimedOut`, `TestRequeueStuckDeployment` | deadlines |
 //! | `TestDeploymentComplete`, `TestGetReplicaCountForReplicaSets`, `TestMinAvailable` | counts |
 //! | `TestFindNewReplicaSet`, `TestFindOldReplicaSets`, `TestEqualIgnoreHash` | roles |
 //! | `TestAnnotationUtils`, `TestReplicasAnnotationsNeedUpdate`, `TestGenerateReplicaSetName` | annotations and names |
-//! | `TestSetCondition`, `TestRemoveCondition` | [`conditions_are_one_of_a_kind`] |
+//! | `TestSetCondition`, `TestRemoveCondition` | [`each_condition_type_occurs_once`] |
 //!
 //! Where Windlass gives another answer, on purpose:
 //! - The set for the template is found or created in the reconcile that judges progress, so that a
@@ -48,7 +48,7 @@ fn judged(object: &Value, replica_sets: &[ReplicaSetBuilder], at: Timestamp) -> 
 }
 
 #[test]
-fn what_the_progressing_condition_says() {
+fn the_progressing_condition_per_situation() {
     let old_time = ago(1_000_000);
     let said = |status, reason| progressing(status, reason, old_time);
     let updated = || said("True", "ReplicaSetUpdated");
@@ -162,7 +162,7 @@ fn more_new_ready_or_available_pods_or_fewer_old_ones_are_progress() {
 }
 
 #[test]
-fn a_rollout_without_progress_is_late_after_its_deadline() {
+fn a_rollout_without_progress_exceeds_its_deadline() {
     let late = "ProgressDeadlineExceeded";
     for (deadline, since, reason, expected) in [
         (None, 11, "ReplicaSetUpdated", None),
@@ -180,7 +180,7 @@ fn a_rollout_without_progress_is_late_after_its_deadline() {
 }
 
 #[test]
-fn a_stuck_rollout_is_looked_at_again_when_its_deadline_is_due() {
+fn a_stuck_rollout_is_requeued_for_its_deadline() {
     let updated = || progressing("True", "ReplicaSetUpdated", ago(0));
     let stuck = || progressing("False", "ProgressDeadlineExceeded", ago(0));
     let three = |available| vec![replica_set("v2", 3).available(available)];
@@ -204,7 +204,7 @@ fn a_stuck_rollout_is_looked_at_again_when_its_deadline_is_due() {
 }
 
 #[test]
-fn complete_is_all_new_all_available_and_nothing_else() {
+fn a_rollout_is_complete_with_only_new_available_pods() {
     // Wanted; pods in all, new, available.
     for (replicas, pods, new, available, complete) in [
         (5, 5, 5, 4, false),
@@ -227,7 +227,7 @@ fn complete_is_all_new_all_available_and_nothing_else() {
 }
 
 #[test]
-fn available_is_said_from_the_minimum_on() {
+fn available_is_true_from_the_minimum_on() {
     // Wanted, the most that may be missing, and the fewest that are enough.
     for (replicas, unavailable, enough) in [
         (10, json!(5), 5),
@@ -247,7 +247,7 @@ fn available_is_said_from_the_minimum_on() {
 }
 
 #[test]
-fn the_counts_of_several_sets() {
+fn the_status_counts_of_several_replica_sets() {
     let one = || replica_set("v1", 1).has(2).terminating(Some(3));
     let two = || replica_set("v2", 2).has(3).terminating(Some(1));
     let unseen = || replica_set("v3", 3).unseen();
@@ -270,7 +270,7 @@ fn the_counts_of_several_sets() {
 }
 
 #[test]
-fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
+fn the_oldest_replica_set_with_the_template_is_the_new_one_and_all_others_are_old() {
     let old = || replica_set("v1", 1);
     let hashed = |tag: &str, hash| replica_set(tag, 1).image("v9").template_label("pod-template-hash", hash);
     let (first, second) = (|| hashed("v2", "different-hash"), || hashed("v3", "hash"));
@@ -290,7 +290,7 @@ fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
 }
 
 #[test]
-fn templates_are_the_same_but_for_the_hash_label() {
+fn templates_are_compared_without_the_hash_label() {
     let plain = || replica_set("v1", 1).template_label("something", "else");
     let hashed = |hash| plain().template_label("pod-template-hash", hash);
     let only_hashed = || replica_set("v1", 1).template_label("pod-template-hash", "value-1");
@@ -317,7 +317,7 @@ fn templates_are_the_same_but_for_the_hash_label() {
 }
 
 #[test]
-fn a_set_that_comes_back_again_and_again_remembers_its_revisions() {
+fn a_reused_replica_set_keeps_its_revision_history() {
     let mut back = replica_set("v2", 1).revision("10");
     let mut history: Vec<String> = Vec::new();
     for last in 10..20 {
@@ -349,7 +349,7 @@ fn size_annotations_are_written_when_they_differ() {
 }
 
 #[test]
-fn a_long_name_is_cut_so_that_the_hash_fits() {
+fn a_long_name_is_truncated_so_that_the_hash_fits() {
     let hash = "abcde12345";
     for (length, kept) in [(13, 13), (242, 242), (250, 242)] {
         let name = new_replica_set::replica_set_name(&"a".repeat(length), hash);
@@ -359,7 +359,7 @@ fn a_long_name_is_cut_so_that_the_hash_fits() {
 }
 
 #[test]
-fn conditions_are_one_of_a_kind() {
+fn each_condition_type_occurs_once() {
     let new = |kind: &str, reason: &str| Condition::new(kind, "True", reason, "", now());
     let mut all = vec![];
     condition::set(&mut all, new("Available", "AwesomeController"));

@@ -3,9 +3,9 @@
 //! | upstream | here |
 //! |---|---|
 //! | `TestScale`, `TestGetReplicaSetFraction`, `IsSaturated` | scaling: the first five tests |
-//! | `TestGetNonNegativeInt32FromAnnotation` | [`what_is_no_count_in_a_size_annotation_is_no_scaling`] |
-//! | `reconcileNewReplicaSet`, `TestNewRSNewReplicas` | [`the_new_set_grows_into_the_surge`] |
-//! | `reconcileOldReplicaSets`, `cleanupUnhealthyReplicas`, `scaleDownOldReplicaSetsForRollingUpdate` | [`the_old_sets_shrink_as_far_as_availability_allows`] |
+//! | `TestGetNonNegativeInt32FromAnnotation` | [`an_invalid_size_annotation_is_no_scaling_event`] |
+//! | `reconcileNewReplicaSet`, `TestNewRSNewReplicas` | [`the_new_replica_set_is_scaled_up_to_the_surge`] |
+//! | `reconcileOldReplicaSets`, `cleanupUnhealthyReplicas`, `scaleDownOldReplicaSetsForRollingUpdate` | [`old_replica_sets_are_scaled_down_as_far_as_availability_allows`] |
 //! | `TestResolveFenceposts`, `TestMaxUnavailable`, `TestMinAvailable` | budgets |
 //! | `TestOldPodsRunning`, `TestScaleDownOldReplicaSets` | Recreate |
 //! | `cleanupDeployment`, `cleanupDeploymentOrder` | history |
@@ -39,14 +39,14 @@ fn web(replicas: i32, surge: i32, unavailable: i32, image: &str) -> DeploymentBu
 }
 
 #[test]
-fn a_lone_set_is_scaled_to_what_is_wanted() {
+fn a_single_replica_set_is_scaled_to_the_desired_replicas() {
     for (from, to) in [(10, 12), (10, 5), (10, 0)] {
         check_sizes("", web(to, 0, 1, "v1"), &[replica_set("v1", from).sized(from, from)], &[to]);
     }
 }
 
 #[test]
-fn a_change_of_replicas_is_spread_in_proportion() {
+fn a_change_of_replicas_is_distributed_proportionally() {
     // Replicas before and after; sizes before and after, oldest first, the last one the new set.
     let rows: [(i32, i32, &[i32], &[i32]); 9] = [
         (5, 10, &[3, 2], &[6, 4]),
@@ -73,7 +73,7 @@ fn a_change_of_replicas_is_spread_in_proportion() {
 }
 
 #[test]
-fn surge_pods_a_missing_new_set_and_a_write_that_failed_are_scaled_too() {
+fn surge_pods_a_missing_new_replica_set_and_a_failed_write_are_scaled_too() {
     let both = |a, b, replicas, most| {
         [replica_set("v1", a).sized(replicas, most), replica_set("v2", b).sized(replicas, most)]
     };
@@ -94,7 +94,7 @@ fn surge_pods_a_missing_new_set_and_a_write_that_failed_are_scaled_too() {
 }
 
 #[test]
-fn a_share_is_a_part_of_the_most_there_may_be() {
+fn a_share_is_a_fraction_of_replicas_plus_surge() {
     // Replicas and surge; the most there could be before; sizes before and after.
     for (replicas, surge, before, from, to) in [
         (120, 0, 100, [50, 50], [60, 60]),
@@ -126,7 +126,7 @@ fn a_share_is_a_part_of_the_most_there_may_be() {
 }
 
 #[test]
-fn once_the_new_set_is_all_there_scaling_brings_the_old_ones_to_nothing() {
+fn with_a_complete_new_replica_set_scaling_brings_the_old_ones_to_zero() {
     let old = replica_set("v1", 2).sized(5, 6);
     check_sizes("saturated", web(3, 1, 0, "v2"), &[old.clone(), replica_set("v2", 3).sized(3, 4)], &[0, 3]);
     let not_yet = replica_set("v2", 3).available(2).sized(3, 4);
@@ -134,7 +134,7 @@ fn once_the_new_set_is_all_there_scaling_brings_the_old_ones_to_nothing() {
 }
 
 #[test]
-fn what_is_no_count_in_a_size_annotation_is_no_scaling() {
+fn an_invalid_size_annotation_is_no_scaling_event() {
     for (text, is_count) in [
         ("", false),
         ("invalid", false),
@@ -152,7 +152,7 @@ fn what_is_no_count_in_a_size_annotation_is_no_scaling() {
 }
 
 #[test]
-fn the_new_set_grows_into_the_surge() {
+fn the_new_replica_set_is_scaled_up_to_the_surge() {
     for (what, start, old, new, expected) in [
         (
             "no surge: by what the old set loses",
@@ -210,7 +210,7 @@ fn the_new_set_grows_into_the_surge() {
 }
 
 #[test]
-fn the_old_sets_shrink_as_far_as_availability_allows() {
+fn old_replica_sets_are_scaled_down_as_far_as_availability_allows() {
     // Unavailable at most; old size and available; new size and available; sizes after.
     for (unavailable, old, new, expected) in [
         (0, (10, 10), (0, 0), [9, 1]),
@@ -255,7 +255,7 @@ fn with_budget(replicas: i32, surge: Option<Value>, unavailable: Option<Value>) 
 }
 
 #[test]
-fn surge_rounds_up_unavailable_down_and_both_are_never_nothing() {
+fn surge_rounds_up_unavailable_rounds_down_and_they_are_never_both_zero() {
     let percent = |p: &str| Some(json!(p));
     for (replicas, surge, unavailable, expected) in [
         (0, percent("0%"), percent("0%"), (0, 1)),
@@ -277,7 +277,7 @@ fn surge_rounds_up_unavailable_down_and_both_are_never_nothing() {
 }
 
 #[test]
-fn no_more_pods_can_be_missing_than_there_are() {
+fn max_unavailable_is_at_most_the_replicas() {
     for (replicas, unavailable, missing) in [
         (10, json!(5), 5),
         (10, json!(10), 10),
@@ -296,7 +296,7 @@ fn no_more_pods_can_be_missing_than_there_are() {
 }
 
 #[test]
-fn recreate_takes_old_sets_to_nothing_and_waits_for_their_pods() {
+fn recreate_scales_old_replica_sets_to_zero_and_waits_for_their_pods() {
     let web = || deployment("web").replicas(3).recreate().image("v2");
     check_sizes("the old set goes", web(), &[replica_set("v1", 3), replica_set("v2", 1)], &[0, 1]);
     check_sizes("no old set", web(), &[replica_set("v2", 1)], &[3]);
@@ -315,7 +315,7 @@ fn recreate_takes_old_sets_to_nothing_and_waits_for_their_pods() {
 }
 
 #[test]
-fn pods_that_have_ended_keep_nobody_waiting_and_all_others_do() {
+fn recreate_waits_for_all_old_pods_except_terminal_ones() {
     for (phase, runs) in
         [("Pending", true), ("Running", true), ("Unknown", true), ("Succeeded", false), ("Failed", false)]
     {
@@ -346,7 +346,7 @@ fn check_deleted_of(limit: i32, replica_sets: &[ReplicaSetBuilder], expected: &[
 }
 
 #[test]
-fn only_sets_that_want_and_have_no_pods_leave_the_history() {
+fn only_replica_sets_without_desired_and_actual_pods_are_trimmed_from_the_history() {
     let empty = |tag| replica_set(tag, 0);
     check_deleted(1, &[empty("v1"), empty("v2"), empty("v3")], &["web-v1", "web-v2"]);
     let replica_sets = [empty("v1"), empty("v2").has(1), replica_set("v3", 1).has(0), replica_set("v4", 1)];
@@ -360,7 +360,7 @@ fn only_sets_that_want_and_have_no_pods_leave_the_history() {
 /// A Deployment of no replicas under Recreate waited for pods on their way out, lost its only set meanwhile, and
 /// began with revision 1 again.
 #[test]
-fn the_latest_revision_stays_until_there_is_a_newer_one() {
+fn the_latest_revision_is_kept_until_there_is_a_newer_one() {
     let at = |tag, revision| replica_set(tag, 0).revision(revision);
     check_deleted_of(0, &[at("v1", "7")], &[]);
     check_deleted_of(0, &[at("v1", "7"), at("v2", "6")], &["web-v2"]);
@@ -369,7 +369,7 @@ fn the_latest_revision_stays_until_there_is_a_newer_one() {
 }
 
 #[test]
-fn the_lowest_revisions_leave_the_history_first() {
+fn the_lowest_revisions_are_trimmed_first() {
     let at = |tag, revision| replica_set(tag, 0).revision(revision);
     check_deleted(1, &[at("v1", "1"), at("v2", "2")], &["web-v1"]);
     check_deleted(1, &[at("v1", "2"), at("v2", "1")], &["web-v2"]);

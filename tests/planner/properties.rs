@@ -73,7 +73,7 @@ fn make_peace(history: &mut History) {
 }
 
 #[test]
-fn every_history_ends_with_one_full_set_and_nothing_left_to_do() {
+fn every_history_ends_with_one_complete_replica_set_and_an_empty_plan() {
     check(400, false, |history| {
         make_peace(history);
         history.settle();
@@ -90,7 +90,7 @@ fn every_history_ends_with_one_full_set_and_nothing_left_to_do() {
 }
 
 #[test]
-fn sets_and_pods_that_lose_their_owner_or_label_do_not_stop_the_others() {
+fn replica_sets_and_pods_that_lose_their_owner_or_label_do_not_block_the_others() {
     check(300, true, |history| {
         make_peace(history);
         history.settle();
@@ -99,7 +99,7 @@ fn sets_and_pods_that_lose_their_owner_or_label_do_not_stop_the_others() {
 }
 
 #[test]
-fn a_plan_may_end_after_any_write_and_the_end_is_the_same() {
+fn a_plan_interrupted_after_any_write_leads_to_the_same_end() {
     check(150, false, |history| {
         make_peace(history);
         let mut whole = history.clone();

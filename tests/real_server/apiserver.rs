@@ -103,7 +103,7 @@ const BOUND: [&str; 3] = [
     "get configmaps",
 ];
 
-pub(crate) fn the_program_needs_exactly_the_rights_that_ship() {
+pub(crate) fn the_daemon_needs_exactly_the_shipped_permissions() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start_with(folder, &[DAEMON, SCRAPER, STRANGER]).await;
         let client = server.client().await;

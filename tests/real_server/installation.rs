@@ -40,7 +40,7 @@ fn owner(api_version: &str, kind: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": format!("uid-of-{kind}"), "controller": true})
 }
 
-pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls() {
+pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start_with(folder, &[DAEMON]).await;
         let client = server.client().await;
@@ -270,7 +270,7 @@ async fn create_namespaces(client: &kube::Client) {
     rights::create(client, &namespaces).await;
 }
 
-pub(crate) fn the_manifests_that_ship_are_taken_as_they_are() {
+pub(crate) fn the_shipped_manifests_are_accepted() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start(folder).await;
         let client = server.client().await;
@@ -293,7 +293,7 @@ pub(crate) fn the_manifests_that_ship_are_taken_as_they_are() {
     });
 }
 
-pub(crate) fn what_the_chart_renders_is_taken_as_it_is() {
+pub(crate) fn the_rendered_chart_is_accepted() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start(folder).await;
         let client = server.client().await;
@@ -320,7 +320,7 @@ const SCOPED: User = User {
     groups: "system:serviceaccounts,system:serviceaccounts:windlass",
 };
 
-pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
+pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs() {
     for set in ["namespace-windlass", "own-namespace-kube-system"] {
         on_a_real_server(async |folder| {
             let (_, objects) = rendered().into_iter().find(|(origin, _)| origin == set).unwrap();

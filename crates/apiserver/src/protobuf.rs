@@ -28,9 +28,9 @@ const MAX_DEPTH: usize = 32;
 pub(crate) enum Error {
     #[error("the protobuf body is malformed")]
     Malformed,
-    #[error("objects of kind {0:?} cannot be read from protobuf; send JSON")]
+    #[error("the sandbox cannot decode objects of kind {0:?} from protobuf; send JSON")]
     Kind(String),
-    #[error("field {number} of a {message} cannot be read from protobuf; send JSON")]
+    #[error("the sandbox cannot decode field {number} of {message} from protobuf; send JSON")]
     Field { message: String, number: u64 },
 }
 

@@ -12,7 +12,7 @@ fn is_gone(cluster: &Cluster) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletion_takes_pods_and_revisions_with_it_and_writes_nothing() {
+async fn deleting_a_daemon_set_deletes_pods_and_revisions_without_writes_of_the_controller() {
     for policy in ["Background", "Foreground"] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
@@ -81,7 +81,7 @@ async fn a_pod_that_no_longer_matches_is_released_and_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_somebody_else_and_a_revision_of_another_shape_are_left_alone() {
+async fn a_foreign_pod_and_a_malformed_revision_are_left_alone() {
     let cluster = Cluster::new().await;
     let metadata = |name: &str| json!({"name": name, "labels": {"app": "agent"}});
     let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata("theirs"),

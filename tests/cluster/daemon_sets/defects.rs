@@ -14,14 +14,14 @@ async fn running(spec: Value) -> (Cluster, Daemon) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_1_the_deletion_of_a_node_wakes_those_that_ran_there() {
+async fn no_1_the_deletion_of_a_node_enqueues_the_daemon_sets_that_ran_there() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     remove_node(&cluster, &node(1)).await;
     cluster.eventually(1, "it is not wanted any more", |c| is_complete(c, 2)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_2_a_pod_that_is_unbound_goes_with_the_verdict_on_its_node_and_with_the_node() {
+async fn no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted() {
     let cluster = Cluster::new().await;
     let full = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "full"}, "status": {"allocatable":
         {"pods": "0", "cpu": "1", "memory": "1"}, "capacity": {"pods": "0", "cpu": "1", "memory": "1"}}});
@@ -39,7 +39,7 @@ async fn no_2_a_pod_that_is_unbound_goes_with_the_verdict_on_its_node_and_with_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_3_a_taint_shows_in_the_status_when_it_comes_and_when_it_goes() {
+async fn no_3_a_taint_changes_the_status_when_it_is_added_and_removed() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     taint(&cluster, &node(1), &["no:NoSchedule"]).await;
     cluster.eventually(1, "it is misscheduled", |c| counts(c) == "2/2/2/2/2/1").await;
@@ -106,7 +106,7 @@ async fn no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_gener
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_7_a_cache_that_lags_leads_to_no_second_wave_of_deletions() {
+async fn no_7_a_stale_cache_causes_no_second_wave_of_deletions() {
     // The watch of pods stands still for three seconds each time that a pod is deleted.
     let cluster = Cluster::with(
         inject_faults(|request| {
@@ -132,7 +132,7 @@ async fn no_7_a_cache_that_lags_leads_to_no_second_wave_of_deletions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_has_it_and_the_rollout_ends_when_it_is_back() {
+async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_does_and_the_rollout_ends_when_it_is_back() {
     let (cluster, _daemon) = running({
         let mut spec = unavailable(1);
         spec["template"] = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
@@ -155,7 +155,7 @@ async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_has_it_and_the_rollout
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_11_a_node_that_goes_does_not_stop_a_surge_elsewhere() {
+async fn no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes() {
     let (cluster, _daemon) = running(surge(1)).await;
     set_image(&cluster, "v2").await;
     remove_node(&cluster, &node(3)).await;
@@ -164,7 +164,7 @@ async fn no_11_a_node_that_goes_does_not_stop_a_surge_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_15_no_pod_is_created_on_a_node_that_goes_before_the_request_is_sent() {
+async fn no_15_no_pod_is_created_for_a_node_deleted_before_the_request_is_sent() {
     let cluster = Cluster::new().await;
     let mut config = windlass_testkit::cluster::unlimited();
     // Everything after the first two requests waits for the rate limiter.
@@ -249,7 +249,7 @@ async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_21_a_busy_daemon_set_does_not_keep_another_from_a_new_node() {
+async fn no_21_a_busy_daemon_set_does_not_delay_another_on_a_new_node() {
     let cluster = Cluster::new().await;
     for n in 4..=200 {
         add_node(&cluster, &node(n), json!({})).await;

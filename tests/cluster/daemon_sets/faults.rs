@@ -16,7 +16,7 @@ fn lossy(verb: &'static str, kind: &'static str, every: usize, decision: FaultDe
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_replies_cost_no_pod_too_many_and_no_revision() {
+async fn lost_replies_cause_no_surplus_pod_and_no_surplus_revision() {
     let lost = FaultDecision::LoseReply;
     let cases =
         [("create", "Pod"), ("delete", "Pod"), ("create", "ControllerRevision"), ("patch", "DaemonSet")];
@@ -37,7 +37,7 @@ async fn lost_replies_cost_no_pod_too_many_and_no_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_arrives_long_after_its_reply_was_given_up_is_no_second_pod() {
+async fn a_creation_that_arrives_long_after_its_timeout_causes_no_second_pod() {
     for late in [5 * S, 20 * S] {
         let count = AtomicUsize::new(0);
         let faults = inject_faults(move |request| {
@@ -59,7 +59,7 @@ async fn a_creation_that_arrives_long_after_its_reply_was_given_up_is_no_second_
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_act_at_once_keep_to_one_pod_a_node_and_to_the_budget() {
+async fn two_active_daemons_keep_to_one_pod_per_node_and_to_the_budget() {
     for strategy in [unavailable(1), surge(1)] {
         let cluster = Cluster::new().await;
         let judge = Judge::of(&cluster);
@@ -78,7 +78,7 @@ async fn two_that_act_at_once_keep_to_one_pod_a_node_and_to_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_mid_rollout_goes_on_where_it_was_and_one_at_rest_writes_nothing() {
+async fn a_restart_in_mid_rollout_continues_it_and_a_restart_after_it_writes_nothing() {
     let cluster = Cluster::new().await;
     let judge = Judge::of(&cluster);
     let mut daemon = cluster.start_controllers(1);
@@ -102,7 +102,7 @@ async fn a_restart_in_mid_rollout_goes_on_where_it_was_and_one_at_rest_writes_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_refuses_costs_few_calls_and_is_told_in_upstreams_words() {
+async fn a_quota_refusal_costs_few_requests_and_is_reported_in_upstreams_words() {
     let refuses = Arc::new(AtomicBool::new(true));
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
@@ -128,7 +128,7 @@ async fn a_quota_that_refuses_costs_few_calls_and_is_told_in_upstreams_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_pods_are_replaced_after_one_two_four_seconds_and_their_names_are_gone() {
+async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
     for strategy in [unavailable(1), surge(1)] {
         let cluster = Cluster::new().await;
         let judge = Judge::of(&cluster);
@@ -171,7 +171,7 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_and_their_names_are
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ended_well_is_replaced_without_a_wait() {
+async fn a_succeeded_pod_is_replaced_without_backoff() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -192,7 +192,7 @@ async fn a_pod_that_ended_well_is_replaced_without_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_ends_is_left_in_peace() {
+async fn a_terminating_namespace_gets_few_creations_and_no_events() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;

@@ -20,7 +20,7 @@ async fn a_new_node_gets_its_pod_within_100_ms_of_its_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_is_counted_no_more_at_once_and_its_unbound_pod_is_deleted() {
+async fn a_deleted_node_stops_counting_at_once_and_its_unbound_pod_is_deleted() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let bound = name_of(&pod_on(&cluster, &node(3)));
     remove_node(&cluster, &node(3)).await;
@@ -33,7 +33,7 @@ async fn a_node_that_goes_is_counted_no_more_at_once_and_its_unbound_pod_is_dele
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_under_its_name_keeps_the_pod_that_waits_there() {
+async fn a_node_recreated_under_its_name_keeps_its_pending_pod() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let judge = Judge::of(&cluster);
     let before = name_of(&pod_on(&cluster, &node(1)));
@@ -52,7 +52,7 @@ async fn a_node_that_comes_back_under_its_name_keeps_the_pod_that_waits_there() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_keep_pods_away_let_them_stay_or_drive_them_out() {
+async fn taints_prevent_tolerate_or_evict_pods() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     taint(&cluster, &node(1), &["maintenance:NoSchedule"]).await;
     cluster.eventually(1, "a pod is where none would be created", |c| counts(c) == "2/2/2/2/2/1").await;
@@ -104,7 +104,7 @@ async fn labels_decide_where_pods_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_wakes_nobody_and_is_not_judged() {
+async fn a_node_heartbeat_enqueues_nothing_and_is_not_evaluated() {
     let (cluster, daemon) = running(unavailable(1)).await;
     let metric = |name: &str| {
         let text = daemon.metrics.render();
@@ -130,7 +130,7 @@ async fn a_heartbeat_wakes_nobody_and_is_not_judged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_no_daemon_set_cares_about_wakes_nobody() {
+async fn an_irrelevant_taint_enqueues_no_daemon_set() {
     let (cluster, daemon) = running({
         let mut spec = unavailable(1);
         spec["template"] = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
@@ -151,7 +151,7 @@ async fn a_taint_that_no_daemon_set_cares_about_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_node_there_is_nothing_to_do_and_the_first_node_is_served() {
+async fn without_nodes_nothing_is_written_and_the_first_node_gets_its_pods() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     for number in 1..=3 {
@@ -164,7 +164,7 @@ async fn without_a_node_there_is_nothing_to_do_and_the_first_node_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_one_namespace_all_nodes_are_looked_at() {
+async fn a_daemon_of_one_namespace_watches_all_nodes() {
     let cluster = Cluster::new().await;
     let mut config = windlass_testkit::cluster::unlimited();
     config.scope.namespace = Some("shop".into());

@@ -74,7 +74,7 @@ async fn max_surge_bounds_the_nodes_with_two_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_on_delete_an_old_pod_stays_until_somebody_deletes_it() {
+async fn under_on_delete_an_old_pod_is_kept_until_a_user_deletes_it() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, on_delete()).await;
@@ -95,7 +95,7 @@ async fn under_on_delete_an_old_pod_stays_until_somebody_deletes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pod_counts_when_it_has_been_ready_for_min_ready_seconds() {
+async fn a_new_pod_is_available_after_min_ready_seconds() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     let mut spec = unavailable(1);
@@ -112,7 +112,7 @@ async fn a_new_pod_counts_when_it_has_been_ready_for_min_ready_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_image_stops_at_max_unavailable_and_the_next_one_goes_on() {
+async fn a_broken_image_stops_at_max_unavailable_and_the_next_image_rolls_out() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -143,7 +143,7 @@ async fn a_template_that_changes_in_mid_rollout_leaves_no_pod_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_waits_is_explained_with_the_node_and_the_kubelets_words() {
+async fn a_waiting_rollout_is_explained_with_the_node_and_the_message_of_the_kubelet() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;

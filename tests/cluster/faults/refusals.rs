@@ -113,7 +113,7 @@ async fn a_failing_webhook_for_the_first_replica_set_is_an_event_and_a_condition
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_500_behind_which_the_pods_were_created_all_the_same_makes_no_other_pods() {
+async fn a_500_after_the_pods_were_created_causes_no_surplus_pods() {
     // etcd has carried the write out when the API server gives up waiting for it.
     let cluster = with(inject_faults(|_| FaultDecision::Proceed)).await;
     let (creations, server) = (Arc::new(AtomicUsize::new(0)), cluster.sandbox.clone());
@@ -142,7 +142,7 @@ async fn a_500_behind_which_the_pods_were_created_all_the_same_makes_no_other_po
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_asked_to_wait_waits_in_silence_and_stays_in_the_batch() {
+async fn a_retry_after_response_delays_a_creation_without_an_event_and_within_its_batch() {
     let asked = parking_lot::Mutex::new(std::collections::BTreeSet::new());
     let cluster = with(inject_faults(move |request| {
         let what = format!("{} {} {}", request.verb, request.path, String::from_utf8_lossy(&request.body));
@@ -167,7 +167,7 @@ async fn who_is_asked_to_wait_waits_in_silence_and_stays_in_the_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_to_wait_again_and_again_is_reported_in_the_end() {
+async fn repeated_retry_after_responses_are_reported_in_the_end() {
     let decision = || FaultDecision::RetryAfter { code: 429, seconds: 1, carried_out: false };
     let (cluster, _) = failing(is_pod_creation, decision).await;
     let _daemon = cluster.start_controllers(1);
@@ -180,7 +180,7 @@ async fn a_server_that_asks_to_wait_again_and_again_is_reported_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_no_longer_wanted_when_the_wait_is_over_is_not_created() {
+async fn a_pod_that_is_surplus_after_the_retry_delay_is_not_created() {
     let (cluster, asks) =
         failing(is_pod_creation, || FaultDecision::RetryAfter { code: 429, seconds: 30, carried_out: false })
             .await;
@@ -194,7 +194,7 @@ async fn a_pod_that_is_no_longer_wanted_when_the_wait_is_over_is_not_created() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_to_end_does_not_wait_for_the_server() {
+async fn a_daemon_that_shuts_down_does_not_wait_for_retry_after() {
     let (cluster, _) =
         failing(is_pod_creation, || FaultDecision::RetryAfter { code: 503, seconds: 50, carried_out: false })
             .await;
@@ -264,7 +264,7 @@ async fn a_refused_adoption_of_a_pod_is_reported_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_is_tried_again_without_an_answer_stays_reported() {
+async fn a_step_that_is_retried_without_a_response_stays_reported() {
     let (tries, refused) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let flag = refused.clone();
     let cluster = with(inject_faults(move |request| {
@@ -294,7 +294,7 @@ async fn a_step_that_is_tried_again_without_an_answer_stays_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created() {
+async fn a_replica_set_whose_creation_got_no_response_is_reported_once_as_created() {
     let faults = [
         FaultDecision::LoseReply,
         FaultDecision::Delay(40 * S),

@@ -23,7 +23,7 @@ async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod() {
+async fn a_pod_name_in_use_that_cannot_be_read_is_not_replaced_by_a_second_pod() {
     // The first creation arrives when its client has given up; the second finds the name taken, and
     // cannot ask by whom, while the cache does not show the pod yet.
     let (lag, creations) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
@@ -59,7 +59,7 @@ async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
+async fn a_replica_set_whose_creation_got_no_response_counts_before_the_cache_shows_it() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
     let cluster = with(inject_faults(move |request| {
@@ -88,7 +88,7 @@ async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
+async fn a_deletion_in_flight_is_not_repeated_for_another_pod() {
     let first = AtomicBool::new(true);
     let cluster = with(inject_faults(move |request| {
         let deletes = is_write(request) && request.kind == "Pod" && request.verb == "delete";
@@ -120,7 +120,7 @@ async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
+async fn a_replica_set_orphaned_a_moment_ago_is_adopted_and_not_created_again() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
     let cluster = with(inject_faults(move |request| {

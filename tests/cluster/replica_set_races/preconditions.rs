@@ -17,7 +17,7 @@ fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone() {
+async fn a_late_deletion_does_not_delete_a_new_pod_with_the_same_name() {
     let cluster = Cluster::answering(|request| match asks(request, "delete", "Pod") {
         true => FaultDecision::Delay(45 * S),
         false => FaultDecision::Proceed,

@@ -26,7 +26,7 @@ async fn with_quota(pods: usize) -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_that_a_refused_set_no_longer_needs_goes_to_the_next_at_once() {
+async fn quota_that_a_refused_replica_set_no_longer_needs_is_used_by_the_next_at_once() {
     let cluster = with_quota(2).await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "holder", 2).await;
@@ -42,7 +42,7 @@ async fn room_that_a_refused_set_no_longer_needs_goes_to_the_next_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_refused_set_has_to_report_does_not_wait_for_its_next_try() {
+async fn the_status_of_a_refused_replica_set_does_not_wait_for_its_next_attempt() {
     let cluster = with_quota(3).await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "web", 4).await;

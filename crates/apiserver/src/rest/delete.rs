@@ -79,8 +79,9 @@ impl Options {
     }
 
     pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
-        let options: Option<DeleteOptions> = serde_json::from_slice(body)
-            .map_err(|error| Failure::bad_request(format!("the delete options cannot be read: {error}")))?;
+        let options: Option<DeleteOptions> = serde_json::from_slice(body).map_err(|error| {
+            Failure::bad_request(format!("the delete options cannot be decoded: {error}"))
+        })?;
         Self::new(options.unwrap_or_default())
     }
 

@@ -222,7 +222,7 @@ async fn read_body(body: Body) -> Result<Bytes, Failure> {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
-        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(Failure::bad_request(format!("cannot read the request body: {error}"))),
     }
 }
 

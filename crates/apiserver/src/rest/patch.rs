@@ -89,7 +89,7 @@ impl Change {
             }
             "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
                 Err(Failure::unsupported_media_type(
-                    "server-side apply is not served by the sandbox; use a JSON, merge or strategic merge patch",
+                    "the sandbox does not support server-side apply; use a JSON, merge or strategic merge patch",
                 ))
             }
             other => Err(Failure::unsupported_media_type(format!(
@@ -132,7 +132,7 @@ fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result
             let Extent { values, depth } = Extent::of(value);
             carried = carried.saturating_add(if carries { values } else { 0 });
             if carried > MAX_CARRIED || operation.path().count().saturating_add(depth) > MAX_DEPTH {
-                let message = "the JSON patch makes the object too large or too deep";
+                let message = "the object is too large or too deeply nested after the JSON patch";
                 return Err(Failure::new(413, "RequestEntityTooLarge", message));
             }
         }

@@ -134,7 +134,7 @@ impl Token {
             .ok()
             .and_then(|ByteString(json)| serde_json::from_slice(&json).ok())
             .ok_or_else(|| {
-                Failure::bad_request("continue key is not valid: the token is not one of this server's")
+                Failure::bad_request("continue key is not valid: this server did not issue the token")
             })
     }
 }
