@@ -200,10 +200,10 @@ def deployed():
 
 def value_sets():
     """The defaults, and each file of values in ci/, by name."""
-    sets = {"default": {}}
+    all_values = {"default": {}}
     for file in sorted(CHART.glob("ci/*-values.yaml")):
-        sets[file.name.removesuffix("-values.yaml")] = helm.values_from_yaml(file.read_text())
-    return sets
+        all_values[file.name.removesuffix("-values.yaml")] = helm.values_from_yaml(file.read_text())
+    return all_values
 
 
 def keys(values, at=""):

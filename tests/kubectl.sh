@@ -307,11 +307,11 @@ check "a new Deployment rolls out" k rollout status deploy/loose --timeout=60s
 eventually "it has adopted the ReplicaSet" 20 bash -c \
   '[ "$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.ownerReferences[0].kind}")" = Deployment ]'
 equals "and made no other" 1 count rs -l app=loose
-# Without a wait: kubectl takes the set that comes back under the same name at once for the old one, now and then.
+# Without a wait: kubectl sometimes mistakes a ReplicaSet recreated at once under the same name for the old one.
 set_before=$(path '{.items[0].metadata.uid}' rs -l app=loose)
 pods_before=$(path '{.items[*].metadata.uid}' pods -l app=loose)
 check "delete rs --cascade=orphan" k delete rs -l app=loose --cascade=orphan --wait=false
-eventually "another set is made" 20 bash -c \
+eventually "another ReplicaSet is created" 20 bash -c \
   'uid=$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.uid}"); [[ -n $uid && $uid != "$0" ]]' \
   "$set_before"
 equals "it has the pods of the first" "$pods_before" path '{.items[*].metadata.uid}' pods -l app=loose

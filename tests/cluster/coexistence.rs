@@ -14,7 +14,7 @@ async fn a_disabled_controller_does_nothing() {
     let enabled = Enabled::default().without("replicaset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
     cluster.create(deployment("web").replicas(2)).await;
-    cluster.eventually(30, "the set is there", |c| c.objects("ReplicaSet").len() == 1).await;
+    cluster.eventually(30, "the ReplicaSet exists", |c| c.objects("ReplicaSet").len() == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(cluster.objects("Pod").len(), 0);
     assert!(!daemon.metrics.render().contains("name=\"replicaset-controller\""));
@@ -103,17 +103,17 @@ async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_reported() {
     let cluster = Cluster::new().await;
     let managers = &["windlass", "kube-controller-manager"];
     let daemon = cluster.start_with(1, exit_on_conflict(), |router| with_managers(router, managers));
-    let sets = "/apis/apps/v1/namespaces/shop/daemonsets";
+    let daemon_sets = "/apis/apps/v1/namespaces/shop/daemonsets";
     for name in ["a", "b", "c"] {
-        let set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
+        let daemon_set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}},
                 "spec": {"containers": [{"name": "c", "image": "agent:1"}]}}}});
-        cluster.call(http::Method::POST, sets, &set).await;
+        cluster.call(http::Method::POST, daemon_sets, &daemon_set).await;
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     for name in ["a", "b", "c"] {
         let status = json!({"status": {"numberReady": 7}});
-        cluster.call(http::Method::PATCH, &format!("{sets}/{name}/status"), &status).await;
+        cluster.call(http::Method::PATCH, &format!("{daemon_sets}/{name}/status"), &status).await;
     }
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("DaemonSet") && error.contains("-daemonset-controller"), "{error}");

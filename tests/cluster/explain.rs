@@ -74,7 +74,11 @@ async fn a_quota_and_a_write_that_fails_are_explained() {
         ("create", "ReplicaSet")
             if request.namespace == "shop" && String::from_utf8_lossy(&request.body).contains("app:v2") =>
         {
-            FaultDecision::Refuse { code: 403, message: "no sets today".into(), reason: "Forbidden".into() }
+            FaultDecision::Refuse {
+                code: 403,
+                message: "the webhook refuses ReplicaSets".into(),
+                reason: "Forbidden".into(),
+            }
         }
         _ => FaultDecision::Proceed,
     })
@@ -88,7 +92,10 @@ async fn a_quota_and_a_write_that_fails_are_explained() {
     cluster.set_image("web", "v2").await;
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     let current = explained(&daemon, "web").await["current"].clone();
-    assert!(current["error"].as_str().is_some_and(|error| error.contains("no sets today")), "{current:#}");
+    assert!(
+        current["error"].as_str().is_some_and(|error| error.contains("the webhook refuses ReplicaSets")),
+        "{current:#}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

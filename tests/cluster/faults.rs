@@ -61,7 +61,7 @@ fn small() -> DeploymentBuilder {
     deployment("web").replicas(3).surge(1).unavailable(0).history(0)
 }
 
-/// The sizes of all sets together.
+/// The total replicas of all ReplicaSets.
 fn wanted(cluster: &Cluster) -> i64 {
     cluster
         .objects("ReplicaSet")
@@ -316,7 +316,7 @@ async fn a_deadline_condition_is_written_in_time_while_every_step_is_refused() {
     settles(&cluster, "web", 3).await;
     refuses.store(true, Ordering::SeqCst);
     cluster.set_image("web", "v2").await;
-    // The new set's pods come up; to shrink the old one is refused, with a backoff of a minute by now.
+    // The pods of the new ReplicaSet become ready; scaling the old one down is refused, with a backoff of a minute by now.
     tokio::time::sleep(98 * S).await;
     assert_ne!(condition(&cluster.deployment("web"), "Progressing"), "ProgressDeadlineExceeded");
     cluster
@@ -332,7 +332,7 @@ async fn a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod() 
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(40)).await;
     cluster.rolled_out("web").await;
-    // The set outlives its pods, as when somebody's finalizer holds it.
+    // The ReplicaSet outlives its pods, as when a finalizer holds it.
     let name = cluster.objects("ReplicaSet")[0]["metadata"]["name"].as_str().unwrap().to_string();
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
     cluster.call(Method::PATCH, &format!("{REPLICA_SETS}/{name}"), &held).await;

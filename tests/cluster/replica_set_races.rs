@@ -14,7 +14,7 @@
 //! | `TestSlowStartBatch` | [`a_refusal_ends_the_batch_that_it_comes_in`] |
 //!
 //! The others are about what upstream cannot do: names that keep a late creation from being one too many,
-//! and a line of refused sets.
+//! and a queue of refused ReplicaSets.
 
 mod preconditions;
 mod quota;
@@ -45,7 +45,7 @@ async fn create_replica_set(cluster: &Cluster, name: &str, replicas: usize) -> V
     cluster.call(Method::POST, REPLICA_SETS, &replica_set).await
 }
 
-/// A pod that nobody owns and that the sets select.
+/// A pod without an owner that the ReplicaSets select.
 async fn create_orphan(cluster: &Cluster, name: &str) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -75,7 +75,7 @@ fn owner(pod: &Value) -> &Value {
     &pod["metadata"]["ownerReferences"][0]["uid"]
 }
 
-/// The pods of a set that are not on their way out.
+/// The pods of a ReplicaSet that are not terminating.
 fn live(cluster: &Cluster, replica_set: &str) -> Vec<Value> {
     let replica_set = replica_set_named(cluster, replica_set);
     let mut pods = cluster.objects("Pod");
@@ -90,7 +90,7 @@ async fn has(cluster: &Cluster, replica_set: &str, pods: usize) {
         let status = &replica_set_named(c, replica_set)["status"];
         live(c, replica_set).len() == pods && status["availableReplicas"].as_u64().unwrap_or(0) == pods as u64
     };
-    cluster.eventually(300, "the set has its pods", full).await;
+    cluster.eventually(300, "the ReplicaSet has its pods", full).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn a_refused_adoption_is_retried_and_no_pod_is_created_instead() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_orphaned_by_the_deletion_of_their_replica_set_are_not_created_again() {
-    // Seen by the cache in the wrong order: the pods lose their owner, the set lives on.
+    // Seen by the cache in the wrong order: the pods lose their owner, the ReplicaSet still exists.
     for held in [true, false] {
         let lag = Arc::new(AtomicBool::new(false));
         let lags = lag.clone();
@@ -254,7 +254,7 @@ async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
     has(&cluster, "web", 3).await;
     network.set(Weather { lag: 200 * S, ..Weather::default() });
     let pod = name_of(&live(&cluster, "web")[0]);
-    // Past the cache's back, one pod goes. With the set's own news late too, nothing happens at all.
+    // Past the cache's back, one pod goes. With the ReplicaSet's own watch events late too, nothing happens at all.
     delete(&cluster, PODS, &pod, Value::Null).await;
     patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(190 * S).await;
@@ -272,7 +272,7 @@ async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
 #[tokio::test(start_paused = true)]
 async fn a_creation_in_flight_keeps_its_name_when_an_earlier_name_becomes_free() {
     // Three pods; one is stopping while its replacement is asked for, and gone when the request is given
-    // up. Its name comes before the replacement's in the set's sequence.
+    // up. Its name comes before the replacement's in the ReplicaSet's sequence.
     let late = Arc::new(AtomicBool::new(false));
     let delays = late.clone();
     let cluster = Cluster::answering(move |request| {

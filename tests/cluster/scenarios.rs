@@ -40,7 +40,7 @@ every_scenario!(on_sandbox);
 every_scenario_with_its_own_daemons!(on_sandbox_with_its_own_daemons);
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_cluster_is_left_alone() {
+async fn nothing_is_written_to_a_settled_cluster() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3)).await;
@@ -163,7 +163,7 @@ async fn one_seed_gives_one_history() {
 async fn a_webhook_that_mutates_every_new_replica_set_does_not_cause_endless_creations() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    // As near to a mutating webhook as one gets from outside: each new set is changed at once.
+    // As near to a mutating webhook as one gets from outside: each new ReplicaSet is changed at once.
     let webhook = Client::new(cluster.sandbox.router(), "default");
     let sandbox = cluster.sandbox.clone();
     let meddler = tokio::spawn(async move {

@@ -116,14 +116,14 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
 /// Rolls out DaemonSets of these names.
 async fn with_daemon_sets(rig: &Rig, names: &[&str]) {
     for name in names {
-        let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": {
+        let daemon_set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": {
             "selector": {"matchLabels": {"app": name}}, "template": {
                 "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "agent"}]}}}});
-        rig.cluster.call(Method::POST, DAEMON_SETS, &set).await;
+        rig.cluster.call(Method::POST, DAEMON_SETS, &daemon_set).await;
     }
     rig.until(30, "they run", |rig| {
-        let runs = |set: &serde_json::Value| set["status"]["numberAvailable"] == 3;
-        rig.cluster.objects("DaemonSet").iter().filter(|set| runs(set)).count() == names.len()
+        let runs = |daemon_set: &serde_json::Value| daemon_set["status"]["numberAvailable"] == 3;
+        rig.cluster.objects("DaemonSet").iter().filter(|daemon_set| runs(daemon_set)).count() == names.len()
     })
     .await;
 }
@@ -153,8 +153,8 @@ async fn a_new_leader_that_changes_a_daemon_set_reads_its_pods_and_all_nodes_and
     let template = json!({"spec": {"template": {"spec": {"containers": containers}}}});
     rig.cluster.call(Method::PATCH, &format!("{DAEMON_SETS}/agent"), &template).await;
     rig.until(90, "the new template runs", |rig| {
-        let sets = rig.cluster.objects("DaemonSet");
-        let agent = sets.iter().find(|set| set["metadata"]["name"] == "agent").unwrap();
+        let daemon_sets = rig.cluster.objects("DaemonSet");
+        let agent = daemon_sets.iter().find(|daemon_set| daemon_set["metadata"]["name"] == "agent").unwrap();
         let (generation, status) = (&agent["metadata"]["generation"], &agent["status"]);
         status["observedGeneration"] == *generation
             && status["updatedNumberScheduled"] == 3

@@ -41,7 +41,7 @@ fn pod(name: &str, uid: &str, owner: &str) -> Value {
     json!({
         "metadata": {
             "name": name, "uid": uid,
-            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": "u-set", "controller": true}],
+            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": "u-replica-set", "controller": true}],
         },
         "spec": {"containers": [{"name": "app", "image": "app:v1"}]},
         "status": {"phase": "Pending"},
@@ -54,18 +54,18 @@ fn web() -> Value {
 
 /// A Deployment by the script, and a ReplicaSet and a pod by a controller, under names of its choice.
 fn rollout(hash: &str, suffix: &str) -> Vec<Change> {
-    let set = format!("web-{hash}");
-    let pod_name = format!("{set}-{suffix}");
+    let replica_set_name = format!("web-{hash}");
+    let pod_name = format!("{replica_set_name}-{suffix}");
     let event = json!({
-        "metadata": {"name": format!("{set}.17"), "uid": format!("u-event-{suffix}")},
-        "involvedObject": {"kind": "ReplicaSet", "name": set},
+        "metadata": {"name": format!("{replica_set_name}.17"), "uid": format!("u-event-{suffix}")},
+        "involvedObject": {"kind": "ReplicaSet", "name": replica_set_name},
         "type": "Normal", "reason": "SuccessfulCreate", "message": format!("Created pod: {pod_name}"),
         "source": {"component": "replicaset-controller"}, "reportingComponent": "replicaset-controller",
     });
     vec![
         change(1, What::Added, "Deployment", web()),
-        change(2, What::Added, "ReplicaSet", replica_set(&set, hash, &format!("u-{hash}"))),
-        change(3, What::Added, "Pod", pod(&pod_name, &format!("u-{suffix}"), &set)),
+        change(2, What::Added, "ReplicaSet", replica_set(&replica_set_name, hash, &format!("u-{hash}"))),
+        change(3, What::Added, "Pod", pod(&pod_name, &format!("u-{suffix}"), &replica_set_name)),
         change(4, What::Added, "Event", event),
     ]
 }

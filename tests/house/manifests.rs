@@ -2,7 +2,7 @@
 //! they come up on the sandbox.
 //!
 //! `deploy/` is looked at always. With `WINDLASS_RENDERED`, a folder that `.ci/chart check` has filled, so is what
-//! the chart renders for each of its sets of values.
+//! the chart renders for each of its files of values.
 
 mod fields;
 use std::collections::{BTreeMap, BTreeSet};
@@ -296,10 +296,10 @@ fn requests_have_the_priority_level_of_kube_controller_manager_and_the_lease_tha
     assert!(template["spec"]["containers"][0]["args"].as_array().unwrap().contains(&argument.into()));
 }
 
-/// The rights of an installation of the chart with this set of values.
-fn granted(set: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
+/// The rights of an installation of the chart with this file of values.
+fn granted(values: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
     let folder = PathBuf::from(std::env::var_os("WINDLASS_RENDERED")?);
-    let objects = objects(&read(folder.join(format!("{set}.yaml"))));
+    let objects = objects(&read(folder.join(format!("{values}.yaml"))));
     let own: Vec<Value> = objects
         .into_iter()
         .filter(|it| !title(it).ends_with("-test") && !title(it).ends_with("-leader-election"))
@@ -310,7 +310,7 @@ fn granted(set: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
 
 #[test]
 fn a_disabled_controller_has_no_write_permissions() {
-    for (set, gone, left) in [
+    for (values, gone, left) in [
         (
             "deployments-only",
             &["create pods", "patch replicasets.apps/status"][..],
@@ -329,10 +329,10 @@ fn a_disabled_controller_has_no_write_permissions() {
             "create pods",
         ),
     ] {
-        let Some((granted, _)) = granted(&format!("{set}-kube-system")) else { return };
-        assert!(granted.contains(left), "{set}: {granted:?}");
+        let Some((granted, _)) = granted(&format!("{values}-kube-system")) else { return };
+        assert!(granted.contains(left), "{values}: {granted:?}");
         let there: Vec<_> = gone.iter().filter(|right| granted.contains(**right)).collect();
-        assert!(there.is_empty(), "{set}: {there:?}");
+        assert!(there.is_empty(), "{values}: {there:?}");
     }
     let Some((_, roles)) = granted("own-namespace-kube-system") else { return };
     assert_eq!(roles, BTreeSet::from(["Role/windlass".to_owned()]), "no rights outside of the namespace");
@@ -399,7 +399,7 @@ async fn each_installation_rolls_out_on_the_sandbox() {
             let namespace = json!({"metadata": {"name": name}});
             let _ = cluster.try_call(Method::POST, "/api/v1/namespaces", &namespace).await; // Some are there.
         }
-        // The nodes are there by then. One set of values wants them to be of the control plane.
+        // The nodes are there by then. One file of values wants control-plane nodes.
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         let nodes = cluster.call(Method::GET, "/api/v1/nodes", &Value::Null).await;
         for node in nodes["items"].as_array().unwrap() {

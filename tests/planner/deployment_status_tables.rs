@@ -11,7 +11,7 @@
 //! | `TestSetCondition`, `TestRemoveCondition` | [`each_condition_type_occurs_once`] |
 //!
 //! Where Windlass gives another answer, on purpose:
-//! - The set for the template is found or created in the reconcile that judges progress, so that a
+//! - The ReplicaSet for the template is found or created in the reconcile that judges progress, so that a
 //!   missing condition becomes `FoundNewReplicaSet` or `NewReplicaSetCreated`; upstream's table skips
 //!   that half and expects `ReplicaSetUpdated`.
 //! - A deadline that has passed is judged at once; upstream comes back for it a second later.
@@ -128,7 +128,7 @@ fn the_progressing_condition_per_situation() {
         assert_eq!(got, expected, "{what}");
     }
     assert_eq!(judged(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
-    // Nothing is wanted, nothing is there: the set is created all the same, for the history.
+    // Nothing is wanted, nothing is there: the ReplicaSet is created all the same, for the history.
     let created = judged(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
     assert_eq!(&*created.reason, "NewReplicaSetCreated");
 }

@@ -12,10 +12,10 @@
 //!
 //! Where Windlass gives another answer, on purpose:
 //! - Upstream's tables ask one step at a time. A plan of Windlass has them all: what is sick and what is
-//!   above the minimum goes, and the new set grows into the room, in one reconcile. So the rows give
-//!   every set's size, and rows in which upstream asks about one half only are completed.
-//! - Availability counts only up to a set's size, so that a status from before a resize frees no budget.
-//! - A new set above `spec.replicas` shrinks to it; upstream's `NewRSNewReplicas` alone leaves it, and
+//!   above the minimum is deleted, and the new ReplicaSet is scaled up, in one reconcile. So the rows give
+//!   the size of every ReplicaSet, and rows in which upstream asks about one half only are completed.
+//! - Availability counts only up to the size of a ReplicaSet, so that a status from before a resize frees no budget.
+//! - A new ReplicaSet above `spec.replicas` is scaled down to it; upstream's `NewRSNewReplicas` alone leaves it, and
 //!   its caller shrinks it.
 //! - An absent `maxSurge` or `maxUnavailable` is the API's default of 25 %, as in any stored object;
 //!   upstream's function takes it for nothing.
@@ -33,7 +33,7 @@ fn check_sizes(what: &str, start: DeploymentBuilder, replica_sets: &[ReplicaSetB
     assert_eq!(Situation::new(start, replica_sets).sizes_after(), expected, "{what}");
 }
 
-/// `web` at the image of the youngest set, with a budget in pods.
+/// `web` at the image of the youngest ReplicaSet, with a budget in pods.
 fn web(replicas: i32, surge: i32, unavailable: i32, image: &str) -> DeploymentBuilder {
     deployment("web").replicas(replicas).surge(surge).unavailable(unavailable).image(image)
 }
@@ -47,7 +47,7 @@ fn a_single_replica_set_is_scaled_to_the_desired_replicas() {
 
 #[test]
 fn a_change_of_replicas_is_distributed_proportionally() {
-    // Replicas before and after; sizes before and after, oldest first, the last one the new set.
+    // Replicas before and after; sizes before and after, oldest first, the last one the new ReplicaSet.
     let rows: [(i32, i32, &[i32], &[i32]); 9] = [
         (5, 10, &[3, 2], &[6, 4]),
         (5, 3, &[3, 2], &[2, 1]),
@@ -58,7 +58,7 @@ fn a_change_of_replicas_is_distributed_proportionally() {
         (3, 4, &[1, 1, 1], &[1, 1, 2]),
         (3, 2, &[1, 1, 1], &[0, 1, 1]),
         (6, 0, &[1, 2, 3], &[0, 0, 0]),
-        // Nothing is left of the old sizes to be in proportion to: the new set takes it all.
+        // Nothing is left of the old sizes to be in proportion to: the new ReplicaSet gets all replicas.
         (0, 6, &[0, 0, 0], &[0, 0, 6]),
     ];
     for (before, after, from, to) in rows {
@@ -79,7 +79,7 @@ fn surge_pods_a_missing_new_replica_set_and_a_failed_write_are_scaled_too() {
     };
     check_sizes("surge", web(20, 2, 0, "v2"), &both(6, 6, 10, 12), &[11, 11]);
     check_sizes("surge and size", web(50, 6, 0, "v2"), &both(8, 5, 10, 13), &[34, 22]);
-    check_sizes("no new set", web(5, 0, 1, "v3"), &both(2, 2, 4, 4), &[2, 3]);
+    check_sizes("no new ReplicaSet", web(5, 0, 1, "v3"), &both(2, 2, 4, 4), &[2, 3]);
     check_sizes("size and template", web(14, 0, 1, "v3"), &both(3, 7, 10, 10), &[4, 10]);
     // From 3 to 5: the write to v3 got through and the one to v2 did not.
     let replica_sets = [
@@ -90,7 +90,7 @@ fn surge_pods_a_missing_new_replica_set_and_a_failed_write_are_scaled_too() {
     check_sizes("half done", web(5, 0, 1, "v3"), &replica_sets, &[1, 2, 2]);
     let broken =
         [replica_set("v1", 1).available(0).sized(2, 3), replica_set("v2", 2).available(0).sized(2, 3)];
-    check_sizes("a full but broken new set", web(2, 1, 1, "v2"), &broken, &[1, 2]);
+    check_sizes("a full but broken new ReplicaSet", web(2, 1, 1, "v2"), &broken, &[1, 2]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn an_invalid_size_annotation_is_no_scaling_event() {
 fn the_new_replica_set_is_scaled_up_to_the_surge() {
     for (what, start, old, new, expected) in [
         (
-            "no surge: by what the old set loses",
+            "no surge: by the replicas that the old ReplicaSet loses",
             web(10, 0, 0, "v2"),
             replica_set("v1", 10),
             replica_set("v2", 0),
@@ -224,10 +224,10 @@ fn old_replica_sets_are_scaled_down_as_far_as_availability_allows() {
         (3, (10, 8), (0, 0), [7, 3]),
         // None is sick, three may be missing.
         (3, (10, 10), (0, 0), [7, 3]),
-        // Sick pods of the new set use up the budget.
+        // Unhealthy pods of the new ReplicaSet use up the budget.
         (2, (8, 8), (2, 0), [8, 2]),
         (1, (10, 8), (1, 0), [9, 1]),
-        // A set of size 0 has no available pods, whatever its status says.
+        // A ReplicaSet of size 0 has no available pods, whatever its status says.
         (2, (0, 10), (0, 0), [0, 10]),
     ] {
         let replica_sets =
@@ -298,8 +298,13 @@ fn max_unavailable_is_at_most_the_replicas() {
 #[test]
 fn recreate_scales_old_replica_sets_to_zero_and_waits_for_their_pods() {
     let web = || deployment("web").replicas(3).recreate().image("v2");
-    check_sizes("the old set goes", web(), &[replica_set("v1", 3), replica_set("v2", 1)], &[0, 1]);
-    check_sizes("no old set", web(), &[replica_set("v2", 1)], &[3]);
+    check_sizes(
+        "the old ReplicaSet is scaled to zero",
+        web(),
+        &[replica_set("v1", 3), replica_set("v2", 1)],
+        &[0, 1],
+    );
+    check_sizes("no old ReplicaSet", web(), &[replica_set("v2", 1)], &[3]);
     check_sizes("nothing left", web(), &[replica_set("v1", 0), replica_set("v2", 0)], &[0, 3]);
     check_sizes("pods in the status", web(), &[replica_set("v1", 0).has(1), replica_set("v2", 0)], &[0, 0]);
     let situation = Situation::new(web(), &[replica_set("v1", 0), replica_set("v2", 0)]);
@@ -331,7 +336,7 @@ fn check_deleted(limit: i32, old: &[ReplicaSetBuilder], expected: &[&str]) {
     check_deleted_of(limit, &all, expected);
 }
 
-/// The same without a set for the current template, unless there is one among `replica_sets`.
+/// The same without a ReplicaSet for the current template, unless there is one among `replica_sets`.
 #[track_caller]
 fn check_deleted_of(limit: i32, replica_sets: &[ReplicaSetBuilder], expected: &[&str]) {
     let situation = Situation::new(deployment("web").image("v9").history(limit), replica_sets);
@@ -357,7 +362,7 @@ fn only_replica_sets_without_desired_and_actual_pods_are_trimmed_from_the_histor
     check_deleted(i32::MAX, &[empty("v1"), empty("v2"), empty("v3")], &[]);
 }
 
-/// A Deployment of no replicas under Recreate waited for pods on their way out, lost its only set meanwhile, and
+/// A Deployment of no replicas under Recreate waited for terminating pods, lost its only ReplicaSet meanwhile, and
 /// began with revision 1 again.
 #[test]
 fn the_latest_revision_is_kept_until_there_is_a_newer_one() {

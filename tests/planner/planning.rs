@@ -37,7 +37,7 @@ fn plan_for(
     })
 }
 
-/// The new sizes in a plan, by set.
+/// The new sizes in a plan, by ReplicaSet.
 fn sizes(plan: &Plan) -> Vec<(String, i32)> {
     plan.writes
         .iter()
@@ -130,7 +130,7 @@ fn a_pod_that_is_ready_before_the_status_shows_it_is_not_deleted_as_unhealthy() 
 
 #[test]
 fn a_replica_set_whose_status_counts_deleted_pods_does_not_free_the_budget() {
-    // The old set was told to shrink to 8 and reports 10 available pods still; with 3 new ones that
+    // The old ReplicaSet was scaled down to 8 and still reports 10 available pods; with 3 new ones that
     // makes 11 and not 13, so 3 may go and not 5.
     let start = deployment("web").replicas(10).surge(3).unavailable(2).image("v2");
     let replica_sets = vec![replica_set("v1", 8, 10, sized(10, 13)), replica_set("v2", 5, 3, sized(10, 13))];
@@ -220,7 +220,7 @@ fn the_published_revision_never_decreases_even_if_the_first_write_fails() {
 
 #[test]
 fn a_complete_deployment_that_waits_for_its_replica_set_reports_it_once() {
-    // Nothing is wanted and the old pods are on their way out: complete, and no new set yet.
+    // Zero replicas, and the old pods are terminating: complete, and no new ReplicaSet yet.
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(0).image("v2").json());
     let old = Arc::new(replica_set("v1", 0, 0, json!({})));
     for (time, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
@@ -250,7 +250,7 @@ fn a_status_of_an_earlier_generation_frees_no_budget() {
 
 #[test]
 fn ready_pods_within_min_ready_seconds_do_not_free_the_budget() {
-    // The set may delete an available pod in place of the one that is ready for a moment only.
+    // The ReplicaSet may delete an available pod instead of the one that is ready for a moment only.
     let start = || deployment("web").replicas(4).surge(0).unavailable(1).image("v2");
     let new = replica_set("v2", 0, 0, sized(4, 4));
     let mut old = replica_set("v1", 4, 3, sized(4, 4));

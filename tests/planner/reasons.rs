@@ -28,7 +28,7 @@ fn pod(name: &str, reason: &str) -> Pod {
     Arc::unwrap_or_clone(pod.build())
 }
 
-/// What was seen: the Deployment, its sets, and pods by image tag.
+/// The observed state: the Deployment, its ReplicaSets, and pods by image tag.
 struct Seen {
     deployment: Value,
     replica_sets: Vec<ReplicaSet>,
@@ -36,7 +36,7 @@ struct Seen {
     pods: Vec<(&'static str, Vec<Pod>)>,
 }
 
-/// The sets are in the order of their revisions, and their annotations up to date unless they have some.
+/// The ReplicaSets are in the order of their revisions, and their annotations up to date unless they have some.
 fn seen(start: DeploymentBuilder, mut replica_sets: Vec<ReplicaSet>) -> Seen {
     let deployment = start.json();
     let decoded: Deployment = decode(&deployment);

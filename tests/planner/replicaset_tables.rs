@@ -346,7 +346,7 @@ fn ownership_of_a_pod() {
         &[running("a").orphan().phase("Succeeded")],
         &["create 1"],
     );
-    // Of a set that was made anew under the same name.
+    // Of a ReplicaSet that was recreated under the same name.
     check("the predecessor's", bare_replica_set(1), &[running("a").of("uid-web-0")], &["create 1"]);
     let everything = bare_replica_set(1).selecting(json!({}));
     check("an empty selector", everything, &[running("a"), running("b"), running("c").orphan()], &[]);
@@ -393,7 +393,7 @@ fn a_replica_set_that_is_being_deleted_does_not_change_its_pods() {
     ];
     for pods in situations {
         check("the cache knows", bare_replica_set(2).deleting(), pods, &[]);
-        // The server has been asked because there was an orphan, and said that the set is going.
+        // A live read because of an orphan has shown that the ReplicaSet is being deleted.
         if pods.iter().any(|pod| pod.build().meta.controller.is_none()) {
             check("only the server knows", bare_replica_set(2).going_behind_the_caches_back(), pods, &[]);
         }
@@ -415,7 +415,7 @@ fn a_template_that_the_selector_does_not_match_creates_no_pods() {
     check("", bare_replica_set(2).selecting(labels), &[], &[]);
 }
 
-/// Plays an hour and ten minutes of a set of `size` whose pods fail a second after they were made, until
+/// Plays an hour and ten minutes of a ReplicaSet of `size` whose pods fail a second after their creation, until
 /// the nodes are well again; then they are ready after a second. Returns how many were made within five
 /// minutes, within the hour, and when all of them were ready.
 fn failed_pod_backoff(size: i32, well_from: i64) -> (usize, usize, i64) {
@@ -451,12 +451,12 @@ fn failed_pod_backoff(size: i32, well_from: i64) -> (usize, usize, i64) {
         // Nothing changes while it waits, but the pod that was sent ahead.
         now += plan.requeue_after.map_or(1, |wait| (wait.as_secs() as i64).clamp(1, 5));
     }
-    panic!("{} pods were made and the set is not full: {made:?}", made.len());
+    panic!("{} pods were created and the ReplicaSet is not complete: {made:?}", made.len());
 }
 
 #[test]
 fn pods_that_fail_at_startup_are_created_with_backoff_until_one_runs() {
-    assert_eq!(failed_pod_backoff(10, 0).2, 1, "a healthy set waits for nothing");
+    assert_eq!(failed_pod_backoff(10, 0).2, 1, "a healthy ReplicaSet waits for nothing");
     let (in_five_minutes, in_an_hour, full) = failed_pod_backoff(10, 3600);
     assert!((10..=17).contains(&in_five_minutes), "{in_five_minutes}");
     assert!((20..=29).contains(&in_an_hour), "{in_an_hour}");

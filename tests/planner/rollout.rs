@@ -203,7 +203,7 @@ fn recreate_with_two_active_replica_sets_and_new_replicas_rolls_out() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check(
         "switch-to-recreate",
-        "strategy and replicas change while two sets have pods (kubernetes#125568)",
+        "strategy and replicas change while two ReplicaSets have pods (kubernetes#125568)",
         start,
         |w| {
             w.settle();

@@ -41,7 +41,7 @@ async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly
             break;
         }
         let log = fs::read_to_string(server.file("daemon.log")).unwrap_or_default();
-        assert!(Instant::now() < end, "the sets are not complete\n{log}");
+        assert!(Instant::now() < end, "the ReplicaSets are not complete\n{log}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     // Long enough for a decision on what the watches show late.

@@ -174,11 +174,11 @@ async fn play_workloads(client: kube::Client) {
     let [rolls, annotated, orphans, left, taken] = &stages;
     let own = [stage().await, stage().await, stage().await];
     tokio::join!(
-        scenarios::a_deployment_comes_up_rolls_and_goes_back(rolls),
+        scenarios::a_deployment_rolls_out_and_rolls_back(rolls),
         scenarios::a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(annotated),
-        scenarios::orphans_that_match_are_adopted_and_what_stops_matching_is_released(orphans),
-        scenarios::a_set_that_was_left_behind_is_taken_over_with_its_pods(left),
-        scenarios::a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(taken),
+        scenarios::matching_orphans_are_adopted_and_pods_that_stop_matching_are_released(orphans),
+        scenarios::an_orphaned_replica_set_is_adopted_with_its_pods(left),
+        scenarios::a_name_in_use_is_counted_as_a_collision_and_another_is_used(taken),
         history_is_cleaned_up_and_a_cascade_ends_it(&own[0]),
         a_replication_controller_adopts_releases_and_scales(&own[1]),
         a_daemon_set_lives_its_life(&own[2]),
@@ -190,7 +190,7 @@ async fn history_is_cleaned_up_and_a_cascade_ends_it(stage: &Stage) {
     stage.rolled_out("web").await;
     stage.set_image("web", "v2").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the old set is cleaned up", |seen| seen.replica_sets.len() == 1).await;
+    stage.eventually(30, "the old ReplicaSet is deleted", |seen| seen.replica_sets.len() == 1).await;
     stage.delete("web", "Foreground").await;
     let nothing_left =
         |seen: &Seen| seen.deployments.is_empty() && seen.replica_sets.is_empty() && seen.pods.is_empty();

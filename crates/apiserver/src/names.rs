@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_name_fits_a_label() {
+    fn a_generated_name_fits_in_a_label() {
         assert_eq!(Names::new(1).generate(&"x".repeat(100)).len(), 63);
     }
 }

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_not_a_quantity() {
+    fn an_invalid_quantity_is_refused() {
         for junk in ["", "-", "x", "1.2.3", "1KiB", "1e", "m", "1 ", "0x1", "1e1.5", "."] {
             assert!(Quantity::parse(junk).is_none(), "{junk:?}");
         }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_wrong_scope_leads_nowhere() {
+    fn a_path_with_the_wrong_scope_is_not_found() {
         assert_eq!(at("/api/v1/pods/a"), None);
         assert_eq!(at("/api/v1/namespaces/a/nodes"), None);
         assert_eq!(at("/api/v1/namespaces/a/configmaps/b/status"), None);

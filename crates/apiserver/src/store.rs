@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_slower_than_the_history_is_told_so() {
+    fn a_reader_slower_than_the_history_gets_an_error() {
         let store = Store::new(2);
         let start = store.revision();
         for name in ["a", "b", "c"] {

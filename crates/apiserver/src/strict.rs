@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_patch_has_changed_is_checked_and_the_rest_stays_word_for_word() {
+    fn only_the_changes_of_a_patch_are_validated_and_the_rest_is_unchanged() {
         let stored = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 3}, "status": {"replicas": 1},

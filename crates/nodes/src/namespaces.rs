@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_said_with_counts() {
+    fn remaining_content_is_reported_with_counts() {
         let mut left = Remains::default();
         let held = json!({"metadata": {"finalizers": ["example.com/slow"]}});
         left.count(&pods(), &[json!({"metadata": {}}), held]);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_reports_what_vanished_meanwhile_and_only_what_changed() {
+    fn a_relist_reports_only_deleted_and_changed_objects() {
         let mut reflector = Reflector::default();
         let (kept, lost) = (object("kept", "u1", "1"), object("lost", "u2", "2"));
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_recreated_under_its_name_is_one_gone_and_one_new() {
+    fn a_recreated_object_is_one_deletion_and_one_addition() {
         let mut reflector = Reflector::default();
         let (first, second) = (object("web", "u1", "1"), object("web", "u2", "5"));
         relist(&mut reflector, std::slice::from_ref(&first));

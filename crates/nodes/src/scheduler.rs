@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reasons_against_all_nodes_are_counted() {
+    fn the_reasons_of_all_unsuitable_nodes_are_counted() {
         let mut cordoned = node("a");
         cordoned["spec"] = json!({"unschedulable": true});
         let mut tainted = node("b");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_opens_a_tainted_node() {
+    fn a_toleration_makes_a_tainted_node_suitable() {
         let mut tainted = node("b");
         tainted["spec"] = json!({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
         let nodes = nodes(&[tainted]);

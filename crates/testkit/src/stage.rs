@@ -127,7 +127,7 @@ impl Stage {
         self.patch(name, another_image(tag)).await;
     }
 
-    /// Deletes a Deployment; what becomes of its sets and pods is the propagation policy's business.
+    /// Deletes a Deployment; the propagation policy decides about its ReplicaSets and pods.
     pub async fn delete(&self, name: &str, propagation: &str) {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation});
         self.call(Method::DELETE, &format!("{}/{name}", self.path("Deployment")), &options).await;
@@ -185,7 +185,7 @@ impl Stage {
                     if !refused || !request.subresource.is_empty() {
                         return FaultDecision::Proceed;
                     }
-                    let message = format!("{} is forbidden: the house says no", request.name);
+                    let message = format!("{} is forbidden: the admission policy refuses it", request.name);
                     FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() }
                 })));
             }
@@ -236,7 +236,7 @@ impl Stage {
                 "matchConstraints": {"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
                                      "operations": ["UPDATE"], "resources": ["replicasets"]}]},
                 "validations": [{"expression": "object.spec.replicas == oldObject.spec.replicas",
-                                 "message": "the house says no", "reason": "Forbidden"}],
+                                 "message": "the admission policy refuses it", "reason": "Forbidden"}],
             }
         });
         self.call(Method::POST, &format!("{POLICIES}ies"), &policy).await;

@@ -4,7 +4,9 @@ use super::*;
 
 /// Deletes the DaemonSet by this policy.
 async fn delete(cluster: &Cluster, policy: &str) {
-    cluster.call(Method::DELETE, &format!("{SETS}/agent"), &json!({"propagationPolicy": policy})).await;
+    cluster
+        .call(Method::DELETE, &format!("{DAEMON_SETS}/agent"), &json!({"propagationPolicy": policy}))
+        .await;
 }
 
 fn is_gone(cluster: &Cluster) -> bool {
@@ -49,7 +51,7 @@ async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_
     assert!(pods(&cluster).iter().all(|pod| pod["metadata"]["ownerReferences"].is_null()));
     let mut again = daemon_set(unavailable(1));
     again["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:v2".into();
-    cluster.call(Method::POST, SETS, &again).await;
+    cluster.call(Method::POST, DAEMON_SETS, &again).await;
     rolled_out(&cluster, 3).await;
     assert_eq!(names(&cluster), before);
     assert_eq!(revisions(&cluster), [(1, "v1".to_owned()), (2, "v2".to_owned())]);

@@ -96,11 +96,11 @@ async fn no_5_with_surge_failed_pods_do_not_pile_up() {
 async fn no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_generation() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
-    cluster.call(Method::DELETE, &format!("{SETS}/agent"), &orphan).await;
+    cluster.call(Method::DELETE, &format!("{DAEMON_SETS}/agent"), &orphan).await;
     cluster.eventually(5, "it is gone", |c| agent(c).is_null()).await;
     let mut again = daemon_set(unavailable(1));
     again["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:v2".into();
-    cluster.call(Method::POST, SETS, &again).await;
+    cluster.call(Method::POST, DAEMON_SETS, &again).await;
     rolled_out(&cluster, 3).await;
     assert!(images(&cluster).values().all(|images| *images == ["v2"]), "{:?}", images(&cluster));
 }
@@ -229,10 +229,10 @@ async fn no_19_a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_s
 async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_not_wrap() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let mut set = daemon_set(unavailable(1));
+    let mut daemon_set = daemon_set(unavailable(1));
     let name = "a".repeat(253);
-    set["metadata"]["name"] = name.as_str().into();
-    cluster.call(Method::POST, SETS, &set).await;
+    daemon_set["metadata"]["name"] = name.as_str().into();
+    cluster.call(Method::POST, DAEMON_SETS, &daemon_set).await;
     cluster
         .eventually(20, "it runs", |c| named(c, "DaemonSet", &name)["status"]["numberAvailable"] == 3)
         .await;
@@ -258,13 +258,13 @@ async fn no_21_a_busy_daemon_set_does_not_delay_another_on_a_new_node() {
     (config.qps, config.burst) = (20.0, 30);
     let _daemon = cluster.start_with(1, config, |router| router);
     for name in ["busy", "agent"] {
-        let mut set = daemon_set(unavailable(1));
-        set["metadata"]["name"] = name.into();
-        set["spec"]["selector"]["matchLabels"] = json!({"app": name});
-        set["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
-        set["spec"]["template"]["spec"]["nodeSelector"] =
+        let mut daemon_set = daemon_set(unavailable(1));
+        daemon_set["metadata"]["name"] = name.into();
+        daemon_set["spec"]["selector"]["matchLabels"] = json!({"app": name});
+        daemon_set["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+        daemon_set["spec"]["template"]["spec"]["nodeSelector"] =
             if name == "agent" { json!({"late": "yes"}) } else { json!({}) };
-        cluster.call(Method::POST, SETS, &set).await;
+        cluster.call(Method::POST, DAEMON_SETS, &daemon_set).await;
     }
     tokio::time::sleep(2 * S).await;
     add_node(&cluster, "late", json!({"late": "yes"})).await;

@@ -6,7 +6,7 @@ use super::*;
 async fn undo(cluster: &Cluster, number: i64) {
     let wanted = |revision: &Value| revision["revision"] == number;
     let revision = cluster.objects("ControllerRevision").into_iter().find(wanted).unwrap();
-    let request = http::Request::patch(format!("{SETS}/agent"))
+    let request = http::Request::patch(format!("{DAEMON_SETS}/agent"))
         .header("content-type", "application/strategic-merge-patch+json")
         .body(revision["data"].to_string().into_bytes())
         .unwrap();
@@ -55,7 +55,7 @@ async fn a_revision_has_the_labels_of_the_template_and_the_annotations_of_the_da
     let _daemon = cluster.start_controllers(1);
     let mut object = daemon_set(unavailable(1));
     object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "the first <one>"});
-    cluster.call(Method::POST, SETS, &object).await;
+    cluster.call(Method::POST, DAEMON_SETS, &object).await;
     rolled_out(&cluster, 3).await;
     let revision = cluster.objects("ControllerRevision").remove(0);
     let annotations = &revision["metadata"]["annotations"];

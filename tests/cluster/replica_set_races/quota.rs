@@ -1,4 +1,4 @@
-//! Sets whose pods a quota refuses.
+//! ReplicaSets whose pods a quota refuses.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ async fn quota_that_a_refused_replica_set_no_longer_needs_is_used_by_the_next_at
     tokio::time::sleep(400 * S).await;
     patch(&cluster, REPLICA_SETS, "first", json!({"spec": {"replicas": 0}})).await;
     patch(&cluster, REPLICA_SETS, "holder", json!({"spec": {"replicas": 1}})).await;
-    cluster.eventually(3, "the second set has its pod", |c| live(c, "second").len() == 1).await;
+    cluster.eventually(3, "the second ReplicaSet has its pod", |c| live(c, "second").len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ fn a_stale_size_annotation_does_not_block_a_rollout() {
 fn scaling_to_the_current_size_of_a_replica_set_does_not_block_a_rollout() {
     check(
         "stale-annotation-no-surge",
-        "4 replicas, maxSurge 0, scaled to 3 while the only active set has 3 (kubernetes#138036)",
+        "4 replicas, maxSurge 0, scaled to 3 while the only active ReplicaSet has 3 (kubernetes#138036)",
         deployment("web").replicas(4).surge(0).unavailable(1),
         |w| {
             w.settle();

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_taken_from_their_sets() {
+    fn policies_have_only_the_supported_values() {
         check(
             "/spec/restartPolicy",
             json!("Sometimes"),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn images_deadlines_and_further_tolerations_may_change() {
+    fn images_deadlines_and_additional_tolerations_may_change() {
         let new = with(pod(), "/spec/containers/0/image", json!("nginx:2"));
         let new = with(new, "/spec/activeDeadlineSeconds", json!(60));
         let new = with(new, "/spec/tolerations", json!([{"operator": "Exists"}]));

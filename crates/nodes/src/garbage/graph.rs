@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dependents_of_what_is_gone_are_looked_at() {
+    fn the_dependents_of_a_deleted_object_are_processed() {
         let mut graph = Graph::default();
         graph.put(item("owner", &[], json!({})));
         assert_eq!(graph.put(item("a", &["owner"], json!({}))), set(&[]));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_names_an_unknown_owner_is_looked_at_and_an_absent_cache_entry_proves_nothing() {
+    fn an_object_with_an_unknown_owner_is_processed_and_a_missing_cache_entry_proves_nothing() {
         let mut graph = Graph::default();
         assert_eq!(graph.put(item("a", &["owner"], json!({}))), set(&["a"]));
         let a = graph.get("a").unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_in_another_namespace_or_of_another_kind_is_not_meant() {
+    fn an_owner_in_another_namespace_or_of_another_kind_does_not_match() {
         let mut graph = Graph::default();
         graph.put(item("owner", &[], json!({"namespace": "elsewhere"})));
         graph.put(item("a", &["owner"], json!({})));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fate_depends_on_all_owners_together() {
+    fn the_decision_depends_on_all_owners_together() {
         let two = item("a", &["x", "y"], json!({}));
         let fate = |owners: &[Owner]| judge(&two, owners, false).unwrap();
         assert_eq!(fate(&[Owner::Solid, Owner::Solid]), Fate::Keep);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependent_that_stops_blocking_lets_its_owner_go() {
+    fn a_dependent_that_stops_blocking_allows_the_deletion_of_its_owner() {
         let mut graph = Graph::default();
         graph.put(item("owner", &[], deleting(FOREGROUND)));
         let mut dependent = item("a", &["owner"], json!({}));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphaning_owner_lets_its_dependents_go() {
+    fn an_orphaning_owner_releases_its_dependents() {
         let mut graph = Graph::default();
         graph.put(item("a", &["owner"], json!({})));
         assert_eq!(graph.put(item("owner", &[], deleting(ORPHAN))), set(&["owner"]));

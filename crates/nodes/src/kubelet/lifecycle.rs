@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_set_to_not_ready_by_somebody_else_stays_so() {
+    async fn a_pod_set_to_not_ready_by_another_writer_stays_not_ready() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.node_changed(node("n1"), start);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_fits_nowhere_is_tried_again_when_a_node_comes_or_a_pod_goes() {
+    async fn an_unschedulable_pod_is_retried_when_a_node_is_added_or_a_pod_is_deleted() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.pod_changed(pod("p", "", json!({})), start);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn room_that_is_made_while_a_pod_is_told_that_there_is_none_is_not_missed() {
+    async fn capacity_freed_during_a_failed_scheduling_attempt_is_used() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.pod_changed(pod("p", "", json!({})), start);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_step_comes_back_later_and_later() {
+    async fn a_failed_step_is_retried_with_backoff() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.node_changed(node("n1"), start);

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_opened_once_and_keeps_its_other_taints() {
+    fn the_not_ready_taint_is_removed_once_and_other_taints_are_kept() {
         assert_eq!(patched(&tainted(&["gpu", NOT_READY], "True")).unwrap(), ["gpu:NoSchedule"]);
         let last = due(&tainted(&[NOT_READY], "True"), 1, now()).unwrap();
         let Write::Node(last) = last else { panic!("{last:?}") };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_somebody_has_created_gets_a_status_then_its_labels() {
+    fn a_node_created_by_a_user_gets_a_status_and_then_its_labels() {
         let capacity = json!({"pods": "7"});
         let bare = json!({"metadata": {"name": "mine", "resourceVersion": "7", "labels": {"kubernetes.io/os": "plan9"}},
                           "status": {"capacity": capacity}});

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn one_image_that_never_comes_keeps_the_pod_pending_beside_its_ready_container() {
+    fn one_image_that_cannot_be_pulled_keeps_the_pod_pending_beside_its_ready_container() {
         let spec = json!({"containers": [{"name": "a", "image": "good"}, {"name": "b", "image": "bad"}]});
         let status = status(&pod(spec, json!({})), Stage::Running, "bad");
         assert_eq!(status["phase"], "Pending");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_init_container_holds_up_all_that_follow() {
+    fn a_broken_init_container_blocks_all_that_follow() {
         let spec = json!({
             "initContainers": [{"name": "log", "image": "good", "restartPolicy": "Always"},
                                {"name": "migrate", "image": "bad"}, {"name": "warm", "image": "good"}],

@@ -22,7 +22,7 @@ pub enum Step {
         writes: usize,
         status: bool,
     },
-    /// One sync of a set: how many pods are written, and whether the status is.
+    /// One sync of a ReplicaSet: how many pods are written, and whether the status is.
     ReplicaSet {
         which: usize,
         writes: usize,
@@ -32,7 +32,7 @@ pub enum Step {
     Pod(usize, Fate),
     /// Somebody says what a pod is worth.
     Cost(usize, i32),
-    /// A set or a pod loses its owner, or a label that makes it selected.
+    /// A ReplicaSet or a pod loses its owner, or a label that makes it selected.
     Orphan {
         replica_set: bool,
         which: usize,

@@ -17,7 +17,7 @@ impl World {
                 _ => None,
             })
         };
-        // S9: a change of size is spread exactly, in one direction, over sets that want pods.
+        // S9: a change of size is spread exactly, in one direction, over ReplicaSets with replicas.
         if plan.status_scope == StatusScope::Held
             && matches!(self.deployment.strategy, Update::RollingUpdate { .. })
         {
@@ -49,7 +49,7 @@ impl World {
         }
         // S6: nothing is created while paused.
         let creates = plan.writes.iter().any(|w| matches!(w, Write::Create(_)));
-        assert!(!(creates && self.deployment.paused), "S6: a paused Deployment creates a set");
+        assert!(!(creates && self.deployment.paused), "S6: a paused Deployment creates a ReplicaSet");
     }
 
     pub(super) fn judge_revision(&self) {
@@ -61,7 +61,7 @@ impl World {
         assert!(new > old, "S7: revision {new} is not above {old}");
     }
 
-    /// S3: under Recreate the new set does not grow while pods of another run.
+    /// S3: under Recreate the new ReplicaSet is not scaled up while pods of another run.
     pub(super) fn judge_recreate(&self, new: Option<&Uid>) {
         if self.deployment.strategy != Update::Recreate {
             return;
@@ -118,7 +118,7 @@ impl World {
         }
         self.judge_revision();
         let limit = d.revision_history_limit.unwrap_or(i32::MAX) as usize;
-        assert!(old.len() <= limit, "S8: {} old sets, {limit} allowed", old.len());
+        assert!(old.len() <= limit, "S8: {} old ReplicaSets, {limit} allowed", old.len());
     }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn judge_conditions(before: &[Condition], after: &[Condition]) {
     assert_eq!(kinds.len(), after.len(), "S21: a condition twice");
 }
 
-/// S17 and S18: the same set on its way out, known to be so by the cache or by the server alone, or with
+/// S17 and S18: the same ReplicaSet being deleted, known to be so by the cache or by the server alone, or with
 /// a selector that selects everything or makes no sense, writes nothing about these very pods.
 pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
     let nothing = |what: &str, observed: &pods::Observed<'_>| {
@@ -174,7 +174,7 @@ pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
     let pods::Observed { replica_set, pod_sets, siblings, now, .. } = observed;
     let all = || pod_sets.active.iter().chain(&pod_sets.orphans);
     let goes = |pod: &&Arc<Pod>| victims.iter().any(|victim| victim.meta.uid == pod.meta.uid);
-    // Only for a set that has an owner: upstream ranks no other by its neighbours.
+    // Only for a ReplicaSet that has an owner: upstream ranks no other by its neighbours.
     let is_owned = replica_set.meta.controller.is_some();
     let beside =
         |pod: &Pod| all().chain(siblings).filter(|p| p.node().is_some() && p.node() == pod.node()).count();

@@ -225,7 +225,7 @@ impl World {
         (replicas, replicas + surge, (replicas - unavailable).max(0))
     }
 
-    /// The available pods that every set still has once it has been brought to its size.
+    /// The available pods that every ReplicaSet still has after it was scaled to its size.
     fn available_in_the_end(&self) -> i64 {
         self.owned_replica_sets()
             .map(|replica_set| {

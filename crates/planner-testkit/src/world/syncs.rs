@@ -48,7 +48,7 @@ impl World {
             let before =
                 self.deployment.annotations.get(revision::REVISION).and_then(|r| r.parse::<i64>().ok());
             let after: i64 = revision.parse().unwrap();
-            // Somebody who takes sets away takes their revisions away too.
+            // A user who deletes ReplicaSets deletes their revisions too.
             assert!(self.strangers || before.is_none_or(|b| b < after), "S7: revision {before:?} -> {after}");
             self.annotate(revision::REVISION, revision);
             synced.wrote = true;
@@ -84,7 +84,7 @@ impl World {
                 let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
                 assert!(
                     !self.owned_replica_sets().filter(selected).any(|s| same(&s)),
-                    "S4: a second set for one template"
+                    "S4: a second ReplicaSet for one template"
                 );
                 self.judge_recreate(None);
                 let body = replica_set_body(&self.deployment, new).unwrap();
@@ -190,7 +190,7 @@ impl World {
             !owed || !shrinks || after >= min_available.min(available_before),
             "S2: {available_before} -> {after} pods available, {min_available} must be"
         );
-        // S7: the new set's revision is above all others once anything is written to it.
+        // S7: the new ReplicaSet's revision is above all others once anything is written to it.
         if let Write::Create(_) = write {
             self.judge_revision();
         }
