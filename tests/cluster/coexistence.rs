@@ -59,7 +59,7 @@ fn with_managers(router: axum::Router, managers: &'static [&'static str]) -> axu
     router.layer(axum::middleware::from_fn(answer))
 }
 
-/// Three Deployments whose status somebody else writes; reads of them name these managers.
+/// Three Deployments whose status another writer changes; reads of them show these field managers.
 async fn with_a_rival(
     config: ControllerConfig,
     managers: &'static [&'static str],
@@ -145,13 +145,13 @@ async fn another_controller_is_detected_reported_and_optionally_ends_the_process
     let told: Vec<_> = events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
     assert_eq!(told.len(), 1);
     assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
-    assert!(!daemon.task.is_finished(), "by default it goes on");
+    assert!(!daemon.task.is_finished(), "by default it continues");
 
     let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
     let told = |event: &Value| event["reason"] == "ConflictingController";
-    assert!(cluster.objects("Event").iter().any(told), "it ends, and leaves word why");
+    assert!(cluster.objects("Event").iter().any(told), "it ends with an event that has the reason");
 }
 
 #[tokio::test(start_paused = true)]

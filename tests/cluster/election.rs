@@ -1,4 +1,4 @@
-//! Several daemons, one API server, virtual time: one acts at a time, whatever goes wrong, and another
+//! Several daemons, one API server, virtual time: one acts at a time despite any fault, and another
 //! takes over in time.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Daemon, tag};
 use windlass_testkit::election::{A, B, C, LEASE, MS, Rig, S, acts, ends, leads, led_by_a, options};
 
-/// Whether `agent` wants to write the Lease.
+/// Whether this is a write of the Lease by `agent`.
 fn writes_lease(request: &RequestInfo, agent: &str) -> bool {
     request.user_agent == agent && request.kind == "Lease" && request.verb != "get"
 }
@@ -148,7 +148,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_starts() {
         let error = ends(a).await;
         assert!(error.contains("leader election lost") && error.contains("kube-system/windlass"), "{error}");
         let last = rig.acts().into_iter().rfind(|sent| sent.agent == "a").unwrap().at;
-        assert!(last > 35 * S, "it goes on for as long as it may: {last:?}");
+        assert!(last > 35 * S, "it acts until the deadline: {last:?}");
         let first = acts(&rig, 60, "b").await;
         assert!(first > last + 4 * S, "{fault:?}: {last:?} {first:?}");
         tokio::time::sleep(10 * S).await;
@@ -235,7 +235,7 @@ async fn a_leader_whose_lease_is_overwritten_ends_and_names_the_new_holder() {
     assert!(error.contains("kubectl holds it now"), "{error}");
     assert!(rig.start.elapsed() <= taken + 2 * S + 50 * MS, "noticed at the next renewal");
     let first = acts(&rig, 60, "b").await;
-    assert!(first >= taken + 30 * S, "the rival has the time it claimed: {first:?}");
+    assert!(first >= taken + 30 * S, "the other candidate has the lease duration that it claimed: {first:?}");
     rig.one_at_a_time();
 }
 

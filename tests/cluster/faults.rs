@@ -1,5 +1,5 @@
 //! The real app against an API server and a network that misbehave: whatever is lost, late, refused or
-//! repeated, the end is the right one and no pod is made twice.
+//! repeated, the rollout completes and no pod is created twice.
 
 mod frozen;
 mod refusals;
@@ -233,7 +233,7 @@ async fn broken_watches_and_a_compacted_history_at_any_moment_cause_no_surplus_p
                 }
                 cluster.sandbox.break_watches();
                 tokio::time::sleep(Duration::from_millis(rng.u64(1..900))).await;
-                assert!(wanted(&cluster) <= 4, "S1: {} pods wanted", wanted(&cluster));
+                assert!(wanted(&cluster) <= 4, "S1: {} desired pods", wanted(&cluster));
             }
             settles(&cluster, "web", 3).await;
         }
@@ -255,7 +255,7 @@ async fn a_deployment_deleted_and_recreated_in_mid_rollout_starts_over() {
         let uid = cluster.deployment("web")["metadata"]["uid"].clone();
         let delete = json!({"propagationPolicy": policy});
         cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &delete).await;
-        cluster.eventually(300, "it is gone", |c| c.deployment("web").is_null()).await;
+        cluster.eventually(300, "it is deleted", |c| c.deployment("web").is_null()).await;
         cluster.create(small().image("v2")).await;
         settles(&cluster, "web", 3).await;
         let web = cluster.deployment("web");

@@ -1,4 +1,4 @@
-//! A leader that is asked to stop, in virtual time: what must have ended before another may lead, and when
+//! A leader that shuts down, in virtual time: what must have ended before another may lead, and when
 //! the lease is given up or left to run out.
 
 use tokio::time::Instant;

@@ -94,7 +94,7 @@ async fn a_scrape_has_the_documented_metrics_with_the_right_counts() {
     for part in ["windlass_informer_bytes", "rest_client_response_size_bytes", "kubernetes_build_info"] {
         assert!(scraped.contains_key(part), "{part} is missing");
     }
-    assert!(!text.contains("windlass_foreign_writes_total{"), "nobody else was there");
+    assert!(!text.contains("windlass_foreign_writes_total{"), "there was no other writer");
 }
 
 #[tokio::test(start_paused = true)]

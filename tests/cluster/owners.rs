@@ -64,7 +64,7 @@ fn reference(api_version: &str, kind: &str, owner: &Value) -> Value {
             "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": false}])
 }
 
-/// A pod of `app` with these owner references that nobody asked for.
+/// A surplus pod of `app` with these owner references.
 async fn forge_pod(cluster: &Cluster, namespace: &str, name: &str, app: &str, owners: Value) {
     let mut pod = template(app);
     pod["metadata"]["name"] = name.into();
@@ -192,7 +192,7 @@ async fn an_owner_reference_with_the_wrong_kind_or_group_has_no_effect() {
         let mut replica_set = shop.replica_set_of_deployment.clone();
         replica_set["metadata"] = json!({"name": name, "labels": replica_set["metadata"]["labels"],
             "ownerReferences": reference(api_version, kind, &shop.deployment)});
-        // Its pods would be called forged, too, and they are nobody's business here.
+        // Its pods would be named forged, too, and are irrelevant here.
         replica_set["spec"]["replicas"] = 0.into();
         replica_set["status"] = Value::Null;
         replica_set
@@ -261,11 +261,11 @@ async fn a_pod_whose_owner_reference_has_a_wrong_name_counts_and_its_deletion_is
         let name = other["metadata"]["name"].as_str().unwrap();
         let mut whole = other.clone();
         whole["metadata"]["ownerReferences"][0]["name"] = "misnamed".into();
-        whole["metadata"]["labels"]["app"] = "stray".into();
+        whole["metadata"]["labels"]["app"] = "foreign".into();
         cluster.call(Method::PUT, &format!("{}/{name}", path("Pod", "shop")), &whole).await;
         tokio::time::sleep(S).await;
         let released = named(&cluster, "Pod", "shop", name);
-        assert!(released["metadata"]["ownerReferences"].is_null(), "{kind} {app}: it is let go");
+        assert!(released["metadata"]["ownerReferences"].is_null(), "{kind} {app}: it is released");
         assert_eq!(pods_of(owner).len(), size, "{kind} {app}");
     }
 }

@@ -47,7 +47,7 @@ fn names(pods: &[Value]) -> Vec<String> {
     pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The pods that are not on their way out, the oldest first.
+/// The pods that are not terminating, the oldest first.
 fn live(cluster: &Cluster) -> Vec<String> {
     let mut pods = cluster.objects("Pod");
     pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null() && !controller(pod).is_empty());
@@ -80,7 +80,7 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
     (request.verb, request.kind, request.subresource) == ("create", "Pod", "")
 }
 
-/// The names of all pods that were asked for, in the order of the requests.
+/// The names in all creations of pods, in the order of the requests.
 fn asked(cluster: &Cluster) -> Vec<String> {
     let log = cluster.log.lock().unwrap();
     let bodies = log.iter().filter(|request| is_pod_creation(request));
@@ -94,7 +94,7 @@ fn asked(cluster: &Cluster) -> Vec<String> {
 fn never_twice(cluster: &Cluster) {
     let asked = asked(cluster);
     let different: BTreeSet<&String> = asked.iter().collect();
-    assert_eq!(different.len(), asked.len(), "a name came back: {asked:?}");
+    assert_eq!(different.len(), asked.len(), "a name was reused: {asked:?}");
 }
 
 #[tokio::test(start_paused = true)]

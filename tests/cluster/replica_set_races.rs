@@ -154,8 +154,8 @@ async fn a_recreated_replica_set_does_not_inherit_expectations() {
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
     tokio::time::sleep(S).await;
     create_replica_set(&cluster, "web", 2).await;
-    cluster.eventually(10, "the first pods are made", |c| c.objects("Pod").len() == 2).await;
-    // The predecessor never sees its pods, because from now on no news arrives of any.
+    cluster.eventually(10, "the first pods are created", |c| c.objects("Pod").len() == 2).await;
+    // The first ReplicaSet never observes its pods, because from now on no watch event of pods arrives.
     delete(&cluster, REPLICA_SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
     create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
@@ -172,10 +172,10 @@ async fn a_pod_whose_label_is_edited_is_released_and_adopted_again_with_its_labe
     patch(&cluster, PODS, &pod, json!({"metadata": {"labels": {"app": "debug"}, "annotations": {"x": "y"}}}))
         .await;
     has(&cluster, "web", 2).await;
-    cluster.eventually(10, "it is nobody's", |c| c.objects("Pod").len() == 3).await;
+    cluster.eventually(10, "it is released", |c| c.objects("Pod").len() == 3).await;
     let released = cluster.objects("Pod").into_iter().find(|p| p["metadata"]["name"] == *pod).unwrap();
     assert!(owner(&released).is_null() && released["metadata"]["annotations"]["x"] == "y", "{released:#}");
-    // Back again: it is taken, and one goes; never are there fewer than two.
+    // The label is restored: the pod is adopted, and one is deleted; there are never fewer than two.
     patch(&cluster, PODS, &pod, json!({"metadata": {"labels": {"app": "web"}}})).await;
     for _ in 0..100 {
         assert!(live(&cluster, "web").len() >= 2);
@@ -211,7 +211,7 @@ async fn replica_sets_with_overlapping_selectors_leave_each_other_alone() {
     }
     assert_eq!((cluster.count("create Pod"), cluster.count("patch Pod")), (6, 0));
     // An orphan that all of them select becomes exactly one's, and that one gets rid of one.
-    create_orphan(&cluster, "stray").await;
+    create_orphan(&cluster, "foreign").await;
     tokio::time::sleep(20 * S).await;
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
         has(&cluster, name, replicas).await;
@@ -254,7 +254,7 @@ async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
     has(&cluster, "web", 3).await;
     network.set(Weather { lag: 200 * S, ..Weather::default() });
     let pod = name_of(&live(&cluster, "web")[0]);
-    // Past the cache's back, one pod goes. With the ReplicaSet's own watch events late too, nothing happens at all.
+    // One pod is deleted, which the cache does not show. With the ReplicaSet's own watch events late too, nothing happens at all.
     delete(&cluster, PODS, &pod, Value::Null).await;
     patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(190 * S).await;
@@ -271,8 +271,8 @@ async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_creation_in_flight_keeps_its_name_when_an_earlier_name_becomes_free() {
-    // Three pods; one is stopping while its replacement is asked for, and gone when the request is given
-    // up. Its name comes before the replacement's in the ReplicaSet's sequence.
+    // Three pods; one is terminating while its replacement is being created, and deleted when that request times
+    // out. Its name comes before the replacement's in the ReplicaSet's sequence.
     let late = Arc::new(AtomicBool::new(false));
     let delays = late.clone();
     let cluster = Cluster::answering(move |request| {
@@ -349,7 +349,7 @@ async fn no_other_pod_is_created_while_a_creation_with_a_reused_name_is_in_doubt
     }
     has(&cluster, "web", 1).await;
     assert_eq!(cluster.count("delete Pod"), 0);
-    // One that does not go at all is waited for no longer than anything can be on its way.
+    // A pod that is never deleted is waited for no longer than a request can be in flight.
     patch(
         &cluster,
         PODS,
@@ -358,7 +358,7 @@ async fn no_other_pod_is_created_while_a_creation_with_a_reused_name_is_in_doubt
     )
     .await;
     delete(&cluster, PODS, &name_of(&live(&cluster, "web")[0]), Value::Null).await;
-    cluster.eventually(130, "another is made", |c| live(c, "web").len() == 1).await;
+    cluster.eventually(130, "another is created", |c| live(c, "web").len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -393,8 +393,8 @@ async fn each_lost_pod_is_reported_and_many_recoveries_end_in_one_final_status()
     has(&cluster, "web", 6).await;
     tokio::time::sleep(5 * S).await;
     let pods: Vec<String> = live(&cluster, "web").iter().map(name_of).collect();
-    // A loss is told each time, and of what comes back the last number is enough.
-    for (ready, written, told) in [("False", 4..=4, 2), ("True", 1..=2, 6)] {
+    // Each decrease is written; of increases the last number suffices.
+    for (ready, written, reported) in [("False", 4..=4, 2), ("True", 1..=2, 6)] {
         let before = cluster.count("patch ReplicaSet");
         for pod in &pods[..4] {
             let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
@@ -402,7 +402,7 @@ async fn each_lost_pod_is_reported_and_many_recoveries_end_in_one_final_status()
             tokio::time::sleep(S / 10).await;
         }
         tokio::time::sleep(2 * S).await;
-        assert_eq!(replica_set_named(&cluster, "web")["status"]["readyReplicas"], told);
+        assert_eq!(replica_set_named(&cluster, "web")["status"]["readyReplicas"], reported);
         let writes = cluster.count("patch ReplicaSet") - before;
         assert!(written.contains(&writes), "{writes} writes within half a second and what followed");
     }

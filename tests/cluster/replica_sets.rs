@@ -123,7 +123,7 @@ async fn pods_that_fail_at_startup_are_retried_one_by_one_and_all_at_once_after_
     let made = creations(&cluster) - made;
     assert!((5..=7).contains(&made), "{made} more in half an hour");
     let told = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
-    assert!(told(&cluster), "nobody is told");
+    assert!(told(&cluster), "no event and no condition reports it");
 
     refuses.store(false, Ordering::SeqCst);
     cluster.eventually(310, "all pods are there", |c| is_available(c, "web", 20)).await;
@@ -218,7 +218,7 @@ async fn a_creation_in_flight_causes_no_surplus_pod_when_another_name_becomes_fr
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "web", 3).await;
     cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
-    // The name that stands before the one asked for becomes free while that request is on its way.
+    // An earlier name becomes free while the request with a later one is in flight.
     let first = cluster.log.lock().unwrap().iter().find(|r| asks(r, "create", "Pod")).unwrap().body.to_vec();
     let first: Value = serde_json::from_slice(&first).unwrap();
     let name = first["metadata"]["name"].as_str().unwrap();
@@ -258,7 +258,7 @@ async fn status_increases_are_written_once_a_second_and_decreases_at_once() {
         let written = writes(&cluster) - before;
         assert!(expected.contains(&written), "{written} writes in 10 s of pods that become {state}");
     }
-    assert!(is_available(&cluster, "web", 100), "complete, and told at once");
+    assert!(is_available(&cluster, "web", 100), "complete, and reported at once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,7 +267,7 @@ async fn a_name_of_a_foreign_pod_is_skipped() {
     let daemon = cluster.start_controllers(1);
     create(&cluster, "web", 3).await;
     cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
-    // Take the names of all three by pods of nobody.
+    // Orphan pods have all three names.
     let names: Vec<Value> = pods(&cluster, "web").iter().map(|p| p["metadata"]["name"].clone()).collect();
     daemon.stop().await;
     for name in &names {

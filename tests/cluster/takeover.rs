@@ -38,7 +38,7 @@ async fn quiet() -> (Rig, Daemon, Daemon) {
     (rig, a, b)
 }
 
-/// What `agent` has asked for since its request with this number: `verb Kind`, and the selector or name.
+/// The requests of `agent` after the one with this number: `verb Kind`, and the selector or name.
 fn asked(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
     let log = cluster.log.lock().unwrap();
     let own = log[from..].iter().filter(|request| request.user_agent == agent && request.kind != "Lease");
@@ -174,7 +174,7 @@ async fn a_new_leader_that_changes_a_daemon_set_reads_its_pods_and_all_nodes_and
     rig.one_at_a_time();
 }
 
-/// Whether a daemon asks for all pods.
+/// Whether this is a list of all pods by a daemon.
 fn lists_all_pods(request: &RequestInfo) -> bool {
     let whole = matches!(request.verb, "list" | "watch") && !request.query.contains("labelSelector=");
     request.user_agent == USER_AGENT && request.kind == "Pod" && whole

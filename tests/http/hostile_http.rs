@@ -147,7 +147,7 @@ async fn get_from(serving: &Serving, from: [u8; 4], path: &str, token: Option<&s
     ask(&mut stream, path, &headers).await.0
 }
 
-/// Opens a connection of HTTP/2 from this address, asks for an answer of which it takes no byte, and pings
+/// Opens a connection of HTTP/2 from this address, sends a request whose response it never reads, and pings
 /// for as long as the server lets it. The task ends with the connection.
 async fn hold_busy(serving: &Serving, from: [u8; 4]) -> JoinHandle<()> {
     let stream = connect_from(from, serving.address).await.unwrap();
@@ -213,7 +213,7 @@ async fn ask_at_once(serving: &Serving, from: [u8; 4], requests: &[http::Request
     join_all(asking).await;
 }
 
-/// Asks with so many different tokens at once, which nobody knows.
+/// Sends requests with so many different invalid tokens at once.
 async fn guess(serving: &Serving, from: [u8; 4], tokens: usize) {
     let request = |n| {
         let request = http::Request::get("https://localhost/metrics");
@@ -222,7 +222,7 @@ async fn guess(serving: &Serving, from: [u8; 4], tokens: usize) {
     ask_at_once(serving, from, &(0..tokens).map(request).collect::<Vec<_>>()).await;
 }
 
-/// Has somebody else scrape while `asking` is under way; how many reviews the one who asks is allowed until then:
+/// Another client scrapes while `asking` runs; the number of reviews that `asking` may cause until then:
 /// ten at once, then two in a second.
 async fn scraped_meanwhile(serving: &Serving, asking: impl Future<Output = ()>) -> usize {
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Who may read what over HTTPS: tokens, client certificates, front proxies, and whom nobody vouches for.
+//! Authentication and authorization over HTTPS: tokens, client certificates, front proxies, and anonymous clients.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a container says when it crashes is for those who may read it.
+//! Only authorized clients may read the termination message of a container.
 //!
 //! No other test of this program runs controllers: which lines of a thread are logged can depend on who was the first to
 //! get to them, and whether that thread has a subscriber.
@@ -11,7 +11,7 @@ use windlass_testkit::cluster::{Cluster, ask};
 
 const WEB: &str = "/debug/deployments/shop/web";
 
-/// Where the log of a test goes.
+/// The log of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
 

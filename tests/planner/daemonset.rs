@@ -1,4 +1,4 @@
-//! Golden transcripts of DaemonSets: whole rollouts over changing nodes, step by step, as a reviewer wants to read them.
+//! Golden transcripts of DaemonSets: whole rollouts over changing nodes, step by step, for reviewers.
 //!
 //! Planner and a toy cluster; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test planner daemonset` writes the files under
 //! `tests/planner/daemonset/` anew: read the difference before it is committed.
@@ -29,7 +29,7 @@ fn check(name: &str, title: &str, nodes: usize, start: Value, play: impl FnOnce(
     );
 }
 
-/// A DaemonSet that has come to rest with version v1, then gets v2.
+/// A DaemonSet settled with version v1, then gets v2.
 fn roll_to_v2(world: &mut World) {
     world.settle();
     world.set_image("v2");
@@ -388,7 +388,7 @@ fn duplicates_of_the_current_revision_are_merged() {
 fn orphans_are_adopted_with_their_history() {
     check(
         "orphans",
-        "deleted with --cascade=orphan and made anew with v2",
+        "deleted with --cascade=orphan and recreated with v2",
         2,
         daemon_set(unavailable(1)),
         |w| {

@@ -54,7 +54,7 @@ fn the_progressing_condition_per_situation() {
     let updated = || said("True", "ReplicaSetUpdated");
     let stuck = || said("False", "ProgressDeadlineExceeded");
     let available = || said("True", "NewReplicaSetAvailable");
-    // An old pod is on its way out and one more than before is available: progress.
+    // An old pod is terminating and one more than before is available: progress.
     let moving = || vec![replica_set("v1", 0).has(1).available(1), replica_set("v2", 3).has(2).available(2)];
     let standing = || vec![replica_set("v2", 3).has(2).available(2)];
     let done = || vec![replica_set("v2", 3)];
@@ -128,7 +128,7 @@ fn the_progressing_condition_per_situation() {
         assert_eq!(got, expected, "{what}");
     }
     assert_eq!(judged(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
-    // Nothing is wanted, nothing is there: the ReplicaSet is created all the same, for the history.
+    // Zero replicas and no pods: the ReplicaSet is created all the same, for the history.
     let created = judged(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
     assert_eq!(&*created.reason, "NewReplicaSetCreated");
 }
@@ -252,7 +252,7 @@ fn the_status_counts_of_several_replica_sets() {
     let two = || replica_set("v2", 2).has(3).terminating(Some(1));
     let unseen = || replica_set("v3", 3).unseen();
     let uncounted = || replica_set("v4", 1).terminating(None);
-    // Wanted, there, on their way out.
+    // Desired, existing, terminating.
     for (replica_sets, wanted, pods, terminating) in [
         (vec![one()], 1, 2, Some(3)),
         (vec![one(), two()], 3, 5, Some(4)),

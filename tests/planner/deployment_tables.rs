@@ -11,9 +11,9 @@
 //! | `cleanupDeployment`, `cleanupDeploymentOrder` | history |
 //!
 //! Where Windlass gives another answer, on purpose:
-//! - Upstream's tables ask one step at a time. A plan of Windlass has them all: what is sick and what is
+//! - Upstream's tables cover one step at a time. A plan of Windlass has them all: what is unhealthy and what is
 //!   above the minimum is deleted, and the new ReplicaSet is scaled up, in one reconcile. So the rows give
-//!   the size of every ReplicaSet, and rows in which upstream asks about one half only are completed.
+//!   the size of every ReplicaSet, and rows in which upstream covers one half only are completed.
 //! - Availability counts only up to the size of a ReplicaSet, so that a status from before a resize frees no budget.
 //! - A new ReplicaSet above `spec.replicas` is scaled down to it; upstream's `NewRSNewReplicas` alone leaves it, and
 //!   its caller shrinks it.
@@ -54,7 +54,7 @@ fn a_change_of_replicas_is_distributed_proportionally() {
         (9, 4, &[1, 8], &[0, 4]),
         (7, 10, &[2, 3, 2], &[3, 4, 3]),
         (13, 8, &[3, 8, 2], &[2, 5, 1]),
-        // What rounding leaves over goes to the youngest of equals, and comes from the oldest.
+        // The rounding remainder is added to the youngest of equals, and subtracted from the oldest.
         (3, 4, &[1, 1, 1], &[1, 1, 2]),
         (3, 2, &[1, 1, 1], &[0, 1, 1]),
         (6, 0, &[1, 2, 3], &[0, 0, 0]),
@@ -107,7 +107,7 @@ fn a_share_is_a_fraction_of_replicas_plus_surge() {
             [replica_set("v1", from[0]).sized(1, before), replica_set("v2", from[1]).sized(1, before)];
         check_sizes(&format!("{from:?} of {before}"), web(replicas, surge, 1, "v2"), &replica_sets, &to);
     }
-    // Somebody took the annotation away, or made it 0: the pods in the status stand in for it.
+    // The annotation was removed or set to 0: the pods in the status are used instead.
     for most in [None, Some("0")] {
         let replica_sets = ["v1", "v2"].map(|tag| {
             let replica_set =
@@ -119,7 +119,7 @@ fn a_share_is_a_fraction_of_replicas_plus_surge() {
         let mut object = web(120, 0, 1, "v2").json();
         object["status"] = json!({"replicas": 100});
         assert_eq!(Situation::of(&object, &replica_sets).sizes_after(), [60, 60], "{most:?}");
-        // And with no pods there either nobody has a share, and all of it is left over for the largest.
+        // Without pods there are no shares either, and the largest gets the whole remainder.
         object["status"] = json!({"replicas": 0});
         assert_eq!(Situation::of(&object, &replica_sets).sizes_after(), [50, 70], "{most:?}");
     }
@@ -177,21 +177,21 @@ fn the_new_replica_set_is_scaled_up_to_the_surge() {
             [10, 2],
         ),
         (
-            "more than wanted",
+            "more than desired",
             web(10, 2, 0, "v2"),
             replica_set("v1", 2),
             replica_set("v2", 11).available(0),
             [2, 10],
         ),
         (
-            "more than wanted, all of it well",
+            "more than desired, all healthy",
             web(10, 2, 0, "v2"),
             replica_set("v1", 2),
             replica_set("v2", 11),
             [0, 10],
         ),
         (
-            "never above what is wanted",
+            "never above the desired replicas",
             web(6, 10, 1, "v2"),
             replica_set("v1", 5),
             replica_set("v2", 2).available(0),
@@ -215,14 +215,14 @@ fn old_replica_sets_are_scaled_down_as_far_as_availability_allows() {
     for (unavailable, old, new, expected) in [
         (0, (10, 10), (0, 0), [9, 1]),
         (2, (10, 10), (0, 0), [8, 2]),
-        // What is sick goes first and costs nothing, up to the budget.
+        // Unhealthy pods are deleted first, without loss of availability, up to the budget.
         (2, (10, 8), (0, 0), [8, 2]),
         (2, (10, 9), (0, 0), [8, 2]),
         (1, (10, 8), (0, 0), [9, 1]),
         (2, (10, 1), (0, 0), [8, 2]),
-        // Two sick ones, and one of the others.
+        // Two unhealthy ones, and one of the others.
         (3, (10, 8), (0, 0), [7, 3]),
-        // None is sick, three may be missing.
+        // None is unhealthy, three may be unavailable.
         (3, (10, 10), (0, 0), [7, 3]),
         // Unhealthy pods of the new ReplicaSet use up the budget.
         (2, (8, 8), (2, 0), [8, 2]),
@@ -239,7 +239,7 @@ fn old_replica_sets_are_scaled_down_as_far_as_availability_allows() {
             &expected,
         );
     }
-    // The whole surge is in use and nothing may be missing: sick or not, nobody goes.
+    // The whole surge is in use and maxUnavailable is 0: no pod is deleted, not even an unhealthy one.
     let replica_sets = [replica_set("v1", 10).available(8), replica_set("v2", 2).available(0)];
     check_sizes("no budget", web(10, 2, 0, "v2"), &replica_sets, &[10, 2]);
 }

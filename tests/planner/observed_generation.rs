@@ -128,7 +128,7 @@ fn a_status_with_a_future_generation_is_not_trusted() {
     };
     assert_eq!(sizes(1), [2, 2], "the new pod is available");
     assert_eq!(sizes(0), [3, 1], "of an earlier generation");
-    assert_eq!(sizes(999), [3, 1], "somebody has written that, and the counts may be of any time");
+    assert_eq!(sizes(999), [3, 1], "another writer has set it, and the counts may be of any time");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_replica_set_observes_a_generation_after_a_refused_write_and_not_after_an_un
     hold_generation(&told.build(), &mut settled.status);
     assert_eq!(settled.status.observed_generation, 0, "a lost reply");
     hold_generation(&bare_replica_set(2).observing_generation(7).build(), &mut settled.status);
-    assert_eq!(settled.status.observed_generation, 1, "one that is too high is put right all the same");
+    assert_eq!(settled.status.observed_generation, 1, "one that is too high is corrected all the same");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_decrease_of_a_deployments_counts_is_urgent_and_an_increase_is_not() {
         ([3, 3, 3], [3, 3, 2], true),
         ([3, 2, 2], [3, 1, 1], true),
         ([4, 4, 4], [4, 3, 4], true),
-        // Complete no longer, though all that is wanted is available.
+        // No longer complete, though all desired pods are available.
         ([3, 3, 3], [4, 3, 3], true),
         ([3, 2, 2], [3, 3, 3], true),
         ([4, 2, 2], [4, 3, 3], false),

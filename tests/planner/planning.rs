@@ -239,7 +239,7 @@ fn a_complete_deployment_that_waits_for_its_replica_set_reports_it_once() {
 
 #[test]
 fn a_status_of_an_earlier_generation_frees_no_budget() {
-    // v1 was told to shrink to 5, then to grow to 10 again: it shows 10 pods, and may have 5.
+    // v1 was scaled to 5, then to 10 again: its status shows 10 pods, and it may have 5.
     let start = || deployment("web").replicas(10).surge(3).unavailable(2).image("v1");
     let old = replica_set("v2", 3, 3, sized(10, 13));
     let mut back = replica_set("v1", 10, 10, sized(10, 13));
@@ -332,7 +332,7 @@ fn a_deployment_that_is_being_deleted_past_its_deadline_is_not_requeued_forever(
     let observed =
         Observed { owned: vec![Arc::new(replica_set("v1", 2, 1, json!({})))], ..Observed::new(&web, now()) };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());
-    assert_eq!(settled.requeue_after, None, "nobody will ever judge this deadline");
+    assert_eq!(settled.requeue_after, None, "no sync will ever evaluate this deadline");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn every_history_ends_with_one_complete_replica_set_and_an_empty_plan() {
     check(400, false, |history| {
         make_peace(history);
         history.settle();
-        history.world.judge_end();
+        history.world.check_end();
         let before = history.world.picture();
         for _ in 0..3 {
             assert!(
@@ -94,7 +94,7 @@ fn replica_sets_and_pods_that_lose_their_owner_or_label_do_not_block_the_others(
     check(300, true, |history| {
         make_peace(history);
         history.settle();
-        history.world.judge_end();
+        history.world.check_end();
     });
 }
 

@@ -21,7 +21,7 @@
 //! Where Windlass gives another answer, on purpose:
 //! - Pods whose ready times, or whose ages, fall into one logarithmic bucket go on to the next
 //!   criterion; upstream decides by UID at once, and is no order therefore.
-//! - `getPodsToDelete` leaves the order alone when all pods go; here the least worthy always goes first,
+//! - `getPodsToDelete` does not sort when all pods are deleted; here the lowest-ranked pod is always deleted first,
 //!   so that a deletion cut short has taken the right ones.
 //! - Pods that fail as soon as they are made are replaced one by one, after a growing wait
 //!   ([`pods_that_fail_at_startup_are_created_with_backoff_until_one_runs`]).
@@ -141,7 +141,7 @@ fn deletion_order_of_two_pods() {
     let old_but_ready_now = running("i-old-ready-now", 0, MONTH);
     let cheap = running("z-cheap", 0, MONTH).cost("10");
     let dear = running("a-dear", 0, MONTH).cost("100");
-    // Which goes first, which stays; how many siblings are on the node of each.
+    // The pod deleted first, the pod kept; the number of siblings on the node of each.
     let rows = [
         (&unscheduled, &pending, 1, 2),
         (&unscheduled, &pending, 2, 1),
@@ -194,7 +194,7 @@ fn pods_counted_on_the_same_node() {
     let two = [pod("x").of("uid-old").on("n2").ready(600), pod("y").of("uid-old").on("n2").ready(600)];
     check_order("two siblings outweigh one pod", &here, &two, &["b", "a", "c"]);
     let unscheduled = [pod("x").of("uid-old"), pod("y").of("uid-old")];
-    check_order("siblings on no node crowd nobody", &here, &unscheduled, &["a", "c", "b"]);
+    check_order("siblings without a node do not count", &here, &unscheduled, &["a", "c", "b"]);
 }
 
 /// Replicas, fully labelled, ready, available, terminating.
@@ -225,19 +225,19 @@ fn replica_set_status_counts() {
         [1, 1, 1, 0, 0],
     );
     check_counts(
-        "since nobody knows when",
+        "ready without a transition time",
         &bare_replica_set(1).min_ready(1),
         &[undated("a")],
         [1, 1, 1, 0, 0],
     );
     check_counts("and no wait", &bare_replica_set(1), &[undated("a")], [1, 1, 1, 1, 0]);
     let ignored = running("b").deleting();
-    check_counts("on its way out", &plain, &[running("a"), ignored.clone()], [1, 1, 1, 1, 1]);
+    check_counts("terminating", &plain, &[running("a"), ignored.clone()], [1, 1, 1, 1, 1]);
     check_counts("ended", &plain, &[running("a").phase("Failed"), running("b").phase("Succeeded")], [0; 5]);
-    check_counts("ended and on its way out", &plain, &[ignored.clone().phase("Failed")], [0; 5]);
+    check_counts("terminal and being deleted", &plain, &[ignored.clone().phase("Failed")], [0; 5]);
     let stranger = ignored.clone().of("uid-other");
     let unselected = ignored.label("app", "api");
-    check_counts("others on their way out", &plain, &[stranger, unselected], [0; 5]);
+    check_counts("others being deleted", &plain, &[stranger, unselected], [0; 5]);
 }
 
 fn undated(name: &str) -> PodBuilder {
@@ -321,27 +321,22 @@ fn requeue_for_the_next_pod_to_become_available() {
     assert_eq!(
         at(bare_replica_set(3).min_ready(30), &[ready("a", 5), ignored]),
         s(25),
-        "not for one that goes"
+        "not for a terminating pod"
     );
 }
 
 #[test]
 fn ownership_of_a_pod() {
     let other = |name: &str| running(name).label("app", "api");
-    check("nobody's", bare_replica_set(1), &[running("a").orphan()], &["adopt a"]);
+    check("orphan", bare_replica_set(1), &[running("a").orphan()], &["adopt a"]);
     check("ours", bare_replica_set(1), &[running("a")], &[]);
     check("another's", bare_replica_set(1), &[running("a").of("uid-other")], &["create 1"]);
-    check("nobody's and not selected", bare_replica_set(1), &[other("a").orphan()], &["create 1"]);
+    check("orphan, not selected", bare_replica_set(1), &[other("a").orphan()], &["create 1"]);
     check("ours and selected no longer", bare_replica_set(1), &[other("a")], &["release a", "create 1"]);
+    check("orphan, being deleted", bare_replica_set(1), &[running("a").orphan().deleting()], &["create 1"]);
+    check("owned, being deleted", bare_replica_set(1), &[other("a").deleting()], &["create 1"]);
     check(
-        "nobody's, on its way out",
-        bare_replica_set(1),
-        &[running("a").orphan().deleting()],
-        &["create 1"],
-    );
-    check("ours, on its way out", bare_replica_set(1), &[other("a").deleting()], &["create 1"]);
-    check(
-        "nobody's, and ended",
+        "orphan, terminal",
         bare_replica_set(1),
         &[running("a").orphan().phase("Succeeded")],
         &["create 1"],
@@ -370,13 +365,13 @@ fn pods_are_released_and_adopted_before_others_are_created_or_deleted() {
         &["release a", "release b", "create 2"],
     );
     check(
-        "a stray replaced by an orphan",
+        "a released pod is replaced by an orphan",
         bare_replica_set(1),
         &[strayed, orphan("b")],
         &["release a", "adopt b"],
     );
     check("another's", bare_replica_set(2), &[running("a").of("uid-other")], &["create 2"]);
-    // A selector that somebody has changed: what it no longer selects is let go.
+    // The selector was changed: pods that it no longer selects are released.
     let narrower =
         bare_replica_set(2).selecting(json!({"app": "web", "tier": "front"})).template_label("tier", "front");
     check("a new selector", narrower, &many(2), &["release p0", "release p1", "create 2"]);
@@ -406,7 +401,12 @@ fn a_replica_set_that_is_being_deleted_does_not_change_its_pods() {
 fn a_terminating_pod_does_not_count() {
     check("replaced at once", bare_replica_set(2), &[running("a"), running("b").deleting()], &["create 1"]);
     check("not deleted again", bare_replica_set(1), &[running("a"), running("b").deleting()], &[]);
-    check("another goes", bare_replica_set(0), &[running("a"), running("b").deleting()], &["delete a"]);
+    check(
+        "another pod is terminating",
+        bare_replica_set(0),
+        &[running("a"), running("b").deleting()],
+        &["delete a"],
+    );
 }
 
 #[test]

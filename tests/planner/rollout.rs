@@ -1,11 +1,11 @@
-//! Golden transcripts: whole rollouts, step by step, as a reviewer wants to read them.
+//! Golden transcripts: whole rollouts, step by step, for reviewers.
 //!
 //! Planner, pod planner and a toy kubelet; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test
 //! planner rollout` writes the files under `tests/planner/rollout/` anew: read the difference before it is
 //! committed.
 
+mod failures;
 mod midway;
-mod mishaps;
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_planner_testkit::rollout::Rollout;
 
@@ -26,7 +26,7 @@ fn check(name: &str, title: &str, start: DeploymentBuilder, play: impl FnOnce(&m
     );
 }
 
-/// A Deployment that has come to rest with version v1, then gets v2.
+/// A Deployment settled with version v1, then gets v2.
 fn roll_to_v2(rollout: &mut Rollout) {
     rollout.settle();
     rollout.set_image("v2");

@@ -21,7 +21,7 @@ fn replica_set(name: &str, replicas: i32) -> Value {
     })
 }
 
-/// Upstream, measured under the same conditions, made 237 pods.
+/// Upstream, measured under the same conditions, created 237 pods.
 #[tokio::test]
 async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly_200_pods_are_created() {
     let server = Server::start().await;

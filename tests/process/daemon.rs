@@ -41,7 +41,7 @@ async fn sigterm_ends_the_daemon_in_order_and_with_code_0() {
 /// A plugin that never answers; it ends with the directory of its test.
 const HANGS: &str = "touch $DIR/begun; while [ -e $DIR/begun ]; do sleep 0.1; done";
 
-/// Gives a token that has to be asked for anew with each request, until there is the file `hang`.
+/// Returns a token that expires with each request; hangs once the file `hang` exists.
 const HANGS_LATER: &str = r#"
     if [ -e $DIR/hang ]; then touch $DIR/begun; while [ -e $DIR/begun ]; do sleep 0.1; done; fi
     echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",

@@ -134,7 +134,7 @@ async fn a_replaced_certificate_is_served_from_the_next_connection_on() {
     daemon.says("the serving certificate was replaced").await;
     assert_eq!(ask(&mut open, "/metrics", &[]).await.0, 200, "an open connection is not broken off");
 
-    // Half of a pair, as while somebody copies: what works stays.
+    // Half of a pair, as during a copy: the valid certificate is kept.
     let second = daemon.shown().await;
     std::fs::write(house.files().1, &house.servers.server("third.test").key).unwrap();
     daemon.says("the old one stays").await;

@@ -139,7 +139,7 @@ pub(crate) fn the_daemon_needs_exactly_the_shipped_permissions() {
         assert_eq!(metrics.lines().filter(refused).collect::<Vec<_>>(), [""; 0], "{log}");
         assert!(metrics.contains("leader_election_master_status{name=\"windlass\"} 1"), "{metrics}");
         let audit = server.audit();
-        // The test has asked in its name whether the policy is in force.
+        // The test has sent a request in its name to check whether the policy is in force.
         let is_its_own =
             |event: &Value| event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("windlass"));
         let asked: Vec<&Value> = audit
@@ -214,10 +214,10 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
     stage.call(Method::PATCH, &pod, &label("old")).await;
     let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController";
     let adopted = |seen: &Seen| seen.pods.len() == 2 && seen.pods.iter().all(owned);
-    stage.eventually(30, "it is adopted, and one of three goes", adopted).await;
+    stage.eventually(30, "it is adopted, and one of three pods is deleted", adopted).await;
 
     stage.call(Method::PATCH, &controller, &json!({"spec": {"replicas": 1}})).await;
-    stage.eventually(30, "one goes", |seen| seen.pods.len() == 1).await;
+    stage.eventually(30, "one is deleted", |seen| seen.pods.len() == 1).await;
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let status = stage.call(Method::GET, &controller, &Value::Null).await["status"].clone();
@@ -232,7 +232,7 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
     stage.eventually(30, "its pods go with it", |seen| seen.pods.is_empty()).await;
 }
 
-/// Binds the scraper to the role that ships for it; nobody else.
+/// Binds only the scraper to the shipped role.
 async fn metrics_are_for_those_who_may_read_them(client: &kube::Client, port: u16) {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

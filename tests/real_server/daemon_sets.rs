@@ -128,7 +128,7 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     rolled_out(stage, &paths).await;
     eventually!("the old revision is the newest", has_revisions(stage, &paths, |numbers| numbers == [2, 3]));
 
-    // Somebody else has the name of the revision that comes next.
+    // A foreign object has the name of the next revision.
     let second = revision(stage, &paths, 2).await;
     let taken = name(&second);
     stage.call(Method::DELETE, &format!("{}/{taken}", paths.revisions), &Value::Null).await;
@@ -151,7 +151,7 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     eventually!("it is released and replaced", has_pods(stage, &paths, 4));
     rolled_out(stage, &paths).await;
     stage.call(Method::PATCH, &pod, &label("agent")).await;
-    eventually!("it is adopted, and one of two goes", has_pods(stage, &paths, 3));
+    eventually!("it is adopted, and one of two pods is deleted", has_pods(stage, &paths, 3));
     rolled_out(stage, &paths).await;
 
     // Orphans are taken over as they are.
@@ -159,7 +159,7 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     let policy =
         |policy: &str| json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy});
     stage.call(Method::DELETE, &format!("{}/agent", paths.daemon_sets), &policy("Orphan")).await;
-    eventually!("it is gone", has_no_daemon_set(stage, &paths));
+    eventually!("it is deleted", has_no_daemon_set(stage, &paths));
     stage.call(Method::POST, &paths.daemon_sets, &agent("v3")).await;
     rolled_out(stage, &paths).await;
     assert_eq!(uids(stage, &paths).await, before);

@@ -30,7 +30,7 @@ impl Needs {
 
     fn are_met(self) -> bool {
         let chart = || {
-            // In CI nobody reads what is ignored, so that the chart would never be judged: there the test fails.
+            // In CI an ignored test is not noticed, and the chart would never be validated: there the test fails.
             std::env::var_os("WINDLASS_RENDERED").is_some() || std::env::var_os("CI").is_some()
         };
         match self {

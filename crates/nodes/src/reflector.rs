@@ -50,7 +50,7 @@ pub enum Change<K> {
     /// An object was created, changed, or seen for the first time.
     Put(K),
     /// An object does not exist any more. This is its last known form.
-    Gone(K),
+    Deleted(K),
     /// Everything that existed has been reported by now. Sent once.
     Synced,
 }
@@ -93,7 +93,7 @@ impl<K: Resource + Clone> Reflector<K> {
             }
             watcher::Event::Delete(object) => {
                 self.objects.remove(&identity(&object));
-                vec![Change::Gone(object)]
+                vec![Change::Deleted(object)]
             }
         }
     }
@@ -105,7 +105,7 @@ impl<K: Resource + Clone> Reflector<K> {
         let mut changes = Vec::new();
         for (uid, old) in &before {
             if !self.objects.contains_key(uid) {
-                changes.push(Change::Gone(old.clone()));
+                changes.push(Change::Deleted(old.clone()));
             }
         }
         for object in listed {
@@ -154,7 +154,7 @@ where
                     reflector.observe(event.modify(|object| object.meta_mut().managed_fields = None))
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "watch failed, trying again");
+                    tracing::warn!(%error, "a watch failed; retrying with backoff");
                     Vec::new()
                 }
             };
@@ -202,7 +202,7 @@ mod tests {
         let changed = object("new", "u3", "3");
         assert_eq!(
             relist(&mut reflector, &[kept, changed.clone()]),
-            vec![Change::Gone(lost), Change::Put(changed)]
+            vec![Change::Deleted(lost), Change::Put(changed)]
         );
     }
 
@@ -213,7 +213,7 @@ mod tests {
         relist(&mut reflector, std::slice::from_ref(&first));
         assert_eq!(
             relist(&mut reflector, std::slice::from_ref(&second)),
-            vec![Change::Gone(first), Change::Put(second)]
+            vec![Change::Deleted(first), Change::Put(second)]
         );
     }
 }

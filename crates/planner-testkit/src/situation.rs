@@ -1,4 +1,4 @@
-//! One moment of a Deployment, or of a ReplicaSet, and what the planners make of it.
+//! One moment of a Deployment, or of a ReplicaSet, and the plans for it.
 
 use std::sync::Arc;
 

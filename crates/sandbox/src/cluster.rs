@@ -65,7 +65,7 @@ pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
         follow(api, watcher::Config::default()).filter_map(move |change| {
             let (object, deleted) = match change {
                 Change::Put(object) => (object, false),
-                Change::Gone(object) => (object, true),
+                Change::Deleted(object) => (object, true),
                 Change::Synced => return std::future::ready(None),
             };
             let object = serde_json::to_value(object).ok();

@@ -1,4 +1,4 @@
-//! Several daemons and one cluster: who sent what and when, and the invariants of leadership over that.
+//! Several daemons and one cluster: their requests with sender and time, and the invariants of leadership over those.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use windlass_planner_testkit::objects::deployment;
 pub struct Sent {
     /// When it was sent, counted from the start.
     pub at: Duration,
-    /// Who sent it.
+    /// Its sender.
     pub agent: String,
     /// What it is: `patch Deployment/web`.
     pub what: String,
@@ -26,7 +26,7 @@ pub struct Sent {
     pub lease: bool,
     /// Whether it may have been carried out.
     pub arrived: bool,
-    /// Whether it gives the Lease up.
+    /// Whether it releases the Lease.
     pub release: bool,
 }
 
@@ -66,7 +66,7 @@ impl Rig {
         Self::with(|_, _| FaultDecision::Proceed).await
     }
 
-    /// A cluster whose API server does with a request, and the time since the start, as told.
+    /// A cluster whose API server has this decision for a request and the time since the start.
     pub async fn with(
         decision: impl Fn(&RequestInfo, Duration) -> FaultDecision + Send + Sync + 'static,
     ) -> Self {
@@ -161,7 +161,7 @@ impl Rig {
         }))
     }
 
-    /// H1, and that no two terms interleave: whoever acts has renewed within the deadline, and nobody
+    /// H1, and that no two terms interleave: a daemon that writes has renewed within the deadline, and nobody
     /// acts again after another has acted.
     #[track_caller]
     pub fn one_at_a_time(&self) {

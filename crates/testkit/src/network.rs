@@ -31,7 +31,7 @@ pub struct Weather {
     pub lag: Duration,
 }
 
-/// The network, shared by all who talk through it.
+/// The network, shared by its clients.
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<State>>);
 

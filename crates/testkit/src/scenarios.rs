@@ -1,7 +1,7 @@
 //! Scenarios that hold on every API server. `tests/cluster/scenarios.rs` plays them on the sandbox, a test each and
 //! in virtual time; `tests/real_server/apiserver.rs` plays them on a real kube-apiserver.
 
-#![allow(missing_docs)] // The names say it.
+#![allow(missing_docs)] // The names are the documentation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -102,7 +102,7 @@ pub async fn a_deployment_is_scaled_at_rest_and_in_mid_rollout(stage: &Stage) {
         stage.patch("web", json!({"spec": {"replicas": replicas}})).await;
         stage.rolled_out("web").await;
     }
-    stage.eventually(30, "surplus pods are gone", |seen| seen.pods.len() == 4).await;
+    stage.eventually(30, "the surplus pods are deleted", |seen| seen.pods.len() == 4).await;
     assert_eq!(stage.seen().await.replica_sets.len(), 1, "the size is no part of the template");
 
     stage.set_image("web", "broken").await;
@@ -111,7 +111,7 @@ pub async fn a_deployment_is_scaled_at_rest_and_in_mid_rollout(stage: &Stage) {
             .map(|replica_set| replica_set["spec"]["replicas"].as_i64())
     };
     stage.eventually(30, "the new ReplicaSet stops at the surge", |s| sizes(s) == [Some(4), Some(2)]).await;
-    // Six pods and two more become twelve and two: the four that come go to both in proportion.
+    // Replicas plus surge rises from 8 to 12: both ReplicaSets get their share of the four new pods.
     stage.patch("web", json!({"spec": {"replicas": 10}})).await;
     stage
         .eventually(30, "both ReplicaSets are scaled proportionally", |s| sizes(s) == [Some(8), Some(4)])
@@ -119,7 +119,7 @@ pub async fn a_deployment_is_scaled_at_rest_and_in_mid_rollout(stage: &Stage) {
 
     stage.set_image("web", "v1").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the broken pods are gone", |seen| seen.pods.len() == 10).await;
+    stage.eventually(30, "the broken pods are deleted", |seen| seen.pods.len() == 10).await;
 }
 
 pub async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(stage: &Stage) {
@@ -147,7 +147,7 @@ pub async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fi
     stage.patch("web", to("99")).await;
     stage.eventually(10, "a revision that is not there is cleared too", cleared).await;
     let told = |seen: &Seen| seen.has_event("DeploymentRollbackRevisionNotFound");
-    stage.eventually(10, "and an event says so", told).await;
+    stage.eventually(10, "and an event reports it", told).await;
 }
 
 pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {
@@ -155,7 +155,7 @@ pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {
     stage.rolled_out("web").await;
     stage.patch("web", json!({"spec": {"paused": true}})).await;
     let is_paused = |seen: &Seen| reason(seen, "web", "Progressing") == "DeploymentPaused";
-    stage.eventually(10, "the pause shows", is_paused).await;
+    stage.eventually(10, "the condition shows the pause", is_paused).await;
     stage.set_image("web", "v2").await;
     stage.patch("web", json!({"spec": {"replicas": 4}})).await;
     let scaled = |seen: &Seen| seen.deployment("web")["status"]["availableReplicas"] == 4;
@@ -183,7 +183,7 @@ pub async fn matching_orphans_are_adopted_and_pods_that_stop_matching_are_releas
     stage.eventually(10, "and replaced", |seen| seen.pods.len() == 3).await;
 
     stage.call(Method::PATCH, &path, &label("web")).await;
-    stage.eventually(20, "one of three goes again", |seen| seen.pods.len() == 2).await;
+    stage.eventually(20, "one of the three pods is deleted again", |seen| seen.pods.len() == 2).await;
     let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet";
     assert!(stage.seen().await.pods.iter().all(owned));
 }
@@ -223,22 +223,22 @@ pub async fn a_deletion_deletes_replica_sets_and_pods_and_in_the_foreground_wait
         let gone = |seen: &Seen| {
             let waits = propagation == "Foreground" && seen.deployments.is_empty();
             // The lists are of different moments, the Deployments' the first.
-            assert!(!waits || seen.pods.is_empty(), "the Deployment went before its pods:\n{seen}");
+            assert!(!waits || seen.pods.is_empty(), "the Deployment was deleted before its pods:\n{seen}");
             nothing_left(seen)
         };
         stage.eventually(60, propagation, gone).await;
     }
-    assert_eq!(created(stage, "pods"), 6, "none was made anew while they went");
+    assert_eq!(created(stage, "pods"), 6, "no pod was created during the deletion");
 }
 
 pub async fn a_name_in_use_is_counted_as_a_collision_and_another_is_used(stage: &Stage) {
-    // What the first name will be is seen by letting a Deployment take it, and go.
+    // A first Deployment shows the name, and is deleted.
     stage.create(deployment("web").replicas(1)).await;
     stage.rolled_out("web").await;
     let taken = name(&stage.seen().await.replica_sets[0]).to_string();
     stage.delete("web", "Background").await;
     let nothing_left = |seen: &Seen| seen.replica_sets.is_empty() && seen.pods.is_empty();
-    stage.eventually(60, "everything is gone", nothing_left).await;
+    stage.eventually(60, "everything is deleted", nothing_left).await;
 
     let other = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": taken},
@@ -261,9 +261,9 @@ pub async fn refused_pod_creations_are_in_both_conditions_and_are_retried(stage:
             && super::cluster::condition(seen.replica_set_of("v1"), "ReplicaFailure") == "FailedCreate"
             && seen.has_event("FailedCreate")
     };
-    stage.eventually(20, "the refusal shows", shown).await;
+    stage.eventually(20, "the conditions show the refusal", shown).await;
     let refused = stage.answered(&Method::POST, "pods", 403);
-    assert!((1..=8).contains(&refused), "one doomed call a try: {refused}");
+    assert!((1..=8).contains(&refused), "one refused request per attempt: {refused}");
 
     stage.permit(Step::CreatePods).await;
     stage.rolled_out("web").await;
@@ -294,15 +294,15 @@ pub async fn a_broken_version_stops_at_the_budget_exceeds_its_deadline_and_is_ro
     stage.rolled_out("web").await;
     stage.set_image("web", "broken").await;
     let late = |seen: &Seen| {
-        assert!(seen.pods_of("v1") >= 3, "an old pod too many has gone:\n{seen}");
+        assert!(seen.pods_of("v1") >= 3, "too few old pods are left:\n{seen}");
         reason(seen, "web", "Progressing") == "ProgressDeadlineExceeded"
     };
-    stage.eventually(30, "the deadline is noticed", late).await;
+    stage.eventually(30, "the condition shows the deadline", late).await;
     let seen = stage.seen().await;
     assert_eq!((seen.pods_of("v1"), seen.pods_of("broken")), (3, 2), "{seen}");
     stage.set_image("web", "v1").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the broken pods are gone", |seen| seen.pods.len() == 4).await;
+    stage.eventually(30, "the broken pods are deleted", |seen| seen.pods.len() == 4).await;
 }
 
 /// Annotations and labels of the Deployment and of its ReplicaSets change all the time, so that resourceVersions

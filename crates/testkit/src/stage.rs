@@ -30,16 +30,16 @@ pub struct Stage {
     server: Server,
 }
 
-/// What is different from one API server to the other.
+/// The differences between API servers.
 enum Server {
     Sandbox(Box<Cluster>),
     /// A real one, where steps are refused by a quota and by an admission policy.
     Real,
 }
 
-/// What may be refused to the controllers.
+/// A step that can be refused to the controllers.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // The names say it.
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Step {
     CreatePods,
     ScaleReplicaSets,
@@ -71,7 +71,7 @@ impl Stage {
         stage
     }
 
-    /// The same in a namespace that is there.
+    /// The same in an existing namespace.
     pub fn in_namespace(client: Client, daemon: Client, writes: Writes, namespace: String) -> Self {
         let parts = Parts {
             client: daemon,
@@ -303,7 +303,7 @@ impl Stage {
             }
             written = now;
         }
-        panic!("the controllers do not come to rest:\n{}", self.writes.tail(&self.namespace));
+        panic!("the controllers do not settle:\n{}", self.writes.tail(&self.namespace));
     }
 
     /// After a conflict the same write succeeds some time later, or what it was for is gone.
@@ -345,7 +345,7 @@ impl Seen {
         self.deployments.iter().find(|d| name(d) == wanted).unwrap_or(&Value::Null)
     }
 
-    /// The pods of this image tag that are not on their way out.
+    /// The pods of this image tag that are not terminating.
     pub fn pods_of(&self, tag: &str) -> usize {
         let image = format!("app:{tag}");
         let is_it = |pod: &&Value| {

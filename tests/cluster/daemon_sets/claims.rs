@@ -45,7 +45,7 @@ async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_
     let names = |c: &Cluster| pods(c).iter().map(name_of).collect::<Vec<_>>();
     let (before, requests) = (names(&cluster), writes(&cluster));
     delete(&cluster, "Orphan").await;
-    cluster.eventually(10, "it is gone", is_gone).await;
+    cluster.eventually(10, "it is deleted", is_gone).await;
     tokio::time::sleep(5 * S).await;
     assert_eq!((names(&cluster), writes(&cluster)), (before.clone(), requests), "nothing is adopted again");
     assert!(pods(&cluster).iter().all(|pod| pod["metadata"]["ownerReferences"].is_null()));
@@ -73,7 +73,7 @@ async fn a_pod_that_no_longer_matches_is_released_and_replaced() {
     let patch = json!({"metadata": {"labels": {"app": "another"}}});
     cluster.call(Method::PATCH, &format!("{PODS}/{name}"), &patch).await;
     cluster
-        .eventually(5, "it belongs to nobody", |c| {
+        .eventually(5, "it is released", |c| {
             named(c, "Pod", &name)["metadata"]["ownerReferences"].is_null()
         })
         .await;
@@ -106,9 +106,9 @@ async fn an_orphan_without_a_node_of_its_own_is_adopted_and_deleted_while_it_is_
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "labels": {"app": "agent"}},
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign", "labels": {"app": "agent"}},
         "spec": {"nodeSelector": {"no": "where"}, "containers": [{"name": "c", "image": "agent:v1"}]}});
     cluster.call(Method::POST, PODS, &pod).await;
-    cluster.eventually(5, "it is gone", |c| named(c, "Pod", "stray").is_null()).await;
+    cluster.eventually(5, "it is deleted", |c| named(c, "Pod", "foreign").is_null()).await;
     assert!(is_complete(&cluster, 3));
 }

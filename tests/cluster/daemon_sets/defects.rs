@@ -17,7 +17,7 @@ async fn running(spec: Value) -> (Cluster, Daemon) {
 async fn no_1_the_deletion_of_a_node_enqueues_the_daemon_sets_that_ran_there() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     remove_node(&cluster, &node(1)).await;
-    cluster.eventually(1, "it is not wanted any more", |c| is_complete(c, 2)).await;
+    cluster.eventually(1, "it no longer counts as desired", |c| is_complete(c, 2)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +35,7 @@ async fn no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_d
     taint(&cluster, "full", &[]).await;
     cluster.eventually(1, "there is another", |c| images(c).contains_key("full")).await;
     remove_node(&cluster, "full").await;
-    cluster.eventually(1, "it is gone too", |c| !images(c).contains_key("full") && is_complete(c, 3)).await;
+    cluster.eventually(1, "it is deleted too", |c| !images(c).contains_key("full") && is_complete(c, 3)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_gener
     let (cluster, _daemon) = running(unavailable(1)).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DAEMON_SETS}/agent"), &orphan).await;
-    cluster.eventually(5, "it is gone", |c| agent(c).is_null()).await;
+    cluster.eventually(5, "it is deleted", |c| agent(c).is_null()).await;
     let mut again = daemon_set(unavailable(1));
     again["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:v2".into();
     cluster.call(Method::POST, DAEMON_SETS, &again).await;
@@ -244,7 +244,7 @@ async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_n
     tokio::time::sleep(5 * S).await;
     let before = writes(&cluster);
     tokio::time::sleep(60 * S).await;
-    assert_eq!(writes(&cluster), before, "it comes to rest");
+    assert_eq!(writes(&cluster), before, "it settles");
     assert!(revisions(&cluster).iter().all(|(number, _)| *number > 0), "{:?}", revisions(&cluster));
 }
 

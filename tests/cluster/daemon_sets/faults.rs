@@ -144,7 +144,7 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
                 json!({"phase": "Failed", "reason": "Evicted", "conditions": null}),
             )
             .await;
-            cluster.eventually(60, "it is gone", |c| named(c, "Pod", &name).is_null()).await;
+            cluster.eventually(60, "it is deleted", |c| named(c, "Pod", &name).is_null()).await;
             gone_at.push(cluster.clock.now());
             cluster.eventually(5, "there is another", |c| images(c).contains_key(&node(2))).await;
             names.push(name);
@@ -152,7 +152,7 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
         }
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 5, "no name comes back");
+        assert_eq!(names.len(), 5, "no name is reused");
         let waits: Vec<f64> =
             gone_at.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64()).collect();
         for (wait, expected) in waits.iter().zip([1.0, 2.0, 4.0, 8.0]) {

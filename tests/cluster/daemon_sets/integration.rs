@@ -1,4 +1,4 @@
-//! What upstream's integration tests of DaemonSets ask, asked in our own way: both strategies where upstream runs both.
+//! The cases of upstream's integration tests of DaemonSets: both strategies where upstream runs both.
 
 use super::*;
 use windlass_apiserver::FaultDecision;

@@ -57,7 +57,7 @@ async fn taints_prevent_tolerate_or_evict_pods() {
     taint(&cluster, &node(1), &["maintenance:NoSchedule"]).await;
     cluster.eventually(1, "a pod is where none would be created", |c| counts(c) == "2/2/2/2/2/1").await;
     taint(&cluster, &node(2), &["maintenance:NoExecute"]).await;
-    cluster.eventually(3, "its pod goes", |c| counts(c) == "1/1/1/1/1/1").await;
+    cluster.eventually(3, "its pod is deleted", |c| counts(c) == "1/1/1/1/1/1").await;
     assert_eq!(images(&cluster).len(), 2);
     taint(&cluster, &node(1), &["minor:PreferNoSchedule"]).await;
     taint(&cluster, &node(2), &[]).await;
@@ -78,7 +78,7 @@ async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
     cluster.call(Method::DELETE, &format!("{PODS}/{gone}"), &Value::Null).await;
     cluster.eventually(5, "it is replaced", |c| asked(c, "create", "Pod") == created + 1).await;
     rolled_out(&cluster, 3).await;
-    assert_ne!(name_of(&pod_on(&cluster, &node(1))), gone, "no name comes back");
+    assert_ne!(name_of(&pod_on(&cluster, &node(1))), gone, "no name is reused");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! New templates: by deleting first, by creating first, and by waiting for somebody to delete.
+//! New templates: with maxUnavailable, with maxSurge, and with OnDelete.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Three classes of answer: what is refused is reported, who is asked to wait waits in silence, and without an
+//! Three classes of answer: a refusal is reported, a Retry-After delays without a report, and without a
 //! answer the outcome is looked up.
 
 use std::sync::Arc;
@@ -20,15 +20,15 @@ fn webhook_fails() -> FaultDecision {
     FaultDecision::Refuse { code: 500, message: WEBHOOK.into(), reason: "InternalError".into() }
 }
 
-/// A cluster that fails the requests that `meant` names, as long as the flag is set.
+/// A cluster that fails the requests that `matches` selects, as long as the flag is set.
 async fn failing(
-    meant: fn(&RequestInfo) -> bool,
+    matches: fn(&RequestInfo) -> bool,
     decision: impl Fn() -> FaultDecision + Send + Sync + 'static,
 ) -> (Cluster, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(true));
     let flag = fails.clone();
     let cluster = with(inject_faults(move |request| {
-        if meant(request) && flag.load(Ordering::SeqCst) { decision() } else { FaultDecision::Proceed }
+        if matches(request) && flag.load(Ordering::SeqCst) { decision() } else { FaultDecision::Proceed }
     }))
     .await;
     (cluster, fails)
@@ -207,13 +207,13 @@ async fn a_daemon_that_shuts_down_does_not_wait_for_retry_after() {
     assert_eq!(events(&cluster, "FailedCreate"), [""; 0]);
 }
 
-/// Has the Deployment `web` roll out, and made anew beside its orphaned ReplicaSet.
+/// Rolls out the Deployment `web`, and recreates it beside its orphaned ReplicaSet.
 async fn is_made_anew(cluster: &Cluster) {
     cluster.create(small()).await;
     settles(cluster, "web", 3).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &orphan).await;
-    cluster.eventually(60, "it is gone", |c| c.deployment("web").is_null()).await;
+    cluster.eventually(60, "it is deleted", |c| c.deployment("web").is_null()).await;
     cluster.create(small()).await;
 }
 

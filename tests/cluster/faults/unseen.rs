@@ -80,7 +80,7 @@ async fn a_replica_set_whose_creation_got_no_response_counts_before_the_cache_sh
         cluster.set_image("web", tag).await;
         for _ in 0..20 {
             tokio::time::sleep(S / 10).await;
-            assert!(wanted(&cluster) <= 4, "S1: {} pods wanted", wanted(&cluster));
+            assert!(wanted(&cluster) <= 4, "S1: {} desired pods", wanted(&cluster));
         }
     }
     lag.store(false, Ordering::SeqCst);
@@ -116,7 +116,7 @@ async fn a_deletion_in_flight_is_not_repeated_for_another_pod() {
     }
     tokio::time::sleep(60 * S).await;
     settles(&cluster, "web", 2).await;
-    assert_eq!(cluster.pods_created(), 3, "S12: two went where one had to, and one was made anew");
+    assert_eq!(cluster.pods_created(), 3, "S12: two pods were deleted instead of one, and one was created again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +135,7 @@ async fn a_replica_set_orphaned_a_moment_ago_is_adopted_and_not_created_again() 
     rolls_out_and_lags(&cluster, &lag).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &orphan).await;
-    cluster.eventually(20, "it is gone", |c| c.deployment("web").is_null()).await;
+    cluster.eventually(20, "it is deleted", |c| c.deployment("web").is_null()).await;
     cluster.create(small()).await;
     tokio::time::sleep(5 * S).await;
     lag.store(false, Ordering::SeqCst);

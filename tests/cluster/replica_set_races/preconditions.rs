@@ -1,4 +1,4 @@
-//! What a write says of the pod that it is meant for.
+//! The preconditions in the writes of pods.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ async fn a_late_deletion_does_not_delete_a_new_pod_with_the_same_name() {
     has(&cluster, "web", 2).await;
     patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 1}})).await;
     tokio::time::sleep(S).await;
-    let [(name, options)] = &sent(&cluster, "delete")[..] else { panic!("one deletion is on its way") };
+    let [(name, options)] = &sent(&cluster, "delete")[..] else { panic!("one deletion is in flight") };
     assert!(options["preconditions"]["uid"].is_string(), "{options}");
 
     // Somebody is quicker, and takes the name.

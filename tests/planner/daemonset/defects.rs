@@ -127,12 +127,12 @@ fn no_11_a_deleted_node_does_not_block_a_surge_on_other_nodes() {
 #[test]
 fn no_12_a_pod_of_ours_without_a_node_is_deleted() {
     let mut world = settled(unavailable(1), 1);
-    let mut stray = world.pod_on("n1").clone();
-    stray["metadata"]["name"] = "stray".into();
-    stray["metadata"]["uid"] = "uid-stray".into();
-    stray["spec"] = json!({"containers": [{"name": "agent", "image": "agent:v1"}]});
-    stray["status"] = json!({"phase": "Pending"});
-    world.pods.insert("stray".into(), stray);
+    let mut foreign = world.pod_on("n1").clone();
+    foreign["metadata"]["name"] = "foreign".into();
+    foreign["metadata"]["uid"] = "uid-foreign".into();
+    foreign["spec"] = json!({"containers": [{"name": "agent", "image": "agent:v1"}]});
+    foreign["status"] = json!({"phase": "Pending"});
+    world.pods.insert("foreign".into(), foreign);
     assert_eq!(reasons(&world), [Reason::NoNode]);
     assert_eq!(status(&world).current, 1);
 }

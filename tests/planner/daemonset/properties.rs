@@ -1,5 +1,5 @@
 //! Random histories: nodes and pods change while templates roll out, and every write is judged when it is made. In the
-//! end the cluster must come to rest with one new pod on each node that runs one.
+//! end the cluster must settle with one new pod on each node that runs one.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

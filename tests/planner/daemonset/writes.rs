@@ -97,7 +97,7 @@ impl World {
                 let tag = revision_tag(stored);
                 self.say("controller", &format!("adopt the revision {tag}"));
             }
-            Write::ReleaseRevision(_) => unreachable!("nobody edits the labels of revisions here"),
+            Write::ReleaseRevision(_) => unreachable!("this test edits no labels of revisions"),
         }
         true
     }
@@ -227,7 +227,7 @@ impl World {
 }
 
 /// DS15.
-pub(super) fn judge_status(status: &DaemonSetStatus, daemon_set: &DaemonSet) {
+pub(super) fn check_status(status: &DaemonSetStatus, daemon_set: &DaemonSet) {
     let DaemonSetStatus {
         observed_generation,
         desired,

@@ -120,7 +120,7 @@ impl Lifecycle {
     }
 
     /// A node is gone, and its kubelet with it. Its pods stay until they are collected, or until the node is back.
-    pub fn node_gone(&mut self, name: &str, now: Instant) {
+    pub fn node_deleted(&mut self, name: &str, now: Instant) {
         if self.nodes.present.remove(name).is_some() {
             self.nodes.gone.insert(name.to_owned(), now);
             self.decide_on(name, now);
@@ -150,7 +150,7 @@ impl Lifecycle {
     }
 
     /// A pod does not exist any more.
-    pub fn pod_gone(&mut self, uid: &str, now: Instant) {
+    pub fn pod_deleted(&mut self, uid: &str, now: Instant) {
         if let Some(tracked) = self.pods.remove(uid) {
             self.unqueue(uid);
             self.stuck.remove(uid);
@@ -438,7 +438,7 @@ mod tests {
         }
         assert_eq!(places, ["n1", "n2", "n1", "n2"]);
         life.pod_changed(pod("a", "n1", json!({})), start);
-        life.pod_gone("b", start);
+        life.pod_deleted("b", start);
         life.pod_changed(pod("e", "", json!({})), start);
         assert_eq!(life.assume("e").unwrap(), "n2");
     }

@@ -1,4 +1,4 @@
-//! How nodes come into being, and what is written about them.
+//! Creating the simulated nodes, and writing their status, labels and taints.
 
 use kube::{
     Client,
@@ -18,7 +18,7 @@ pub(super) async fn create_nodes(client: &Client, options: &Options) {
     let mut failures = 0;
     while let Err(error) = try_create_nodes(client, options).await {
         failures += 1;
-        tracing::warn!(%error, "cannot create the simulated nodes, trying again");
+        tracing::warn!(%error, "cannot create the simulated nodes; retrying");
         tokio::time::sleep(backoff(failures)).await;
     }
 }
@@ -100,7 +100,7 @@ pub(super) async fn report(client: Client, node: Value, number: usize, now: Now)
             return;
         }
         failures += 1;
-        tracing::warn!(%error, "cannot report on a node, trying again");
+        tracing::warn!(%error, "cannot write the status, labels or taints of a simulated node; retrying");
         tokio::time::sleep(backoff(failures)).await;
     }
 }

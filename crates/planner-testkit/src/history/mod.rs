@@ -16,7 +16,7 @@ use steps::{Number, Step};
 pub const TAGS: u8 = 4;
 const BROKEN: &str = "v3";
 
-/// Who runs when.
+/// The order of the controllers.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     /// Deployment, ReplicaSets, pods.
@@ -28,7 +28,7 @@ pub enum Order {
 /// A history so far.
 #[derive(Clone)]
 pub struct History {
-    /// Where it has led.
+    /// The current state.
     pub world: World,
     templates: Vec<Template>,
     rng: fastrand::Rng,
@@ -41,7 +41,7 @@ fn template(tag: u8) -> Template {
 }
 
 impl History {
-    /// A Deployment of so many replicas that nobody has synced yet.
+    /// A Deployment of so many replicas that no controller has synced yet.
     pub fn new(order: Order, replicas: i32) -> Self {
         let seed = if let Order::Seeded(seed) = order { seed } else { 0 };
         History {
@@ -52,7 +52,7 @@ impl History {
         }
     }
 
-    /// Lets one thing happen.
+    /// Applies one step.
     pub fn act(&mut self, step: &Step) {
         self.world.lines.push(format!("{step:?}"));
         let world = &mut self.world;
@@ -111,7 +111,7 @@ impl History {
         }
     }
 
-    /// Lets everybody run once; returns whether anything happened.
+    /// Runs every controller once; returns whether anything changed.
     pub fn round(&mut self) -> bool {
         let mut tasks: Vec<Option<Arc<str>>> =
             [None].into_iter().chain(self.world.replica_sets.keys().cloned().map(Some)).collect();
@@ -150,7 +150,7 @@ impl History {
         busy
     }
 
-    /// Runs until nothing happens for longer than any readiness takes.
+    /// Runs until nothing changes for longer than any pod needs to become ready.
     pub fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..3000 {

@@ -1,11 +1,11 @@
-//! What may happen, and how often it is drawn.
+//! The steps of a history, and their probabilities.
 
 use proptest::prelude::*;
 
 use super::TAGS;
 use crate::world::Fate;
 
-/// One thing that happens.
+/// One step.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The names say it.
 pub enum Step {
@@ -28,9 +28,9 @@ pub enum Step {
         writes: usize,
         status: bool,
     },
-    /// Something happens to a pod.
+    /// A change of a pod.
     Pod(usize, Fate),
-    /// Somebody says what a pod is worth.
+    /// A user sets the deletion cost of a pod.
     Cost(usize, i32),
     /// A ReplicaSet or a pod loses its owner, or a label that makes it selected.
     Orphan {
@@ -41,7 +41,7 @@ pub enum Step {
         replica_set: bool,
         which: usize,
     },
-    /// Everybody runs in turn, so many times.
+    /// All controllers run in turn, so many times.
     Rounds(u8),
     Sleep(u8),
 }
@@ -62,7 +62,7 @@ fn cut() -> impl Strategy<Value = usize> {
     prop_oneof![4 => Just(usize::MAX), 1 => 0..4usize]
 }
 
-/// Any step. Those of strangers (orphans and labels) are in only if `strangers`.
+/// Any step. Foreign changes (orphans and labels) are included only if `strangers`.
 pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
     let mostly = prop_oneof![5 => Just(true), 1 => Just(false)];
     let fate = prop_oneof![

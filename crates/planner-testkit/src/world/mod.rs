@@ -1,5 +1,5 @@
 //! A toy cluster for the planners: one Deployment and what it has, as the records that the daemon keeps. No tokio, no
-//! HTTP, no JSON but at the edges. Every write is judged by the safety invariants (S1 to S21) when it is made, and goes
+//! HTTP, no JSON but at the edges. Every write is checked against the safety invariants (S1 to S21) at once, and goes
 //! into lines that a person can read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use windlass::plan::replicaset::deletion_order;
 
 use super::objects::{DeploymentBuilder, decode, now};
 
-mod judges;
+mod invariants;
 mod syncs;
 
 /// One Deployment and what it has. Its public parts are what tests look at.
@@ -38,7 +38,7 @@ pub struct World {
     serial: u64,
     /// ReplicaSets of which a pod lost its availability since their status was written (the F of S2).
     lost: BTreeSet<Uid>,
-    /// Whether somebody interfered with owners and labels.
+    /// Whether foreign changes of owners and labels occurred.
     strangers: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Synced {
 }
 
 impl World {
-    /// A Deployment that nobody has synced yet. What the cluster draws, such as nodes, comes from the seed.
+    /// A Deployment that no controller has synced yet. Random choices of the cluster, such as nodes, come from the seed.
     pub fn new(deployment: DeploymentBuilder, seed: u64) -> Self {
         World {
             now: now(),
@@ -303,7 +303,7 @@ fn reference(kind: &str, key: &ObjectKey, uid: &Uid) -> Arc<ControllerRef> {
     })
 }
 
-/// The tag of the image that a template asks for.
+/// The tag of the image in a template.
 pub(crate) fn tag(template: &Template) -> &str {
     let (_, rest) = template.raw().get().split_once("\"app:").expect("the image of a builder");
     rest.split('"').next().unwrap()

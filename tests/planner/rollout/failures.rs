@@ -1,4 +1,4 @@
-//! Rollouts in which something goes wrong: pods, caches of sizes, deadlines.
+//! Rollouts with failures: pods, size annotations, deadlines.
 
 use super::{check, roll_to_v2};
 use windlass_planner_testkit::objects::deployment;

@@ -1,4 +1,4 @@
-//! What befalls the pods and ReplicaSets of a rollout from outside: people, nodes, other programs.
+//! Foreign changes of the pods and ReplicaSets of a rollout: by users, nodes, other programs.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::{Rollout, is_ready};
 use crate::world::{Fate, pods, tag};
 
 impl Rollout {
-    /// Somebody deletes pods by hand.
+    /// A user deletes pods.
     pub fn delete_pods(&mut self, image: &str, count: usize) {
         self.befall(image, count, is_ready, Fate::Delete);
         self.say("user", &format!("web-{image}: delete {} by hand", pods(count)));
     }
 
-    /// Pods fail for good, as those do that a node evicts; their objects stay.
+    /// Pods fail finally, as after an eviction by the kubelet; their objects stay.
     pub fn fail_pods(&mut self, image: &str, count: usize) {
         self.befall(image, count, is_ready, Fate::Fail);
         self.say("kubelet", &format!("web-{image}: {} failed", pods(count)));
@@ -33,7 +33,7 @@ impl Rollout {
         self.say("kubelet", &format!("web-{image}: {} ready again", pods(count)));
     }
 
-    /// Pods that would not stop do so after all.
+    /// Pods that did not terminate do so now.
     pub fn let_go(&mut self, image: &str) {
         self.say("kubelet", &format!("web-{image} can stop now"));
         self.stuck.retain(|stuck| stuck != image);
@@ -57,7 +57,7 @@ impl Rollout {
         for name in &hit {
             self.world.befall(name, fate);
         }
-        // What the world took away is not the planner's doing: the next check starts from here.
+        // The planner did not delete these pods: the next check starts from here.
         self.reached = self.ready_pods();
     }
 }
