@@ -162,7 +162,7 @@ impl Feed {
     }
 }
 
-/// The API server, as far as it is needed here. Whatever else is asked, such as the creation of a pod, is
+/// The API server, as far as it is needed here. Any other request, such as the creation of a pod, is
 /// noted as unexpected.
 struct Server {
     state: Mutex<State>,

@@ -85,13 +85,13 @@ async fn kinds_that_only_a_disabled_controller_needs_are_not_listed() {
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
     cluster.create(deployment("web").replicas(2)).await;
     cluster.rolled_out("web").await;
-    let asked = |kind: &str| {
+    let requested = |kind: &str| {
         let log = cluster.log.lock().unwrap();
         log.iter().any(|request| request.user_agent == USER_AGENT && request.kind == kind)
     };
-    assert!(asked("ReplicaSet") && asked("Pod"));
+    assert!(requested("ReplicaSet") && requested("Pod"));
     for kind in ["Node", "DaemonSet", "ControllerRevision"] {
-        assert!(!asked(kind), "{kind}");
+        assert!(!requested(kind), "{kind}");
     }
     let (code, text) = windlass_testkit::cluster::ask(&daemon.http, "/readyz?verbose").await;
     assert_eq!(code, 200, "{text}");
@@ -142,16 +142,17 @@ async fn another_controller_is_detected_reported_and_optionally_ends_the_process
     let line = "windlass_foreign_writes_total{resource=\"deployments\"} 3";
     assert!(daemon.metrics.render().contains(line), "{}", daemon.metrics.render());
     let events = cluster.objects("Event");
-    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
+    let conflicts: Vec<_> =
+        events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
+    assert_eq!(conflicts.len(), 1);
+    assert!(conflicts[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
     assert!(!daemon.task.is_finished(), "by default it continues");
 
     let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
-    let told = |event: &Value| event["reason"] == "ConflictingController";
-    assert!(cluster.objects("Event").iter().any(told), "it ends with an event that has the reason");
+    let is_conflict = |event: &Value| event["reason"] == "ConflictingController";
+    assert!(cluster.objects("Event").iter().any(is_conflict), "it ends with an event that has the reason");
 }
 
 #[tokio::test(start_paused = true)]

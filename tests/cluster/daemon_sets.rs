@@ -273,7 +273,7 @@ fn writes(cluster: &Cluster) -> usize {
 }
 
 /// How many requests of the controllers there were of this verb and kind.
-fn asked(cluster: &Cluster, verb: &str, kind: &str) -> usize {
+fn requested(cluster: &Cluster, verb: &str, kind: &str) -> usize {
     let log = cluster.log.lock().unwrap();
     log.iter().filter(|r| r.user_agent == USER_AGENT && r.verb == verb && r.kind == kind).count()
 }
@@ -288,7 +288,10 @@ async fn every_node_gets_a_pod_and_nothing_is_written_after_that() {
     let expected: BTreeMap<String, Vec<String>> = (1..=3).map(|n| (node(n), vec!["v1".to_owned()])).collect();
     assert_eq!(images(&cluster), expected);
     assert_eq!(revisions(&cluster), [(1, "v1".to_owned())]);
-    assert_eq!((asked(&cluster, "create", "Pod"), asked(&cluster, "create", "ControllerRevision")), (3, 1));
+    assert_eq!(
+        (requested(&cluster, "create", "Pod"), requested(&cluster, "create", "ControllerRevision")),
+        (3, 1)
+    );
     let pod = pod_on(&cluster, &node(1));
     let revision = &cluster.objects("ControllerRevision")[0];
     assert_eq!(pod["metadata"]["labels"][HASH], revision["metadata"]["labels"][HASH]);

@@ -81,7 +81,7 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
 }
 
 /// The names in all creations of pods, in the order of the requests.
-fn asked(cluster: &Cluster) -> Vec<String> {
+fn requested(cluster: &Cluster) -> Vec<String> {
     let log = cluster.log.lock().unwrap();
     let bodies = log.iter().filter(|request| is_pod_creation(request));
     bodies
@@ -92,9 +92,9 @@ fn asked(cluster: &Cluster) -> Vec<String> {
 
 #[track_caller]
 fn never_twice(cluster: &Cluster) {
-    let asked = asked(cluster);
-    let different: BTreeSet<&String> = asked.iter().collect();
-    assert_eq!(different.len(), asked.len(), "a name was reused: {asked:?}");
+    let requested = requested(cluster);
+    let different: BTreeSet<&String> = requested.iter().collect();
+    assert_eq!(different.len(), requested.len(), "a name was reused: {requested:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn pods_that_are_deleted_by_force_are_replaced_under_new_names() {
     scale(&cluster, 2).await;
     has(&cluster, 2, 10).await;
     never_twice(&cluster);
-    assert_eq!(asked(&cluster).len(), 3 + 4 * (1 + 1 + 3) + 2);
+    assert_eq!(requested(&cluster).len(), 3 + 4 * (1 + 1 + 3) + 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn a_creation_whose_reply_is_lost_is_sent_once_and_found() {
     create(&cluster, 9).await;
     has(&cluster, 9, 60).await;
     never_twice(&cluster);
-    assert_eq!((asked(&cluster).len(), cluster.pods_created()), (9, 9));
+    assert_eq!((requested(&cluster).len(), cluster.pods_created()), (9, 9));
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,9 +219,9 @@ async fn a_creation_that_never_arrived_is_sent_again_with_the_same_name() {
     let _daemon = cluster.start_controllers(1);
     create(&cluster, 3).await;
     has(&cluster, 3, 60).await;
-    let asked = asked(&cluster);
-    assert_eq!(asked.len(), 4, "{asked:?}");
-    assert_eq!(asked[1], asked[3], "the second of the first batch of two, {asked:?}");
+    let requested = requested(&cluster);
+    assert_eq!(requested.len(), 4, "{requested:?}");
+    assert_eq!(requested[1], requested[3], "the second of the first batch of two, {requested:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +325,7 @@ async fn two_independent_daemons_create_no_duplicate_pod_over_an_unreliable_netw
         }
         network.set(Weather::default());
         has(&cluster, PODS_WANTED, 300).await;
-        let names: BTreeSet<String> = asked(&cluster).into_iter().collect();
+        let names: BTreeSet<String> = requested(&cluster).into_iter().collect();
         assert_eq!(
             (names.len(), cluster.pods_created()),
             (PODS_WANTED, PODS_WANTED),

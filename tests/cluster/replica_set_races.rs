@@ -25,7 +25,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{Cluster, asks, condition, forbidden, unlimited};
+use windlass_testkit::cluster::{Cluster, condition, forbidden, is_request, unlimited};
 use windlass_testkit::network::{Network, Weather};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
@@ -98,7 +98,7 @@ async fn a_refused_adoption_is_retried_and_no_pod_is_created_instead() {
     let allowed = Arc::new(AtomicBool::new(false));
     let allows = allowed.clone();
     let cluster = Cluster::answering(move |request| {
-        match asks(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
+        match is_request(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
             true => forbidden("a webhook says no"),
             false => FaultDecision::Proceed,
         }
@@ -123,7 +123,7 @@ async fn pods_orphaned_by_the_deletion_of_their_replica_set_are_not_created_agai
         let lag = Arc::new(AtomicBool::new(false));
         let lags = lag.clone();
         let cluster = Cluster::answering(move |request| {
-            let lagging = asks(request, "watch", "ReplicaSet") && lags.load(Ordering::SeqCst);
+            let lagging = is_request(request, "watch", "ReplicaSet") && lags.load(Ordering::SeqCst);
             if lagging { FaultDecision::Delay(30 * S) } else { FaultDecision::Proceed }
         })
         .await;
@@ -230,7 +230,7 @@ async fn a_failed_status_write_is_retried() {
     for code in [409, 500] {
         let refusals = AtomicUsize::new(0);
         let cluster = Cluster::answering(move |request| {
-            let writes = asks(request, "patch", "ReplicaSet") && request.subresource == "status";
+            let writes = is_request(request, "patch", "ReplicaSet") && request.subresource == "status";
             if writes && refusals.fetch_add(1, Ordering::SeqCst) < 5 {
                 let reason = if code == 409 { "Conflict" } else { "InternalError" };
                 return FaultDecision::Refuse { code, message: "no".into(), reason: reason.into() };
@@ -276,7 +276,7 @@ async fn a_creation_in_flight_keeps_its_name_when_an_earlier_name_becomes_free()
     let late = Arc::new(AtomicBool::new(false));
     let delays = late.clone();
     let cluster = Cluster::answering(move |request| {
-        let creates = asks(request, "create", "Pod") && delays.swap(false, Ordering::SeqCst);
+        let creates = is_request(request, "create", "Pod") && delays.swap(false, Ordering::SeqCst);
         if creates { FaultDecision::Delay(45 * S) } else { FaultDecision::Proceed }
     })
     .await;
@@ -302,7 +302,7 @@ async fn a_pod_that_appears_during_a_batch_counts_as_one_of_the_missing_pods() {
     // Two creations get no answer. While the first of them is tried again, the second arrives.
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
-        if !asks(request, "create", "Pod") {
+        if !is_request(request, "create", "Pod") {
             return FaultDecision::Proceed;
         }
         match creations.fetch_add(1, Ordering::SeqCst) {
@@ -328,7 +328,7 @@ async fn no_other_pod_is_created_while_a_creation_with_a_reused_name_is_in_doubt
     // would meet it.
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
-        match asks(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
+        match is_request(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
             true => FaultDecision::Delay(60 * S),
             false => FaultDecision::Proceed,
         }
@@ -366,7 +366,7 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
     // A quota of eighty: the eightieth pod is in a batch of sixty-four.
     let taken = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
-        match asks(request, "create", "Pod") && taken.fetch_add(1, Ordering::SeqCst) >= 80 {
+        match is_request(request, "create", "Pod") && taken.fetch_add(1, Ordering::SeqCst) >= 80 {
             true => forbidden("exceeded quota: pods"),
             false => FaultDecision::Proceed,
         }

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass::config::ControllerConfig;
 use windlass_apiserver::{FaultDecision, RequestInfo};
-use windlass_testkit::cluster::{Cluster, asks, condition, inject_faults, unlimited};
+use windlass_testkit::cluster::{Cluster, condition, inject_faults, is_request, unlimited};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -45,7 +45,7 @@ fn pods(cluster: &Cluster, name: &str) -> Vec<Value> {
 }
 
 fn creations(cluster: &Cluster) -> usize {
-    cluster.log.lock().unwrap().iter().filter(|request| asks(request, "create", "Pod")).count()
+    cluster.log.lock().unwrap().iter().filter(|request| is_request(request, "create", "Pod")).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,7 +55,7 @@ async fn a_creation_in_flight_at_a_crash_causes_no_surplus_pod() {
         // The first four requests reach the server long after the daemon that sent them is dead.
         let cluster = Cluster::with(
             inject_faults(move |request| {
-                let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
+                let early = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
                 if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
             }),
             |options| options,
@@ -122,8 +122,8 @@ async fn pods_that_fail_at_startup_are_retried_one_by_one_and_all_at_once_after_
     tokio::time::sleep(1800 * S).await;
     let made = creations(&cluster) - made;
     assert!((5..=7).contains(&made), "{made} more in half an hour");
-    let told = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
-    assert!(told(&cluster), "no event and no condition reports it");
+    let has_event = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
+    assert!(has_event(&cluster), "no event and no condition reports it");
 
     refuses.store(false, Ordering::SeqCst);
     cluster.eventually(310, "all pods are there", |c| is_available(c, "web", 20)).await;
@@ -149,7 +149,7 @@ async fn namespace_of_six() -> Cluster {
     let cluster = Cluster::with(
         inject_faults(move |request| {
             let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
-            if asks(request, "create", "Pod") && full() {
+            if is_request(request, "create", "Pod") && full() {
                 let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
                 FaultDecision::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
             } else {
@@ -209,7 +209,7 @@ async fn a_creation_in_flight_causes_no_surplus_pod_when_another_name_becomes_fr
     // The fourth request arrives when its client has given up.
     let cluster = Cluster::with(
         inject_faults(move |request| {
-            let is_fourth = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
+            let is_fourth = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
             if is_fourth { FaultDecision::Delay(35 * S) } else { FaultDecision::Proceed }
         }),
         |options| options,
@@ -219,7 +219,8 @@ async fn a_creation_in_flight_causes_no_surplus_pod_when_another_name_becomes_fr
     create(&cluster, "web", 3).await;
     cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
     // An earlier name becomes free while the request with a later one is in flight.
-    let first = cluster.log.lock().unwrap().iter().find(|r| asks(r, "create", "Pod")).unwrap().body.to_vec();
+    let first =
+        cluster.log.lock().unwrap().iter().find(|r| is_request(r, "create", "Pod")).unwrap().body.to_vec();
     let first: Value = serde_json::from_slice(&first).unwrap();
     let name = first["metadata"]["name"].as_str().unwrap();
     let pod = format!("{PODS}/{name}");
@@ -285,7 +286,11 @@ async fn a_name_of_a_foreign_pod_is_skipped() {
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_shuts_down_creates_no_further_pod_and_ends_in_time() {
     let slow = |request: &RequestInfo| {
-        if asks(request, "create", "Pod") { FaultDecision::DelayReply(3 * S) } else { FaultDecision::Proceed }
+        if is_request(request, "create", "Pod") {
+            FaultDecision::DelayReply(3 * S)
+        } else {
+            FaultDecision::Proceed
+        }
     };
     let cluster = Cluster::with(inject_faults(slow), |options| options).await;
     let daemon = cluster.start_controllers(1);

@@ -192,7 +192,7 @@ async fn a_webhook_that_mutates_every_new_replica_set_does_not_cause_endless_cre
     assert_eq!(cluster.objects("ReplicaSet").len(), 3);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(cluster.objects("ReplicaSet").len(), 5, "one more after 10 minutes and after 20");
-    let told = cluster.objects("Event").iter().any(|e| e["reason"] == "ReplicaSetCreateError");
-    assert!(told);
+    let has_event = cluster.objects("Event").iter().any(|e| e["reason"] == "ReplicaSetCreateError");
+    assert!(has_event);
     meddler.abort();
 }

@@ -122,8 +122,9 @@ async fn a_rollout_completes_under_a_quota_that_refuses_each_surge() {
             let alive =
                 |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
             let pods = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|p| alive(p)).count());
-            let asks = request.user_agent == USER_AGENT && (request.verb, request.kind) == ("create", "Pod");
-            if asks && pods() >= 4 { forbidden("policy says no") } else { FaultDecision::Proceed }
+            let matches =
+                request.user_agent == USER_AGENT && (request.verb, request.kind) == ("create", "Pod");
+            if matches && pods() >= 4 { forbidden("policy says no") } else { FaultDecision::Proceed }
         })
         .await;
         let _only_once = sandbox.set(cluster.sandbox.clone());

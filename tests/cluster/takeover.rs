@@ -39,7 +39,7 @@ async fn quiet() -> (Rig, Daemon, Daemon) {
 }
 
 /// The requests of `agent` after the one with this number: `verb Kind`, and the selector or name.
-fn asked(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
+fn requested(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
     let log = cluster.log.lock().unwrap();
     let own = log[from..].iter().filter(|request| request.user_agent == agent && request.kind != "Lease");
     let described = |request: &RequestInfo| {
@@ -67,22 +67,22 @@ async fn a_new_leader_lists_no_kind_again_and_reads_only_the_objects_that_it_wri
     rig.cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
     acts(&rig, 30, "b").await;
     rig.cluster.rolled_out("web").await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     let is_whole_list = |what: &&String| {
         what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
             || what.contains("sendInitialEvents")
     };
-    assert_eq!(asked.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
+    assert_eq!(requested.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{requested:#?}");
     assert_eq!(
-        asked.iter().filter(|what| what.ends_with("limit=1")).count(),
+        requested.iter().filter(|what| what.ends_with("limit=1")).count(),
         KINDS,
-        "one for each kind: {asked:#?}"
+        "one for each kind: {requested:#?}"
     );
     let about_quiet = |what: &&String| what.contains("quiet");
-    assert_eq!(asked.iter().filter(about_quiet).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
+    assert_eq!(requested.iter().filter(about_quiet).collect::<Vec<_>>(), [""; 0], "{requested:#?}");
     // The Deployment with its ReplicaSets and pods, and the ReplicaSet with its pods: each once.
     let reads = |what: &&String| what.starts_with("get ") || what.contains("labelSelector=");
-    assert_eq!(asked.iter().filter(reads).count(), 5, "{asked:#?}");
+    assert_eq!(requested.iter().filter(reads).count(), 5, "{requested:#?}");
     rig.one_at_a_time();
 }
 
@@ -102,10 +102,10 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
     let from = rig.cluster.log.lock().unwrap().len();
     a.kill();
     tokio::time::sleep(40 * S).await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     let reads: Vec<&String> =
-        asked.iter().filter(|what| what.starts_with("list") || what.starts_with("get")).collect();
-    assert_eq!(reads.len(), KINDS, "{asked:#?}");
+        requested.iter().filter(|what| what.starts_with("list") || what.starts_with("get")).collect();
+    assert_eq!(reads.len(), KINDS, "{requested:#?}");
     assert!(
         rig.acts().iter().all(|sent| sent.agent == "a" || sent.what.contains("Event")),
         "{:?}",
@@ -136,10 +136,10 @@ async fn daemon_sets_that_are_settled_cost_a_new_leader_nothing() {
     let from = rig.cluster.log.lock().unwrap().len();
     a.kill();
     tokio::time::sleep(40 * S).await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     assert_eq!(rig.holder(), "b");
     let reads = |what: &&String| what.starts_with("list") || what.starts_with("get");
-    assert_eq!(asked.iter().filter(reads).count(), KINDS, "{asked:#?}");
+    assert_eq!(requested.iter().filter(reads).count(), KINDS, "{requested:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,16 +161,16 @@ async fn a_new_leader_that_changes_a_daemon_set_reads_its_pods_and_all_nodes_and
             && status["numberAvailable"] == 3
     })
     .await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     let is_whole_list = |what: &&String| {
         what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
             || what.contains("sendInitialEvents")
     };
-    let whole: Vec<&String> = asked.iter().filter(is_whole_list).collect();
-    assert!(whole.len() <= 1 && whole.iter().all(|what| what.contains(" Node ")), "{asked:#?}");
-    assert!(!asked.iter().any(|what| what.contains("logs")), "{asked:#?}");
-    let of_agent = asked.iter().filter(|what| what.contains("labelSelector=app%3Dagent"));
-    assert_eq!(of_agent.count(), 2, "revisions and pods: {asked:#?}");
+    let whole: Vec<&String> = requested.iter().filter(is_whole_list).collect();
+    assert!(whole.len() <= 1 && whole.iter().all(|what| what.contains(" Node ")), "{requested:#?}");
+    assert!(!requested.iter().any(|what| what.contains("logs")), "{requested:#?}");
+    let of_agent = requested.iter().filter(|what| what.contains("labelSelector=app%3Dagent"));
+    assert_eq!(of_agent.count(), 2, "revisions and pods: {requested:#?}");
     rig.one_at_a_time();
 }
 
@@ -210,8 +210,8 @@ async fn after_a_restart_parked_keys_are_synced_before_all_pods_are_listed() {
         cluster.objects("Pod").iter().filter(|pod| of(pod)).count()
     };
     cluster.eventually(3, "both have their pods", |it| pods(it, "web") == 5 && pods(it, "new") == 2).await;
-    let asked = asked(&cluster, USER_AGENT, before);
-    assert!(!asked.iter().any(|what| what.contains("settled")), "{asked:#?}");
+    let requested = requested(&cluster, USER_AGENT, before);
+    assert!(!requested.iter().any(|what| what.contains("settled")), "{requested:#?}");
     // Once all pods are known nothing is taken back, and the statuses follow.
     cluster.rolled_out("web").await;
     cluster.rolled_out("new").await;

@@ -76,7 +76,7 @@ fn every_field_of_a_manifest_exists_in_the_kubernetes_api() {
     assert_eq!(unknown_fields(&typo), ["spec.?.replica", "spec.?.template.?.spec.?.containers.?.0.portz"]);
 }
 
-/// What the Pod Security Standard "restricted" asks, as far as it concerns these pods.
+/// The rules of the Pod Security Standard "restricted", as far as they concern these pods.
 fn breaches_of_restricted(spec: &Value) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut expect = |holds: bool, what: &str| {

@@ -317,15 +317,15 @@ async fn plain(bind: &str) -> (std::net::SocketAddr, tokio_util::sync::DropGuard
 async fn a_dns_rebinding_page_reads_nothing() {
     let (address, _server) = plain("127.0.0.1:0").await;
     let port = address.port();
-    let asks = async |path: &str, host: &str| {
+    let get = async |path: &str, host: &str| {
         answer_to(address, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n")).await
     };
     for host in [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
-        assert_eq!(asks("/metrics", &host).await.0, 200, "{host}");
+        assert_eq!(get("/metrics", &host).await.0, 200, "{host}");
     }
     for host in ["attacker.example", "attacker.example:10252", "10.0.0.1", "localhost.attacker.example"] {
         for path in ["/metrics", "/healthz", "/configz", "/debug/deployments/shop/web", "/nothing"] {
-            let (code, text) = asks(path, host).await;
+            let (code, text) = get(path, host).await;
             assert_eq!(code, 421, "{host} {path}: {text}");
             assert!(text.contains("127.0.0.1") && !text.contains("attacker"), "{text}");
         }

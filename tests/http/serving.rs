@@ -306,9 +306,9 @@ async fn plain(route: axum::Router) -> (SocketAddr, CancellationToken, JoinHandl
 #[tokio::test]
 async fn a_shutdown_lets_a_request_finish_and_does_not_wait_for_idle_connections() {
     let begun = Arc::new(tokio::sync::Notify::new());
-    let told = begun.clone();
+    let notify = begun.clone();
     let slow = move || async move {
-        told.notify_one();
+        notify.notify_one();
         tokio::time::sleep(Duration::from_millis(300)).await;
         "done"
     };

@@ -133,13 +133,13 @@ fn a_status_with_a_future_generation_is_not_trusted() {
 
 #[test]
 fn a_replica_set_observes_a_generation_after_a_refused_write_and_not_after_an_unanswered_one() {
-    let told = bare_replica_set(2).observing_generation(0);
+    let replica_set = bare_replica_set(2).observing_generation(0);
     let failure = Failure { reason: "FailedCreate", message: "quota".into() };
-    let mut settled = told.settled(&[pod("a").ready(60)], Some(&failure));
+    let mut settled = replica_set.settled(&[pod("a").ready(60)], Some(&failure));
     assert_eq!(settled.status.observed_generation, 1, "upstream's, which says ReplicaFailure beside it");
     assert_eq!(settled.status.conditions.len(), 1);
     settled.status.conditions.clear();
-    hold_generation(&told.build(), &mut settled.status);
+    hold_generation(&replica_set.build(), &mut settled.status);
     assert_eq!(settled.status.observed_generation, 0, "a lost reply");
     hold_generation(&bare_replica_set(2).observing_generation(7).build(), &mut settled.status);
     assert_eq!(settled.status.observed_generation, 1, "one that is too high is corrected all the same");

@@ -306,7 +306,7 @@ fn negative_replicas_count_as_zero_and_do_not_panic() {
 fn terminating_pods_are_reported_only_when_every_replica_set_has_counted_them() {
     let web: Deployment = decode(&deployment("web").image("v2").json());
     let (mut one, mut two) = (replica_set("v1", 1, 1, json!({})), replica_set("v2", 1, 1, json!({})));
-    let told = |one: &ReplicaSet, two: &ReplicaSet| {
+    let terminating = |one: &ReplicaSet, two: &ReplicaSet| {
         let replica_sets = ReplicaSets {
             new: Some(Arc::new(two.clone())),
             old: vec![Arc::new(one.clone())],
@@ -315,9 +315,9 @@ fn terminating_pods_are_reported_only_when_every_replica_set_has_counted_them() 
         counts(&web, &replica_sets).terminating
     };
     one.status.terminating = Some(2);
-    assert_eq!(told(&one, &two), None);
+    assert_eq!(terminating(&one, &two), None);
     two.status.observed_generation = 0;
-    assert_eq!(told(&one, &two), Some(2));
+    assert_eq!(terminating(&one, &two), Some(2));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A local copy of one kind that turns a watcher's events into changes, including the deletions that a
 //! relist implies. The watcher of kube-runtime reports a relist only as `Init, InitApply…, InitDone`, so
-//! an object that vanished while the connection was down would otherwise never be reported as gone.
+//! an object that vanished while the connection was down would otherwise never be reported as deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Backoff for ReflectorBackoff {
 pub enum Change<K> {
     /// An object was created, changed, or seen for the first time.
     Put(K),
-    /// An object does not exist any more. This is its last known form.
+    /// An object was deleted. This is its last known state.
     Deleted(K),
     /// Everything that existed has been reported by now. Sent once.
     Synced,
@@ -123,7 +123,7 @@ impl<K: Resource + Clone> Reflector<K> {
     }
 }
 
-/// How simulators follow their server. It is part of the same process or on the same machine, so that no connection to
+/// The watch options of the simulators. It is part of the same process or on the same machine, so that no connection to
 /// it dies unheard, and a watch may last for a day without signs of life. Those, and watches that were begun anew every
 /// five minutes, were most of what a quiet cluster did.
 pub fn for_a_day() -> watcher::Config {

@@ -58,7 +58,7 @@ pub fn forbidden(message: &str) -> FaultDecision {
 }
 
 /// Whether this is a request of the controllers with this verb and kind.
-pub fn asks(request: &RequestInfo, verb: &str, kind: &str) -> bool {
+pub fn is_request(request: &RequestInfo, verb: &str, kind: &str) -> bool {
     request.user_agent == USER_AGENT && request.verb == verb && request.kind == kind
 }
 

@@ -146,8 +146,8 @@ pub async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fi
 
     stage.patch("web", to("99")).await;
     stage.eventually(10, "a revision that is not there is cleared too", cleared).await;
-    let told = |seen: &Seen| seen.has_event("DeploymentRollbackRevisionNotFound");
-    stage.eventually(10, "and an event reports it", told).await;
+    let reported = |seen: &Seen| seen.has_event("DeploymentRollbackRevisionNotFound");
+    stage.eventually(10, "and an event reports it", reported).await;
 }
 
 pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {

@@ -73,13 +73,11 @@ async fn a_pod_that_no_longer_matches_is_released_and_replaced() {
     let patch = json!({"metadata": {"labels": {"app": "another"}}});
     cluster.call(Method::PATCH, &format!("{PODS}/{name}"), &patch).await;
     cluster
-        .eventually(5, "it is released", |c| {
-            named(c, "Pod", &name)["metadata"]["ownerReferences"].is_null()
-        })
+        .eventually(5, "it is released", |c| named(c, "Pod", &name)["metadata"]["ownerReferences"].is_null())
         .await;
     rolled_out(&cluster, 3).await;
     assert_ne!(name_of(&pod_on(&cluster, &node(2))), name);
-    assert_eq!(asked(&cluster, "delete", "Pod"), 0);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +95,7 @@ async fn a_foreign_pod_and_a_malformed_revision_are_left_alone() {
     create(&cluster, unavailable(1)).await;
     cluster.eventually(20, "all three nodes have one of ours", |c| counts(c) == "3/3/3/3/3/0").await;
     assert_eq!(named(&cluster, "ControllerRevision", "theirs")["metadata"]["ownerReferences"], Value::Null);
-    assert_eq!(asked(&cluster, "create", "Pod"), 3);
+    assert_eq!(requested(&cluster, "create", "Pod"), 3);
 }
 
 #[tokio::test(start_paused = true)]

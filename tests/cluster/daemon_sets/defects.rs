@@ -3,7 +3,7 @@
 
 use super::*;
 use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{Daemon, asks, inject_faults};
+use windlass_testkit::cluster::{Daemon, inject_faults, is_request};
 
 async fn running(spec: Value) -> (Cluster, Daemon) {
     let cluster = Cluster::new().await;
@@ -35,7 +35,9 @@ async fn no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_d
     taint(&cluster, "full", &[]).await;
     cluster.eventually(1, "there is another", |c| images(c).contains_key("full")).await;
     remove_node(&cluster, "full").await;
-    cluster.eventually(1, "it is deleted too", |c| !images(c).contains_key("full") && is_complete(c, 3)).await;
+    cluster
+        .eventually(1, "it is deleted too", |c| !images(c).contains_key("full") && is_complete(c, 3))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +90,7 @@ async fn no_5_with_surge_failed_pods_do_not_pile_up() {
         assert!(pods(&cluster).len() <= 4, "{}", pods(&cluster).len());
     }
     // 1 + 2 + 4 + … + 64 s make 127.
-    let created = asked(&cluster, "create", "Pod") - 3;
+    let created = requested(&cluster, "create", "Pod") - 3;
     assert!((6..=9).contains(&created), "{created} in 200 s");
 }
 
@@ -110,7 +112,7 @@ async fn no_7_a_stale_cache_causes_no_second_wave_of_deletions() {
     // The watch of pods stands still for three seconds each time that a pod is deleted.
     let cluster = Cluster::with(
         inject_faults(|request| {
-            let is_watch = asks(request, "watch", "Pod");
+            let is_watch = is_request(request, "watch", "Pod");
             if is_watch { FaultDecision::DelayReply(3 * S) } else { FaultDecision::Proceed }
         }),
         |options| options,
@@ -127,7 +129,7 @@ async fn no_7_a_stale_cache_causes_no_second_wave_of_deletions() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     rolled_out(&cluster, 3).await;
-    assert_eq!(asked(&cluster, "delete", "Pod"), 3);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 3);
     judge.is_content();
 }
 
@@ -149,7 +151,7 @@ async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_does_and_the_rollout_e
     set_image(&cluster, "v2").await;
     tokio::time::sleep(120 * S).await;
     assert!(!is_complete(&cluster, 3));
-    assert_eq!(asked(&cluster, "delete", "Pod"), 1, "only the one that is not available anyway");
+    assert_eq!(requested(&cluster, "delete", "Pod"), 1, "only the one that is not available anyway");
     ready("True").await;
     rolled_out(&cluster, 3).await;
 }
@@ -172,13 +174,13 @@ async fn no_15_no_pod_is_created_for_a_node_deleted_before_the_request_is_sent()
     let _daemon = cluster.start_with(1, config, |router| router);
     create(&cluster, unavailable(1)).await;
     tokio::time::sleep(S).await;
-    let served = asked(&cluster, "create", "Pod");
+    let served = requested(&cluster, "create", "Pod");
     assert!(served < 3);
     for number in 1..=3 {
         remove_node(&cluster, &node(number)).await;
     }
     tokio::time::sleep(60 * S).await;
-    assert_eq!(asked(&cluster, "create", "Pod"), served);
+    assert_eq!(requested(&cluster, "create", "Pod"), served);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +188,8 @@ async fn no_16_a_failed_pod_stays_while_its_replacement_is_refused() {
     let refuses = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
-        let refused = asked_quota.load(std::sync::atomic::Ordering::SeqCst) && asks(request, "create", "Pod");
+        let refused =
+            asked_quota.load(std::sync::atomic::Ordering::SeqCst) && is_request(request, "create", "Pod");
         if refused { windlass_testkit::cluster::forbidden("no") } else { FaultDecision::Proceed }
     })
     .await;
@@ -218,7 +221,7 @@ async fn no_19_a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_s
         "{all:?}"
     );
     assert!(of("patch DaemonSet/") <= 8, "{all:?}");
-    assert_eq!(asked(&cluster, "update", "DaemonSet"), 0);
+    assert_eq!(requested(&cluster, "update", "DaemonSet"), 0);
     tokio::time::sleep(30 * S).await;
     let settled = writes(&cluster);
     tokio::time::sleep(3600 * S).await;
@@ -269,5 +272,5 @@ async fn no_21_a_busy_daemon_set_does_not_delay_another_on_a_new_node() {
     tokio::time::sleep(2 * S).await;
     add_node(&cluster, "late", json!({"late": "yes"})).await;
     cluster.eventually(2, "the new node is served", |c| images(c).contains_key("late")).await;
-    assert!(asked(&cluster, "create", "Pod") < 150, "the other is still busy");
+    assert!(requested(&cluster, "create", "Pod") < 150, "the other is still busy");
 }

@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{Faults, asks, inject_faults};
+use windlass_testkit::cluster::{Faults, inject_faults, is_request};
 
 use super::*;
 
 fn lossy(verb: &'static str, kind: &'static str, every: usize, decision: FaultDecision) -> Faults {
     let count = AtomicUsize::new(0);
     inject_faults(move |request| {
-        let hit = asks(request, verb, kind) && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(every);
+        let hit =
+            is_request(request, verb, kind) && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(every);
         if hit { decision.clone() } else { FaultDecision::Proceed }
     })
 }
@@ -41,7 +42,7 @@ async fn a_creation_that_arrives_long_after_its_timeout_causes_no_second_pod() {
     for late in [5 * S, 20 * S] {
         let count = AtomicUsize::new(0);
         let faults = inject_faults(move |request| {
-            let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 2;
+            let early = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 2;
             if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
         });
         let cluster = Cluster::with(faults, |options| options).await;
@@ -91,7 +92,7 @@ async fn a_restart_in_mid_rollout_continues_it_and_a_restart_after_it_writes_not
         daemon = cluster.start_controllers(seed);
     }
     rolled_out(&cluster, 3).await;
-    assert_eq!((asked(&cluster, "create", "ControllerRevision"), cluster.pods_created()), (2, 6));
+    assert_eq!((requested(&cluster, "create", "ControllerRevision"), cluster.pods_created()), (2, 6));
     tokio::time::sleep(5 * S).await;
     let before = writes(&cluster);
     daemon.stop().await;
@@ -106,7 +107,7 @@ async fn a_quota_refusal_costs_few_requests_and_is_reported_in_upstreams_words()
     let refuses = Arc::new(AtomicBool::new(true));
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
-        let refused = asked_quota.load(Ordering::SeqCst) && asks(request, "create", "Pod");
+        let refused = asked_quota.load(Ordering::SeqCst) && is_request(request, "create", "Pod");
         if refused {
             windlass_testkit::cluster::forbidden("exceeded quota: pods")
         } else {
@@ -117,12 +118,16 @@ async fn a_quota_refusal_costs_few_requests_and_is_reported_in_upstreams_words()
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     tokio::time::sleep(30 * S).await;
-    assert!((2..20).contains(&asked(&cluster, "create", "Pod")), "{}", asked(&cluster, "create", "Pod"));
+    assert!(
+        (2..20).contains(&requested(&cluster, "create", "Pod")),
+        "{}",
+        requested(&cluster, "create", "Pod")
+    );
     assert_eq!(counts(&cluster), "3/0/0/0/0/0");
     assert_eq!(agent(&cluster)["status"]["observedGeneration"], 1);
-    let told = events(&cluster);
-    let failed = told.iter().find(|event| event.starts_with("Warning FailedCreate: Error creating: "));
-    assert!(failed.is_some_and(|event| event.contains("exceeded quota: pods")), "{told:?}");
+    let events = events(&cluster);
+    let failed = events.iter().find(|event| event.starts_with("Warning FailedCreate: Error creating: "));
+    assert!(failed.is_some_and(|event| event.contains("exceeded quota: pods")), "{events:?}");
     refuses.store(false, Ordering::SeqCst);
     rolled_out(&cluster, 3).await;
 }
@@ -158,13 +163,14 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
         for (wait, expected) in waits.iter().zip([1.0, 2.0, 4.0, 8.0]) {
             assert!((expected - 0.2..expected + 1.0).contains(wait), "{waits:?}");
         }
-        let told = events(&cluster);
+        let events = events(&cluster);
         let text = format!("on node {}, will try to kill it", node(2));
         assert!(
-            told.iter()
+            events
+                .iter()
                 .any(|e| e.starts_with("Warning FailedDaemonPod: Found failed daemon pod shop/agent-")
                     && e.ends_with(&text)),
-            "{told:?}"
+            "{events:?}"
         );
         judge.is_content();
     }
@@ -184,9 +190,10 @@ async fn a_succeeded_pod_is_replaced_without_backoff() {
             .await;
         rolled_out(&cluster, 3).await;
     }
-    let told = events(&cluster);
+    let events = events(&cluster);
     assert!(
-        told.iter()
+        events
+            .iter()
             .any(|e| e.starts_with("Normal SucceededDaemonPod: ") && e.ends_with("will try to delete it"))
     );
 }
@@ -199,6 +206,6 @@ async fn a_terminating_namespace_gets_few_creations_and_no_events() {
     rolled_out(&cluster, 3).await;
     cluster.call(Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).await;
     cluster.eventually(60, "all is gone", |c| agent(c).is_null() && pods(c).is_empty()).await;
-    assert!(asked(&cluster, "create", "Pod") < 20, "{}", asked(&cluster, "create", "Pod"));
+    assert!(requested(&cluster, "create", "Pod") < 20, "{}", requested(&cluster, "create", "Pod"));
     assert!(!events(&cluster).iter().any(|event| event.contains("FailedCreate")));
 }

@@ -29,7 +29,7 @@ async fn a_rollback_renumbers_the_old_revision_as_the_newest_and_creates_none() 
     rolled_out(&cluster, 3).await;
     assert_eq!(revisions(&cluster), [(3, "v1".to_owned()), (4, "v2".to_owned())]);
     assert!(images(&cluster).values().all(|images| *images == ["v2"]));
-    assert_eq!(asked(&cluster, "create", "ControllerRevision"), 2);
+    assert_eq!(requested(&cluster, "create", "ControllerRevision"), 2);
     assert_eq!(agent(&cluster)["status"]["collisionCount"], Value::Null);
 }
 

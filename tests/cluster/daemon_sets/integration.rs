@@ -2,7 +2,7 @@
 
 use super::*;
 use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{Daemon, asks, forbidden};
+use windlass_testkit::cluster::{Daemon, forbidden, is_request};
 
 const STRATEGIES: [fn() -> Value; 2] = [on_delete, || unavailable(1)];
 
@@ -194,7 +194,7 @@ async fn the_status_is_reported_although_creations_fail() {
     for strategy in STRATEGIES {
         let created = std::sync::atomic::AtomicUsize::new(0);
         let cluster = Cluster::answering(move |request| {
-            let pod = asks(request, "create", "Pod");
+            let pod = is_request(request, "create", "Pod");
             let refused = pod && created.fetch_add(1, std::sync::atomic::Ordering::SeqCst) >= 2;
             if refused { forbidden("no more than two") } else { FaultDecision::Proceed }
         })

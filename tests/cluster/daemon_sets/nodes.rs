@@ -26,7 +26,7 @@ async fn a_deleted_node_stops_counting_at_once_and_its_unbound_pod_is_deleted() 
     remove_node(&cluster, &node(3)).await;
     cluster.eventually(1, "two nodes are left", |c| counts(c) == "2/2/2/2/2/0").await;
     assert!(!named(&cluster, "Pod", &bound).is_null(), "the garbage collector's business");
-    assert_eq!(asked(&cluster, "delete", "Pod"), 0);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 0);
     // One that no kubelet is for: its pod stays unbound.
     taint(&cluster, &node(2), &["full:NoExecute"]).await;
     cluster.eventually(2, "its pod is gone", |c| !images(c).contains_key(&node(2))).await;
@@ -71,12 +71,12 @@ async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
         let cordon = json!({"spec": {"unschedulable": true}});
         cluster.call(Method::PATCH, &format!("{NODES}/{name}"), &cordon).await;
     }
-    let created = asked(&cluster, "create", "Pod");
+    let created = requested(&cluster, "create", "Pod");
     tokio::time::sleep(5 * S).await;
     assert!(is_complete(&cluster, 3));
     let gone = name_of(&pod_on(&cluster, &node(1)));
     cluster.call(Method::DELETE, &format!("{PODS}/{gone}"), &Value::Null).await;
-    cluster.eventually(5, "it is replaced", |c| asked(c, "create", "Pod") == created + 1).await;
+    cluster.eventually(5, "it is replaced", |c| requested(c, "create", "Pod") == created + 1).await;
     rolled_out(&cluster, 3).await;
     assert_ne!(name_of(&pod_on(&cluster, &node(1))), gone, "no name is reused");
 }

@@ -37,7 +37,7 @@ async fn max_unavailable_bounds_the_nodes_without_an_available_pod() {
         set_image(&cluster, "v2").await;
         assert_eq!(fewest_available(&cluster, 3).await, left, "{max}");
         assert!(all_have(&cluster, "v2"), "{:?}", images(&cluster));
-        assert_eq!((asked(&cluster, "create", "Pod"), asked(&cluster, "delete", "Pod")), (6, 3));
+        assert_eq!((requested(&cluster, "create", "Pod"), requested(&cluster, "delete", "Pod")), (6, 3));
         judge.is_content();
     }
 }
@@ -87,7 +87,7 @@ async fn under_on_delete_an_old_pod_is_kept_until_a_user_deletes_it() {
     cluster.call(Method::DELETE, &format!("{PODS}/{old}"), &Value::Null).await;
     cluster.eventually(10, "one pod is new", |c| counts(c) == "3/3/1/3/3/0").await;
     assert_eq!(images(&cluster)[&node(2)], ["v2"]);
-    assert_eq!(asked(&cluster, "delete", "Pod"), 0);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 0);
     // A switch of the strategy updates the rest.
     patch(&cluster, json!({"spec": unavailable(1)})).await;
     rolled_out(&cluster, 3).await;
@@ -123,7 +123,7 @@ async fn a_broken_image_stops_at_max_unavailable_and_the_next_image_rolls_out() 
     set_image(&cluster, "v3").await;
     rolled_out(&cluster, 3).await;
     assert!(all_have(&cluster, "v3"));
-    assert_eq!(asked(&cluster, "create", "Pod"), 3 + 1 + 3);
+    assert_eq!(requested(&cluster, "create", "Pod"), 3 + 1 + 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,17 +152,22 @@ async fn a_waiting_rollout_is_explained_with_the_node_and_the_message_of_the_kub
     tokio::time::sleep(30 * S).await;
     let (code, text) = windlass_testkit::cluster::ask(&daemon.http, "/debug/daemonsets/shop/agent").await;
     assert_eq!(code, 200, "{text}");
-    let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(told["daemonSet"], "shop/agent");
-    let texts: Vec<String> =
-        told["current"]["why"].as_array().unwrap().iter().map(|why| super::text(&why["text"])).collect();
+    let explanation: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(explanation["daemonSet"], "shop/agent");
+    let texts: Vec<String> = explanation["current"]["why"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|why| super::text(&why["text"]))
+        .collect();
     let images = images(&cluster);
     let (broken, _) = images.iter().find(|(_, images)| *images == &["broken"]).unwrap();
     let waits = format!("Node {broken}: the pod is not ready: ImagePullBackOff");
     assert!(texts.iter().any(|text| text.starts_with(&waits)), "{texts:#?}");
     let budget = "maxUnavailable is 1 and 1 node has no available pod: 2 available old pods must wait.";
     assert!(texts.iter().any(|text| text == budget), "{texts:#?}");
-    let earlier = told["earlier"].as_array().unwrap().iter().flat_map(|e| e["writes"].as_array().unwrap());
+    let earlier =
+        explanation["earlier"].as_array().unwrap().iter().flat_map(|e| e["writes"].as_array().unwrap());
     let writes: Vec<String> = earlier.map(super::text).collect();
     assert!(writes.iter().any(|write| write.starts_with("create revision agent-")), "{writes:?}");
 }

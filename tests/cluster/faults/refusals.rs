@@ -143,11 +143,11 @@ async fn a_500_after_the_pods_were_created_causes_no_surplus_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_response_delays_a_creation_without_an_event_and_within_its_batch() {
-    let asked = parking_lot::Mutex::new(std::collections::BTreeSet::new());
+    let requested = parking_lot::Mutex::new(std::collections::BTreeSet::new());
     let cluster = with(inject_faults(move |request| {
         let what = format!("{} {} {}", request.verb, request.path, String::from_utf8_lossy(&request.body));
-        if is_write(request) && asked.lock().insert(what) {
-            let code = if asked.lock().len() % 2 == 0 { 429 } else { 503 };
+        if is_write(request) && requested.lock().insert(what) {
+            let code = if requested.lock().len() % 2 == 0 { 429 } else { 503 };
             return FaultDecision::RetryAfter { code, seconds: 2, carried_out: false };
         }
         FaultDecision::Proceed
@@ -181,13 +181,13 @@ async fn repeated_retry_after_responses_are_reported_in_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_surplus_after_the_retry_delay_is_not_created() {
-    let (cluster, asks) =
+    let (cluster, fails) =
         failing(is_pod_creation, || FaultDecision::RetryAfter { code: 429, seconds: 30, carried_out: false })
             .await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(1)).await;
     tokio::time::sleep(5 * S).await;
-    asks.store(false, Ordering::SeqCst);
+    fails.store(false, Ordering::SeqCst);
     cluster.patch("web", json!({"spec": {"replicas": 0}})).await;
     tokio::time::sleep(60 * S).await;
     assert_eq!((cluster.pods_created(), cluster.count("create Pod")), (0, 1));

@@ -116,7 +116,11 @@ async fn a_deletion_in_flight_is_not_repeated_for_another_pod() {
     }
     tokio::time::sleep(60 * S).await;
     settles(&cluster, "web", 2).await;
-    assert_eq!(cluster.pods_created(), 3, "S12: two pods were deleted instead of one, and one was created again");
+    assert_eq!(
+        cluster.pods_created(),
+        3,
+        "S12: two pods were deleted instead of one, and one was created again"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{Cluster, USER_AGENT, asks};
+use windlass_testkit::cluster::{Cluster, USER_AGENT, is_request};
 
 use super::{PODS, REPLICA_SETS, S, create_orphan, create_replica_set, delete, has, live, name_of, patch};
 
 /// The bodies of the controllers' requests of this kind for pods, with the pods' names.
 fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
     let log = cluster.log.lock().unwrap();
-    let sent = log.iter().filter(|request| asks(request, verb, "Pod"));
+    let sent = log.iter().filter(|request| is_request(request, verb, "Pod"));
     sent.map(|request| (request.name.clone(), serde_json::from_slice(&request.body).unwrap())).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_deletion_does_not_delete_a_new_pod_with_the_same_name() {
-    let cluster = Cluster::answering(|request| match asks(request, "delete", "Pod") {
+    let cluster = Cluster::answering(|request| match is_request(request, "delete", "Pod") {
         true => FaultDecision::Delay(45 * S),
         false => FaultDecision::Proceed,
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{Cluster, asks, forbidden};
+use windlass_testkit::cluster::{Cluster, forbidden, is_request};
 
 use super::{PODS, REPLICA_SETS, S, create_replica_set, has, live, name_of, patch, replica_set_named};
 
@@ -15,7 +15,7 @@ async fn with_quota(pods: usize) -> Cluster {
     let cluster = Cluster::answering(move |request| {
         let alive = |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
         let used = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|pod| alive(pod)).count());
-        match asks(request, "create", "Pod") && used() >= pods {
+        match is_request(request, "create", "Pod") && used() >= pods {
             true => forbidden("exceeded quota: pods"),
             false => FaultDecision::Proceed,
         }

@@ -72,7 +72,7 @@ impl Stage {
         self.until_refused(false).await;
     }
 
-    /// A webhook that nobody answers is asked about this from now on.
+    /// From now on the API server calls a webhook without a backend for this.
     pub async fn break_webhook(&self, refused: Refused) {
         self.act(format!("a webhook for {} {} fails", refused.operation, refused.resource));
         let configuration = json!({
@@ -90,7 +90,7 @@ impl Stage {
         self.until_refused(true).await;
     }
 
-    /// The webhook is no longer asked.
+    /// The API server no longer calls the webhook.
     pub async fn remove_webhook(&self) {
         self.act("the webhook is gone");
         let path = format!("{GROUP}/validatingwebhookconfigurations/{}", self.namespace);

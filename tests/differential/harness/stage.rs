@@ -316,7 +316,7 @@ impl Stage {
         self.rest().await;
     }
 
-    /// Waits until the quota of the namespace has been counted as it is asked for.
+    /// Waits until the quota status of the namespace matches its spec.
     pub async fn counted(&self) {
         let end = Instant::now() + Duration::from_secs(30);
         loop {
@@ -446,12 +446,12 @@ fn is_consistent(history: &History) -> bool {
             terminating += i64::from(!stays);
             labeled += i64::from(stays && has_all_labels(pod, &it.object["spec"]["template"]));
         }
-        let told = number(&it.object, ["status", "terminatingReplicas"]);
+        let reported = number(&it.object, ["status", "terminatingReplicas"]);
         seen(&it.object)
             && number(&it.object, ["spec", "replicas"]) == active
             && number(&it.object, ["status", "replicas"]) == active
             && number(&it.object, ["status", "readyReplicas"]) == ready
-            && (told == terminating || it.kind == "ReplicationController")
+            && (reported == terminating || it.kind == "ReplicationController")
             && number(&it.object, ["status", "fullyLabeledReplicas"]) == labeled
             && (number(&it.object, ["spec", "minReadySeconds"]) > 0
                 || number(&it.object, ["status", "availableReplicas"]) == ready)
@@ -463,10 +463,10 @@ fn is_consistent(history: &History) -> bool {
             let owned = replica_sets.iter().filter(|replica_set| controller_of(replica_set) == uid);
             owned.map(|replica_set| number(replica_set, ["status", field])).sum::<i64>()
         };
-        let told = |field| number(&it.object, ["status", field]) == sum(field);
+        let reported = |field| number(&it.object, ["status", field]) == sum(field);
         let terminating = number(&it.object, ["status", "terminatingReplicas"]);
         seen(&it.object)
-            && ["replicas", "readyReplicas", "availableReplicas"].into_iter().all(told)
+            && ["replicas", "readyReplicas", "availableReplicas"].into_iter().all(reported)
             && terminating == sum("terminatingReplicas")
     };
     of("ReplicaSet").all(replica_set)

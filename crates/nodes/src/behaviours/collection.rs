@@ -1,4 +1,4 @@
-//! What becomes of what is owned when its owner goes.
+//! Dependents after the deletion of their owner.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Nodes that come and go, are tainted, cordoned and out of order, and the pods that are bound to one of them only.
+//! Nodes that are created, deleted, tainted, cordoned or not ready, and the pods that are bound to one node only.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_daemon_pod_is_bound_to_its_node_only() {
         complaint(&rig, "nowhere").await,
         "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     );
-    // A node of that name comes: its pod has waited for it.
+    // A node with that name is created: its pod has waited for it.
     rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-9"}}))
         .await;
     pass(2_000).await;
@@ -133,7 +133,7 @@ async fn taints_follow_the_state_of_a_node_and_pods_with_them() {
     let pod = rig.get(PODS, "stays").await.unwrap();
     assert!(!ready(&pod) && pod["status"]["phase"] == "Running", "{pod:#}");
 
-    // The pods that do not tolerate it are deleted, but nobody is there to end them.
+    // The pods that do not tolerate it are deleted, but no kubelet terminates them.
     pass(320_000).await;
     let pod = rig.get(PODS, "leaves").await.unwrap();
     assert!(pod["metadata"]["deletionTimestamp"].is_string());

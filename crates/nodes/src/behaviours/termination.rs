@@ -1,4 +1,4 @@
-//! Namespaces go with all that is in them.
+//! Namespaces are deleted with all their content.
 
 use super::*;
 

@@ -23,7 +23,7 @@ pub(super) enum Call {
     PatchStatus(Value),
     /// Of the pod: at once, and only this one.
     Delete,
-    /// Of the pod, with the grace that it asks for.
+    /// Of the pod, with its own grace period.
     DeleteGracefully,
 }
 

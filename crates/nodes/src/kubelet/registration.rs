@@ -13,7 +13,7 @@ use super::{
 };
 use crate::api_client::{CallError, Now, backoff, post, send};
 
-/// Creates the nodes, unless the cluster has some.
+/// Creates the nodes, unless the cluster has any.
 pub(super) async fn create_nodes(client: &Client, options: &Options) {
     let mut failures = 0;
     while let Err(error) = try_create_nodes(client, options).await {
@@ -40,8 +40,8 @@ async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), Call
         }
         let node = new_node(number, options);
         let node = send(client, post("/api/v1/nodes".to_owned(), &node)).await?;
-        // At once, so that the first pods are not told that no node takes them. If it fails, the watch of
-        // the nodes sees to it.
+        // At once, so that the first pods are not reported as unschedulable. If it fails, the watch of the nodes
+        // triggers a retry.
         if let Err(error) = report_now(client, node, number, &options.now).await {
             tracing::debug!(%error, node = name, "the new node is still tainted");
         }

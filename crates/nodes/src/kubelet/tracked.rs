@@ -1,4 +1,4 @@
-//! One pod as the simulator follows it, and what is next for it. Pure.
+//! The state of one pod in the simulator, and its next step. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{api_client::backoff, scheduler::tolerates};
 
-/// How long a pod stays bound to a node that is gone: so long a node may be away and come back as it was. Upstream's
+/// The time after which a pod of a deleted node is collected: a node may be recreated within it. Upstream's
 /// pod garbage collector (pkg/controller/podgc) looks every 20 s besides.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
