@@ -110,7 +110,7 @@ REQUESTS = [
 ]
 
 
-def judge(spec, resource, before, after, user=USER):
+def refusal(spec, resource, before, after, user=USER):
     """The error message, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
     operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"
     request = {"operation": operation, "resource": {"resource": resource}, "userInfo": {"username": user}}
@@ -132,8 +132,8 @@ def judge(spec, resource, before, after, user=USER):
 
 def check(policy, check_that):
     for what, resource, before, after, words in REQUESTS:
-        said = judge(policy["spec"], resource, before, after)
-        check_that((said is None) == (words is None) and (words or "") in (said or ""), f"{what}: {said}")
-        said = judge(policy["spec"], resource, before, after, user="system:admin")
-        check_that(said is None, f"{what}, by another user: {said}")
+        message = refusal(policy["spec"], resource, before, after)
+        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
+        message = refusal(policy["spec"], resource, before, after, user="system:admin")
+        check_that(message is None, f"{what}, by another user: {message}")
     return len(REQUESTS)

@@ -79,7 +79,7 @@ const NODES: usize = 5_000;
 const EVENTS: usize = 20_000;
 const SPACING: Duration = Duration::from_millis(1);
 
-/// After this time of nothing happening everything has been done.
+/// After this time without activity everything is done.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// All objects are older than this, and every change is newer.
@@ -235,7 +235,7 @@ fn numbers(shape: Shape, deployment: usize, age: usize, pod: usize, version: u64
     [deployment, deployment % shape.namespaces, replica_set, pod, pod % NODES, version as usize, revision]
 }
 
-/// What one watch sends: first the list, then what is fed.
+/// The output of one watch: first the list, then the fed events.
 type Feed = (Box<dyn Iterator<Item = Bytes> + Send>, UnboundedReceiver<Bytes>);
 
 /// The API server, as far as it is needed here.
@@ -322,7 +322,7 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
     let server = Server::new(shape, &forms);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    // Where the tasks of the client and of the controllers run.
+    // The runtime of the client and of the controllers.
     let inside = runtime.enter();
     let served = server.clone();
     let client = kube::Client::new(

@@ -3,9 +3,9 @@
 //!
 //! The real controllers run over a transport that answers as an API server does and costs next to
 //! nothing. Pods turn ready and not ready one after the other, a thousand a second of virtual time, and
-//! all that follows is paid for: the event is decoded, stored and handled, the ReplicaSet is synced and its status
-//! written. One thread does it all, and its CPU time is the figure. Beside it stands what the same events
-//! cost an informer alone: the difference is what the syncs add.
+//! all consequences are included: the event is decoded, stored and handled, the ReplicaSet is synced and its status
+//! written. One thread does it all, and its CPU time is the figure. The cost of the same events for an
+//! informer alone is shown beside it: the difference is the cost of the syncs.
 //!
 //! The run fails when the cost of an event follows the size of the ReplicaSet or that of the namespace.
 
@@ -147,7 +147,7 @@ fn is_ready(nth: usize, size: usize) -> bool {
     !(nth / size).is_multiple_of(2)
 }
 
-/// What one watch sends: first the list, then what is fed.
+/// The output of one watch: first the list, then the fed events.
 struct Feed {
     list: Box<dyn Iterator<Item = Bytes> + Send>,
     changes: UnboundedReceiver<Bytes>,
@@ -327,7 +327,7 @@ impl Subject {
         Subject { size, others, server, metrics, runtime, stop, task, syncs_before, costs: Vec::new() }
     }
 
-    /// An informer that nobody listens to.
+    /// An informer without a handler.
     fn informer(template: &Arc<Template>, size: usize, others: usize) -> Self {
         Self::new(template, size, others, |client, metrics, stop| {
             let api = Api::new(client, "bench", RateLimiter::unlimited(), metrics);

@@ -64,13 +64,13 @@ pub fn sides(round: u32) -> [Side; 2] {
     sides
 }
 
-/// Tells the terminal how far it is.
+/// Prints the progress.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "compare: {text}");
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` runs this, too, and has no hour to spare.
+    // `cargo test --benches` runs this, too, and must not take an hour.
     if !std::env::args().any(|arg| arg == "--bench") {
         say("nothing measured: run it by `cargo bench --bench compare`");
         return ExitCode::SUCCESS;
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
 async fn measure(options: &Options, assets: PathBuf) -> Figures {
     let mut figures = Figures::default();
     if options.wants("cpu") || options.wants("calls") {
-        // A server of its own for each round and side: what one leaves behind costs the other nothing.
+        // A server of its own for each round and side, so that leftovers of one do not cost the other.
         for round in 0..options.rounds {
             for side in sides(round) {
                 let cluster = Cluster::start(&assets, options.keep.clone()).await;

@@ -1,4 +1,4 @@
-//! What is measured, and how.
+//! The measurements.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ const fn row(name: &'static str, unit: Unit, goal: Goal) -> Row {
     Row { name, unit, goal }
 }
 
-/// Where the quiet pods are, and the Deployment that is scaled to see who works.
+/// The namespace of the quiet pods, and the Deployment that is scaled as a probe.
 const QUIET: &str = "quiet";
 const PROBE: &str = "probe";
 
@@ -135,7 +135,7 @@ pub async fn fill(options: &Options, cluster: &Cluster) {
 /// The rows among the quiet pods.
 pub async fn large(options: &Options, cluster: &Cluster, side: Side, figures: &mut Figures) {
     if options.wants("restart") {
-        // So that the side has put right what the other has left.
+        // So that this side has corrected the leftovers of the other.
         let process = cluster.controllers(side, false);
         first_write(cluster).await;
         idle(&process).await;

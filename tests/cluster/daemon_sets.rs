@@ -211,12 +211,12 @@ fn events(cluster: &Cluster) -> Vec<String> {
 
 /// Looks at the pods all the time: without surge no node ever has two that have not ended, those that are being deleted
 /// included; with surge never two live ones of one revision, and never three.
-struct Judge {
+struct InvariantMonitor {
     breaches: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Judge {
+impl InvariantMonitor {
     fn of(cluster: &Cluster) -> Self {
         let (sandbox, breaches) = (cluster.sandbox.clone(), Arc::new(Mutex::new(Vec::new())));
         let found = breaches.clone();
@@ -257,12 +257,12 @@ impl Judge {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
-        Judge { breaches, task }
+        InvariantMonitor { breaches, task }
     }
 
     #[track_caller]
-    fn is_content(&self) {
-        assert!(!self.task.is_finished(), "the judge has given up");
+    fn assert_no_breach(&self) {
+        assert!(!self.task.is_finished(), "the monitor has stopped");
         assert_eq!(*self.breaches.lock().unwrap(), [""; 0], "nodes with too many pods");
     }
 }
@@ -282,7 +282,7 @@ fn requested(cluster: &Cluster, verb: &str, kind: &str) -> usize {
 async fn every_node_gets_a_pod_and_nothing_is_written_after_that() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     let expected: BTreeMap<String, Vec<String>> = (1..=3).map(|n| (node(n), vec!["v1".to_owned()])).collect();
@@ -307,7 +307,7 @@ async fn every_node_gets_a_pod_and_nothing_is_written_after_that() {
     let before = writes(&cluster);
     tokio::time::sleep(600 * S).await;
     assert_eq!(writes(&cluster), before);
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use world::{World, daemon_set, surge, unavailable};
 fn check(name: &str, title: &str, nodes: usize, start: Value, play: impl FnOnce(&mut World)) {
     let mut world = World::new(title, start, nodes);
     play(&mut world);
-    world.judge_backoff();
+    world.check_backoff();
     let path = format!("{}/../../tests/planner/daemonset/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &world.transcript).unwrap();

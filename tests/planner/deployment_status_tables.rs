@@ -11,10 +11,10 @@
 //! | `TestSetCondition`, `TestRemoveCondition` | [`each_condition_type_occurs_once`] |
 //!
 //! Where Windlass gives another answer, on purpose:
-//! - The ReplicaSet for the template is found or created in the reconcile that judges progress, so that a
+//! - The ReplicaSet for the template is found or created in the reconcile that evaluates progress, so that a
 //!   missing condition becomes `FoundNewReplicaSet` or `NewReplicaSetCreated`; upstream's table skips
 //!   that half and expects `ReplicaSetUpdated`.
-//! - A deadline that has passed is judged at once; upstream comes back for it a second later.
+//! - A deadline that has passed is evaluated at once; upstream requeues it for a second later.
 //! - A condition that is set again under the same reason takes the new message, and no time moves with
 //!   it; upstream keeps the old text.
 //! - `revision-history` is kept to 2,000 characters, which is no parameter.
@@ -42,7 +42,11 @@ fn web(replicas: i32, deadline: Option<i32>, was: [i32; 4], conditions: Value) -
     object
 }
 
-fn judged(object: &Value, replica_sets: &[ReplicaSetBuilder], at: Timestamp) -> Option<Condition> {
+fn progressing_condition(
+    object: &Value,
+    replica_sets: &[ReplicaSetBuilder],
+    at: Timestamp,
+) -> Option<Condition> {
     let settled = Situation::of(object, replica_sets).settled_at(at);
     condition::find(&settled.status.conditions, "Progressing").cloned()
 }
@@ -122,14 +126,15 @@ fn the_progressing_condition_per_situation() {
         ),
     ];
     for (what, object, replica_sets, expected) in rows {
-        let c = judged(&object, &replica_sets, now()).expect(what);
+        let c = progressing_condition(&object, &replica_sets, now()).expect(what);
         let is_old = |time: Option<Timestamp>| time == Some(old_time);
         let got = (&*c.status, &*c.reason, &*c.message, is_old(c.last_update), is_old(c.last_transition));
         assert_eq!(got, expected, "{what}");
     }
-    assert_eq!(judged(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
+    assert_eq!(progressing_condition(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
     // Zero replicas and no pods: the ReplicaSet is created all the same, for the history.
-    let created = judged(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
+    let created =
+        progressing_condition(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
     assert_eq!(&*created.reason, "NewReplicaSetCreated");
 }
 
@@ -151,7 +156,7 @@ fn more_new_ready_or_available_pods_or_fewer_old_ones_are_progress() {
             replica_set("v2", new).available(available).ready(ready),
         ];
         let object = web(20, Some(600), before, progressing("True", "ReplicaSetUpdated", ago(30)));
-        let c = judged(&object, &replica_sets, now()).unwrap();
+        let c = progressing_condition(&object, &replica_sets, now()).unwrap();
         let expected = if moves { now() } else { ago(30) };
         assert_eq!(
             (&*c.reason, c.last_update),
@@ -174,7 +179,7 @@ fn a_rollout_without_progress_exceeds_its_deadline() {
         (Some(10), 11, "NewReplicaSetAvailable", Some("NewReplicaSetAvailable")),
     ] {
         let object = web(3, deadline, [3, 3, 1, 1], progressing("True", reason, ago(since)));
-        let c = judged(&object, &[replica_set("v2", 3).available(1)], now());
+        let c = progressing_condition(&object, &[replica_set("v2", 3).available(1)], now());
         assert_eq!(c.as_ref().map(|c| &*c.reason), expected, "{deadline:?} {since} {reason}");
     }
 }

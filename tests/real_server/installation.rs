@@ -284,7 +284,7 @@ fn rendered() -> Vec<(String, Vec<Value>)> {
 }
 
 /// Whether the server accepts an object: a dry run.
-async fn judge(client: &kube::Client, object: &Value) -> kube::Result<()> {
+async fn dry_run(client: &kube::Client, object: &Value) -> kube::Result<()> {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", manifests::collection(object));
     let request = http::Request::post(path).header("content-type", "application/json");
     let request = request.body(object.to_string().into_bytes()).unwrap();
@@ -315,9 +315,9 @@ pub(crate) fn the_shipped_manifests_are_accepted() {
             if template["spec"].is_object() {
                 let metadata = json!({"name": "one", "namespace": "restricted"});
                 let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
-                judge(&client, &pod).await.unwrap();
+                dry_run(&client, &pod).await.unwrap();
                 pod["spec"]["hostNetwork"] = json!(true);
-                let refused = judge(&client, &pod).await.unwrap_err().to_string();
+                let refused = dry_run(&client, &pod).await.unwrap_err().to_string();
                 assert!(refused.contains("violates PodSecurity"), "{refused}");
             }
         }
@@ -337,7 +337,7 @@ pub(crate) fn the_rendered_chart_is_accepted() {
                 }
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                 object["metadata"]["name"] = json!(format!("another-{name}"));
-                let answer = judge(&client, &object).await;
+                let answer = dry_run(&client, &object).await;
                 assert!(answer.is_ok(), "{origin}: {name}: {answer:?}");
             }
         }

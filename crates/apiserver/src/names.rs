@@ -1,4 +1,4 @@
-//! What the server makes up: UIDs and the ends of generated names, from one seeded source.
+//! Random values: UIDs and the suffixes of generated names, from one seeded source.
 
 use parking_lot::Mutex;
 

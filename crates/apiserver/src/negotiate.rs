@@ -1,4 +1,4 @@
-//! Which of the forms of an answer the client's Accept header asks for.
+//! Content negotiation: the form of a response by the client's Accept header.
 
 use super::protobuf::MEDIA_TYPE;
 use super::status::Failure;

@@ -1,4 +1,4 @@
-//! From method and path to what is asked of which object.
+//! Parsing method and path into a verb and an object.
 
 use bytes::Bytes;
 use http::Method;
@@ -9,7 +9,7 @@ use super::params::Params;
 use super::status::Failure;
 use super::store::Key;
 
-/// What is asked for.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,

@@ -193,7 +193,7 @@ fn merge_list(
     Ok(())
 }
 
-/// By what the elements of a list are told apart: their merge key, or themselves.
+/// The identity of the elements of a list: their merge key, or themselves.
 fn identities(items: &[Value], merge_key: Option<&str>) -> Vec<Value> {
     items.iter().map(|item| identity(item, merge_key).clone()).collect()
 }

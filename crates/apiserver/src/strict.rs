@@ -88,7 +88,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     {
         prune_nulls(selector, true);
     }
-    // The data of a revision is the business of whoever wrote it: a null in it deletes something.
+    // The data of a revision is opaque to the server: a null in it deletes something.
     let revision_data = if kind == "ControllerRevision" { take(&mut object, "data") } else { None };
     prune_nulls(&mut object, false);
     canonical::rewrite(&mut object, &mut Vec::new())?;

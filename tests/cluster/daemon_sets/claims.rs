@@ -37,7 +37,7 @@ async fn deleting_a_daemon_set_deletes_pods_and_revisions_without_writes_of_the_
 async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_pod_restarts() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     set_image(&cluster, "v2").await;
@@ -60,7 +60,7 @@ async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_
     for object in all {
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid, "{}", name_of(&object));
     }
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]

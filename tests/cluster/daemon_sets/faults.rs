@@ -25,14 +25,14 @@ async fn lost_replies_cause_no_surplus_pod_and_no_surplus_revision() {
         for strategy in [unavailable(1), surge(1)] {
             let cluster = Cluster::with(lossy(verb, kind, 2, lost.clone()), |options| options).await;
             let _daemon = cluster.start_controllers(1);
-            let judge = Judge::of(&cluster);
+            let monitor = InvariantMonitor::of(&cluster);
             create(&cluster, strategy.clone()).await;
             cluster.eventually(600, "all are there", |c| is_complete(c, 3)).await;
             set_image(&cluster, "v2").await;
             cluster.eventually(600, "all are new", |c| is_complete(c, 3)).await;
             assert_eq!(revisions(&cluster), [(1, "v1".to_owned()), (2, "v2".to_owned())]);
             assert_eq!(cluster.pods_created(), 6, "{verb} {kind} {strategy}");
-            judge.is_content();
+            monitor.assert_no_breach();
         }
     }
 }
@@ -46,7 +46,7 @@ async fn a_creation_that_arrives_long_after_its_timeout_causes_no_second_pod() {
             if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
         });
         let cluster = Cluster::with(faults, |options| options).await;
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         let first = cluster.start_controllers(1);
         create(&cluster, unavailable(1)).await;
         tokio::time::sleep(S).await;
@@ -55,7 +55,7 @@ async fn a_creation_that_arrives_long_after_its_timeout_causes_no_second_pod() {
         rolled_out(&cluster, 3).await;
         tokio::time::sleep(60 * S).await;
         assert_eq!(cluster.pods_created(), 3, "{late:?}");
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
@@ -63,7 +63,7 @@ async fn a_creation_that_arrives_long_after_its_timeout_causes_no_second_pod() {
 async fn two_active_daemons_keep_to_one_pod_per_node_and_to_the_budget() {
     for strategy in [unavailable(1), surge(1)] {
         let cluster = Cluster::new().await;
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         let _first = cluster.start_controllers(1);
         let _second = cluster.start_controllers(2);
         create(&cluster, strategy).await;
@@ -74,14 +74,14 @@ async fn two_active_daemons_keep_to_one_pod_per_node_and_to_the_budget() {
         }
         let numbers: Vec<i64> = revisions(&cluster).into_iter().map(|(number, _)| number).collect();
         assert_eq!(numbers, [1, 2, 3]);
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_in_mid_rollout_continues_it_and_a_restart_after_it_writes_nothing() {
     let cluster = Cluster::new().await;
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     let mut daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
@@ -99,7 +99,7 @@ async fn a_restart_in_mid_rollout_continues_it_and_a_restart_after_it_writes_not
     let _daemon = cluster.start_controllers(99);
     tokio::time::sleep(60 * S).await;
     assert_eq!(writes(&cluster), before);
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn a_quota_refusal_costs_few_requests_and_is_reported_in_upstreams_words()
 async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
     for strategy in [unavailable(1), surge(1)] {
         let cluster = Cluster::new().await;
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         let _daemon = cluster.start_controllers(1);
         create(&cluster, strategy).await;
         rolled_out(&cluster, 3).await;
@@ -172,7 +172,7 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
                     && e.ends_with(&text)),
             "{events:?}"
         );
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 

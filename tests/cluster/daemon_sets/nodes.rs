@@ -35,7 +35,7 @@ async fn a_deleted_node_stops_counting_at_once_and_its_unbound_pod_is_deleted() 
 #[tokio::test(start_paused = true)]
 async fn a_node_recreated_under_its_name_keeps_its_pending_pod() {
     let (cluster, _daemon) = running(unavailable(1)).await;
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     let before = name_of(&pod_on(&cluster, &node(1)));
     remove_node(&cluster, &node(1)).await;
     tokio::time::sleep(5 * S).await;
@@ -48,7 +48,7 @@ async fn a_node_recreated_under_its_name_keeps_its_pending_pod() {
     assert!(named(&cluster, "Pod", &before).is_null());
     add_node(&cluster, &node(1), json!({})).await;
     rolled_out(&cluster, 3).await;
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]

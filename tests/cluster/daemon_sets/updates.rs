@@ -31,14 +31,14 @@ async fn max_unavailable_bounds_the_nodes_without_an_available_pod() {
     for (max, left) in [(json!(1), 2), (json!(2), 1), (json!("34%"), 1)] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         create(&cluster, unavailable(max.clone())).await;
         rolled_out(&cluster, 3).await;
         set_image(&cluster, "v2").await;
         assert_eq!(fewest_available(&cluster, 3).await, left, "{max}");
         assert!(all_have(&cluster, "v2"), "{:?}", images(&cluster));
         assert_eq!((requested(&cluster, "create", "Pod"), requested(&cluster, "delete", "Pod")), (6, 3));
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
@@ -47,13 +47,13 @@ async fn with_surge_no_node_is_ever_without_an_available_pod() {
     for max in [json!(1), json!("100%")] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         create(&cluster, surge(max.clone())).await;
         rolled_out(&cluster, 3).await;
         set_image(&cluster, "v2").await;
         assert_eq!(fewest_available(&cluster, 3).await, 3, "{max}");
         assert!(all_have(&cluster, "v2"), "{:?}", images(&cluster));
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
@@ -130,7 +130,7 @@ async fn a_broken_image_stops_at_max_unavailable_and_the_next_image_rolls_out() 
 async fn a_template_that_changes_in_mid_rollout_leaves_no_pod_behind() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     for round in 2..8 {
@@ -139,7 +139,7 @@ async fn a_template_that_changes_in_mid_rollout_leaves_no_pod_behind() {
     }
     rolled_out(&cluster, 3).await;
     assert!(all_have(&cluster, "v7"), "{:?}", images(&cluster));
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use super::stage::Stage;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// Who is to be refused what in a namespace.
+/// The requests that are refused in a namespace.
 #[derive(Clone, Copy)]
 pub struct Refused {
     pub group: &'static str,
@@ -82,7 +82,7 @@ impl Stage {
                 "name": "nobody.example.com", "failurePolicy": "Fail", "sideEffects": "None",
                 "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
                 "namespaceSelector": self.here(), "rules": Self::rules(refused),
-                // Nobody listens there.
+                // No server listens there.
                 "clientConfig": {"url": "https://127.0.0.1:1/"},
             }],
         });

@@ -1,6 +1,6 @@
 //! The rows of the table "otherwise than upstream".
 
-/// A difference that is meant, as users read it.
+/// An intended difference, as users read it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Row {
     pub upstream: &'static str,

@@ -76,7 +76,7 @@ fn no_5_with_surge_a_failed_pod_that_backs_off_is_not_replaced_at_every_sync() {
     let mut world = World::new("", daemon_set(surge(1)), 1);
     world.failing.insert("v1".into());
     world.pass(3600);
-    world.judge_backoff();
+    world.check_backoff();
     let created = world.transcript.matches("create on n1").count();
     assert!((10..20).contains(&created), "{created} pods in an hour\n{}", world.transcript);
     assert!(world.pods.len() <= 2);

@@ -103,7 +103,7 @@ impl Reply {
         Self::json(code, to_bytes(value))
     }
 
-    /// An object in the form the request asks for.
+    /// An object in the requested form.
     fn object(server: &Server, request: &Request, code: u16, object: &Object) -> Self {
         let renderer = Renderer { kind: request.kind(), form: request.form, include: request.params.include };
         Self::text(code, request.form, renderer.object(object, (server.options.now)(), true))
@@ -114,7 +114,7 @@ impl Reply {
         self
     }
 
-    /// Indented for people, as `?pretty=true` asks for.
+    /// Indented, as `?pretty=true` requests.
     fn prettified(mut self) -> Self {
         if let Content::Text(text) = &self.content
             && let Ok(value) = serde_json::from_slice::<Value>(text)
@@ -253,7 +253,7 @@ impl Incoming {
                     return Err(Failure::method_not_allowed());
                 }
                 let aggregated = matches!(document, Document::CoreVersions | Document::Groups);
-                // Health and OpenAPI are asked for with all kinds of Accept headers.
+                // Clients request health and OpenAPI with all kinds of Accept headers.
                 let form = if aggregated {
                     negotiate(accept, Offer { aggregated: true, protobuf: false })?
                 } else {

@@ -48,7 +48,7 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
 }
 
 /// A UID in a patch is no precondition, as it is in a PUT, but a field that cannot change. A stale
-/// resourceVersion is told first.
+/// resourceVersion is reported first.
 fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Failure> {
     let (uid, version) = (meta(new, "uid"), meta(new, "resourceVersion"));
     let is_stale = !matches!(version, "" | "0") && version != meta(old, "resourceVersion");
@@ -117,7 +117,7 @@ impl Change {
     }
 }
 
-/// One by one, so that each is judged by what the ones before it have made.
+/// One by one, so that each applies to the result of the ones before it.
 fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result<(), Failure> {
     let mut carried = 0_usize;
     for operation in operations {

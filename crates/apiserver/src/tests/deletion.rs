@@ -1,4 +1,4 @@
-//! What goes at once, what goes later, and what holds it.
+//! Immediate deletion, graceful deletion, and finalizers.
 
 use super::*;
 

@@ -306,7 +306,7 @@ async fn services_get_addresses_of_their_own_and_keep_them() {
     assert_eq!(again["spec"]["clusterIP"], a["spec"]["clusterIP"]);
 }
 
-/// Bodies that somebody might send: JSON of any shape, often under the names that the server reads.
+/// Arbitrary bodies: JSON of any shape, often under the names that the server reads.
 fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     const NAMES: &[&str] =

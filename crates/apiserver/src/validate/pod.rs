@@ -1,5 +1,5 @@
 //! Pods and pod templates (upstream `pkg/apis/core/validation/validation.go`): what a controller's
-//! user gets wrong. Scheduling expressions beyond tolerations and spread constraints are not judged.
+//! user gets wrong. Scheduling expressions beyond tolerations and spread constraints are not validated.
 
 use std::collections::BTreeSet;
 

@@ -94,7 +94,7 @@ static ADOPTION: &[Declared] = &[
     ),
 ];
 
-/// Waits until the quota counts, and then until what it refused has come to be.
+/// Waits until the quota is counted, and then until the refused pods are created.
 async fn quota(s: &Stage, pods: i64) {
     s.create(pod_quota(pods)).await;
     s.counted().await;
