@@ -188,7 +188,7 @@ impl Simulator {
             }
             Err(why) => {
                 let mut calls = Calls::new(Outcome::Unplaced);
-                if self.life.complain(uid, &why) {
+                if self.life.record_unschedulable(uid, &why) {
                     let patch = status::unschedulable(pod, &why, (self.options.now)());
                     calls.needed.push(Call::PatchStatus(patch));
                     self.record_event(pod, &mut calls, SCHEDULER, "Warning", "FailedScheduling", &why);

@@ -93,8 +93,8 @@ impl Controller {
                 let uid = namespace.metadata.uid.clone().unwrap_or_default();
                 let wanted = is_terminating(&namespace) || !self.equipped.contains(&uid);
                 let known = self.namespaces.insert(uid.clone(), namespace);
-                let news = known.as_ref().is_none_or(|known| !is_terminating(known));
-                if wanted && news && !self.busy.contains(&uid) {
+                let is_new = known.as_ref().is_none_or(|known| !is_terminating(known));
+                if wanted && is_new && !self.busy.contains(&uid) {
                     self.due.retain(|(_, other)| *other != uid);
                     self.due.insert((Instant::now(), uid));
                 }

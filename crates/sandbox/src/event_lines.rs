@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_once_per_state_and_once_when_it_is_gone() {
+    fn a_pod_gives_one_line_per_state_and_one_when_it_is_deleted() {
         let metadata = json!({"namespace": "shop", "name": "web-1"});
         let pod = json!({"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
         let mut lines = EventLines::default();

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_that_waits_says_for_which_pods() {
+    fn a_waiting_daemon_set_names_its_unready_pods() {
         let mut cluster = Cluster::default();
         let set = json!({"metadata": {"namespace": "shop", "name": "agent", "uid": "a", "generation": 1},
                          "status": {"observedGeneration": 1, "desiredNumberScheduled": 1,
@@ -384,10 +384,10 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_deployment_is_said_to_be_paused() {
+    fn a_paused_deployment_is_reported_as_paused() {
         let mut cluster = cluster(json!({"observedGeneration": 2}));
         let paused = cluster.deployments.values_mut().next().unwrap();
         paused["spec"]["paused"] = json!(true);
-        assert!(progress().unfinished(&cluster).contains("it is paused"));
+        assert!(progress().unfinished(&cluster).contains("the rollout is paused"));
     }
 }

@@ -76,7 +76,7 @@ fn recreate_reports_an_old_pod_that_does_not_terminate() {
         |w| {
             w.stuck.push("v1".into());
             roll_to_v2(w);
-            w.let_go("v1");
+            w.terminate_pods("v1");
             w.settle();
         },
     );

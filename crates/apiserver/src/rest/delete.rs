@@ -1,8 +1,8 @@
 //! DELETE: immediate deletion, graceful deletion, and finalizers.
 //!
 //! The rules are upstream's `BeforeDelete` (registry/rest/delete.go) and the generic store's `Delete`:
-//! a grace period (pods) and finalizers turn a deletion into a mark, and only the last one to let go
-//! removes the object.
+//! with a grace period (pods) or finalizers a deletion only sets the deletionTimestamp, and the object is deleted when the
+//! last of them ends.
 
 use std::sync::Arc;
 

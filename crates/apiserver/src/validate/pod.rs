@@ -166,8 +166,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     let mut allowed = new_spec.clone();
     for list in ["containers", "initContainers"] {
-        let (news, olds) = (count(new_spec, list), count(old_spec, list));
-        if news != olds {
+        let (new_count, old_count) = (count(new_spec, list), count(old_spec, list));
+        if new_count != old_count {
             // Upstream stops here: the containers cannot be compared one by one.
             errors.forbidden(&format!("spec.{list}"), "pod updates may not add or remove containers");
             return;

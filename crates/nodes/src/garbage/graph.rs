@@ -323,15 +323,15 @@ mod tests {
     #[test]
     fn the_decision_depends_on_all_owners_together() {
         let two = item("a", &["x", "y"], json!({}));
-        let fate = |owners: &[Owner]| resolve(&two, owners, false).unwrap();
-        assert_eq!(fate(&[Owner::Solid, Owner::Solid]), Resolution::Keep);
-        assert_eq!(fate(&[Owner::Solid, Owner::Absent]), Resolution::DropOwners(vec!["y".to_owned()]));
+        let resolution = |owners: &[Owner]| resolve(&two, owners, false).unwrap();
+        assert_eq!(resolution(&[Owner::Solid, Owner::Solid]), Resolution::Keep);
+        assert_eq!(resolution(&[Owner::Solid, Owner::Absent]), Resolution::DropOwners(vec!["y".to_owned()]));
         assert_eq!(
-            fate(&[Owner::WaitsForDependents, Owner::Solid]),
+            resolution(&[Owner::WaitsForDependents, Owner::Solid]),
             Resolution::DropOwners(vec!["x".to_owned()])
         );
-        assert_eq!(fate(&[Owner::Absent, Owner::Absent]), Resolution::Delete("Background"));
-        assert_eq!(fate(&[Owner::Absent, Owner::WaitsForDependents]), Resolution::Delete("Background"));
+        assert_eq!(resolution(&[Owner::Absent, Owner::Absent]), Resolution::Delete("Background"));
+        assert_eq!(resolution(&[Owner::Absent, Owner::WaitsForDependents]), Resolution::Delete("Background"));
         assert_eq!(
             resolve(&two, &[Owner::Absent, Owner::WaitsForDependents], true).unwrap(),
             Resolution::Delete("Foreground")

@@ -190,11 +190,11 @@ impl Lifecycle {
     }
 
     /// Records the reason why the pod has no node. False if the same reason is recorded already.
-    pub fn complain(&mut self, uid: &str, why: &str) -> bool {
+    pub fn record_unschedulable(&mut self, uid: &str, why: &str) -> bool {
         let Some(tracked) = self.pods.get_mut(uid) else { return false };
-        let news = tracked.complaint.as_deref() != Some(why);
-        tracked.complaint = Some(why.to_owned());
-        news
+        let is_new = tracked.unschedulable_reason.as_deref() != Some(why);
+        tracked.unschedulable_reason = Some(why.to_owned());
+        is_new
     }
 
     /// Takes in how a step ended.
@@ -336,7 +336,7 @@ mod tests {
         life.settle("p", Step::Start, Outcome::Done, start);
         assert_eq!(life.take(after(1, start)), None);
         life.pod_changed(pod("p", "n1", json!({"status": {"phase": "Pending"}})), after(1, start));
-        assert_eq!(life.take(after(2, start)), Some(("p".to_owned(), Step::Run)), "news do not push it back");
+        assert_eq!(life.take(after(2, start)), Some(("p".to_owned(), Step::Run)), "changes do not delay it");
         life.settle("p", Step::Run, Outcome::Done, after(2, start));
         life.pod_changed(pod("p", "n1", json!({"status": {"phase": "Running"}})), after(2, start));
         assert_eq!(life.next_due(), None);
@@ -379,12 +379,12 @@ mod tests {
         life.pod_changed(pod("p", "", json!({})), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
         assert!(life.assume("p").is_err());
-        assert!(life.complain("p", "no nodes"));
+        assert!(life.record_unschedulable("p", "no nodes"));
         life.settle("p", Step::Place, Outcome::Unplaced, start);
         assert_eq!(life.next_due(), None);
         life.node_changed(node("n1"), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
-        assert!(!life.complain("p", "no nodes"), "the same reason is reported once");
+        assert!(!life.record_unschedulable("p", "no nodes"), "the same reason is reported once");
     }
 
     #[tokio::test(start_paused = true)]

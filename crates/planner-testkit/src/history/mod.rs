@@ -6,7 +6,7 @@ use std::sync::Arc;
 use windlass::model::{Strategy as Update, Template, int_or_percent::IntOrPercent};
 
 use super::objects::{decode, deployment};
-use super::world::{Fate, World};
+use super::world::{PodChange, World};
 
 pub mod steps;
 
@@ -86,10 +86,10 @@ impl History {
                     world.sync_replica_set(&names[at], writes, status);
                 }
             }
-            Step::Pod(which, fate) => {
+            Step::Pod(which, pod_change) => {
                 let names: Vec<Arc<str>> = world.pods.keys().cloned().collect();
                 if let Some(at) = nth(which, names.len()) {
-                    world.befall(&names[at], fate);
+                    world.change_pod(&names[at], pod_change);
                 }
             }
             Step::Cost(which, cost) => {
@@ -134,16 +134,16 @@ impl History {
         for name in pods {
             let pod = &self.world.pods[&name];
             let broken = self.world.tags[&name] == BROKEN;
-            let fate = match pod {
+            let pod_change = match pod {
                 pod if pod.is_terminal() && !pod.meta.is_deleting() => continue,
-                pod if pod.meta.is_deleting() => Fate::Gone,
-                pod if pod.ready_since.is_none() && !broken => Fate::Ready,
+                pod if pod.meta.is_deleting() => PodChange::Removed,
+                pod if pod.ready_since.is_none() && !broken => PodChange::Ready,
                 _ => continue,
             };
             let later = matches!(self.order, Order::Seeded(_)) && self.rng.u8(0..3) == 0;
             busy = true;
             if !later {
-                self.world.befall(&name, fate);
+                self.world.change_pod(&name, pod_change);
             }
         }
         self.world.sleep(1);

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::TAGS;
-use crate::world::Fate;
+use crate::world::PodChange;
 
 /// One step.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // The names say it.
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Step {
     Image(u8),
     Replicas(i32),
@@ -29,7 +29,7 @@ pub enum Step {
         status: bool,
     },
     /// A change of a pod.
-    Pod(usize, Fate),
+    Pod(usize, PodChange),
     /// A user sets the deletion cost of a pod.
     Cost(usize, i32),
     /// A ReplicaSet or a pod loses its owner, or a label that makes it selected.
@@ -48,7 +48,7 @@ pub enum Step {
 
 /// A value of `maxSurge` or `maxUnavailable`.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // The names say it.
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Number {
     Pods(u8),
     Percent(u8),
@@ -65,12 +65,12 @@ fn cut() -> impl Strategy<Value = usize> {
 /// Any step. Foreign changes (orphans and labels) are included only if `strangers`.
 pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
     let mostly = prop_oneof![5 => Just(true), 1 => Just(false)];
-    let fate = prop_oneof![
-        6 => Just(Fate::Ready),
-        2 => Just(Fate::Unready),
-        1 => Just(Fate::Fail),
-        1 => Just(Fate::Delete),
-        4 => Just(Fate::Gone),
+    let pod_change = prop_oneof![
+        6 => Just(PodChange::Ready),
+        2 => Just(PodChange::Unready),
+        1 => Just(PodChange::Fail),
+        1 => Just(PodChange::Delete),
+        4 => Just(PodChange::Removed),
     ];
     let usual = prop_oneof![
         4 => (0..TAGS).prop_map(Step::Image),
@@ -83,7 +83,7 @@ pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
         1 => (0..3u8).prop_map(Step::Annotate),
         8 => (cut(), mostly.clone()).prop_map(|(writes, status)| Step::Deployment { writes, status }),
         10 => (0..8usize, cut(), mostly).prop_map(|(which, writes, status)| Step::ReplicaSet { which, writes, status }),
-        14 => (0..40usize, fate).prop_map(|(which, fate)| Step::Pod(which, fate)),
+        14 => (0..40usize, pod_change).prop_map(|(which, pod_change)| Step::Pod(which, pod_change)),
         1 => (0..40usize, -2..3i32).prop_map(|(which, cost)| Step::Cost(which, cost)),
         6 => (1..6u8).prop_map(Step::Rounds),
         3 => (0..20u8).prop_map(Step::Sleep),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass::model::{Deployment, Phase, Pod, Strategy};
 
 use super::objects::{DeploymentBuilder, decode};
-use super::world::{Fate, World, nick, pods};
+use super::world::{PodChange, World, nick, pods};
 
 mod foreign_changes;
 
@@ -133,18 +133,18 @@ impl Rollout {
             let (pod, tag) = (&self.world.pods[&name], self.world.tags[&name].clone());
             let after =
                 |since: Timestamp, seconds| since.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
-            let (due, fate) = match pod.meta.deletion {
+            let (due, pod_change) = match pod.meta.deletion {
                 Some(_) if self.stuck.contains(&tag) => continue,
-                Some(since) => (after(since, self.stop_seconds), Fate::Gone),
+                Some(since) => (after(since, self.stop_seconds), PodChange::Removed),
                 None if pod.phase != Phase::Pending || self.broken.contains(&tag) => continue,
-                None => (after(pod.meta.created, START_SECONDS), Fate::Ready),
+                None => (after(pod.meta.created, START_SECONDS), PodChange::Ready),
             };
             if due > self.world.now {
                 looks.push(due);
                 continue;
             }
-            self.world.befall(&name, fate);
-            let count = if fate == Fate::Gone { &mut gone } else { &mut ready };
+            self.world.change_pod(&name, pod_change);
+            let count = if pod_change == PodChange::Removed { &mut gone } else { &mut ready };
             *count.entry(tag).or_default() += 1;
         }
         for (tag, count) in &ready {

@@ -42,23 +42,23 @@ pub struct World {
     strangers: bool,
 }
 
-/// What may become of a pod.
+/// A change of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)] // The names say it.
-pub enum Fate {
+#[allow(missing_docs)] // The names are the documentation.
+pub enum PodChange {
     Ready,
     Unready,
     Fail,
     Delete,
-    Gone,
+    Removed,
 }
 
-/// What came of a sync.
+/// The result of a sync.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synced {
     /// Whether anything was written.
     pub wrote: bool,
-    /// When to look again.
+    /// When to sync again.
     pub requeue_after: Option<Duration>,
 }
 
@@ -142,17 +142,17 @@ impl World {
     }
 
     /// Something becomes of a pod.
-    pub fn befall(&mut self, name: &Arc<str>, fate: Fate) {
+    pub fn change_pod(&mut self, name: &Arc<str>, pod_change: PodChange) {
         let now = self.now;
         let pod = self.pods.get_mut(name).unwrap();
         let owner = pod.meta.controller.as_ref().map(|c| c.uid.clone());
         let ended = pod.is_terminal() || pod.meta.is_deleting();
-        match fate {
-            Fate::Gone if ended => {
+        match pod_change {
+            PodChange::Removed if ended => {
                 self.pods.remove(name);
                 return;
             }
-            Fate::Ready if !ended && pod.ready_since.is_none() => {
+            PodChange::Ready if !ended && pod.ready_since.is_none() => {
                 pod.phase = Phase::Running;
                 if pod.node().is_none() {
                     pod.bind("n0");
@@ -160,13 +160,13 @@ impl World {
                 pod.ready_since = Some(now);
                 return;
             }
-            Fate::Unready if !ended => pod.ready_since = None,
-            Fate::Fail if !pod.is_terminal() => {
+            PodChange::Unready if !ended => pod.ready_since = None,
+            PodChange::Fail if !pod.is_terminal() => {
                 pod.phase = Phase::Failed;
                 pod.ready_since = None;
                 pod.failed_early = now.duration_since(pod.meta.created).as_secs() <= 60;
             }
-            Fate::Delete => pod.meta.deletion = Some(now),
+            PodChange::Delete => pod.meta.deletion = Some(now),
             _ => return,
         }
         self.lost.extend(owner);

@@ -459,12 +459,9 @@ mod tests {
     #[test]
     fn an_error_has_its_field_and_its_line_in_the_file() {
         for (value, expected) in [
-            (
-                ".nan",
-                "b[0].d: .nan is no number that JSON can express; quote it if it is a string at line 5, column 6",
-            ),
+            (".nan", "b[0].d: .nan is not a number in JSON; quote it if it is a string at line 5, column 6"),
             // The reader looks at a value before it hands over its key.
-            ("!x 2", "b[0].d: the tag !x means nothing here; tags are not supported at line 5, column 9"),
+            ("!x 2", "b[0].d: the tag !x is not supported at line 5, column 9"),
         ] {
             let mut documents = yaml(&format!("a: 1\n---\nb:\n- c: 1\n  d: {value}\n"));
             assert_eq!(documents.remove(1).unwrap_err(), expected);
