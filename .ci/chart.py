@@ -35,14 +35,14 @@ FILES = {
     "monitoring/prometheusrule.yaml": ["prometheusrule.yaml"],
     "monitoring/dashboard.yaml": ["dashboard.yaml"],
 }
-# These say something, or are for Helm alone.
+# These are text, or are for Helm alone.
 NO_FILES = {"NOTES.txt", "preflight.yaml", "tests/rollout.yaml"}
 HEAD = """\
 # Rendered from charts/windlass for the release `windlass` in kube-system; `.ci/chart render` writes it anew. For
 # another namespace, name or scope render the chart with other values.
 """
 
-# Values that are wrong, and what the refusal must say: the path of the key, above all.
+# Invalid values, and what the error must contain: above all the path of the key.
 REFUSED = [
     ("replica: 3", "additional properties 'replica' not allowed"),
     ("replicas: two", "at '/replicas': got string, want integer"),
@@ -90,7 +90,7 @@ REFUSED = [
     ("networkPolicy: {extraEgress: [{to: [{ipBlock: {cidr: dns}}]}]}", "at '/networkPolicy/extraEgress/0/to/0/ipBlock"),
     ("enabled: please", "at '/enabled': got string, want boolean"),
     ("leaderElection: {resourceNamespace: A_b}", "at '/leaderElection/resourceNamespace'"),
-    # A null takes the default away.
+    # A null removes the default.
     ("replicas: null", "missing property 'replicas'"),
     ("image: null", "missing property 'image'"),
     ("controllers: null", "missing property 'controllers'"),
@@ -101,32 +101,32 @@ REFUSED = [
     ("test: {image: {repository: null}}", "at '/test/image': missing property 'repository'"),
     ("networkPolicy: {apiServer: {ports: null}}", "at '/networkPolicy/apiServer': missing property 'ports'"),
     ("extraArgs: [null]", "at '/extraArgs/0'"),
-    # What a schema cannot say.
+    # What a schema cannot express.
     ("authentication: {enabled: false}\nmetrics: {serviceMonitor: {enabled: true}}", "authentication.enabled=false"),
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
     ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset]", "none of deployment-controller"),
-    ("serviceAccount: {create: false}", "serviceAccount.name is needed"),
-    ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop leaves such a Deployment out"),
+    ("serviceAccount: {create: false}", "needs serviceAccount.name"),
+    ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop does not match these labels"),
     ("scope: {selector: team=shop}\ntest: {labels: {team: web}}", "set test.enabled=false"),
 ]
 
-# Releases with a name that Helm takes and not every object does, and what their objects are then called.
+# Release names that Helm accepts and not every object does, and the resulting names of the objects.
 NAMES = {
     "windlass": "windlass",
     "my": "my-windlass",
     "team.windlass": "team-windlass",
     "123": "windlass-123-windlass",
     "1e3": "windlass-1e3-windlass",
-    # What is cut off leaves a hash: these begin alike.
+    # A truncated name ends with a hash: these share a prefix.
     "a" * 53: "a" * 31 + "-e12e5210",
     "a" * 39 + ".b": "a" * 31 + "-ddc381e5",
     "a" * 39 + ".c": "a" * 31 + "-dc66c1b6",
 }
-# Names that YAML takes for something else, if they are not quoted.
+# Names that YAML parses as another type if they are not quoted.
 NOT_STRINGS = ["true", "no", "null", "on"]
 
-# Selectors, and whether they take the labels {team: shop, tier: web, empty: ""}.
+# Selectors, and whether they match the labels {team: shop, tier: web, empty: ""}.
 SELECTORS = [
     ("team", True), ("!team", False), ("legacy", False), ("!legacy", True), (" team = shop ", True),
     ("team==shop", True), ("team=web", False), ("team!=web", True), ("team!=shop", False), ("legacy!=yes", True),
@@ -135,7 +135,7 @@ SELECTORS = [
     ("team=shop,tier in (web, db),!legacy", True), ("team=shop,tier in (db, cache),!legacy", False),
     ("tier in (web, db),team=shop,legacy", False),
 ]
-# Scopes, and whether the release `windlass` in kube-system is told that they leave its own Deployment out.
+# Scopes, and whether the notes of the release `windlass` in kube-system warn that they exclude its own Deployment.
 SCOPES = [
     ({}, False),
     ({"scope": {"namespace": "kube-system"}}, False),
@@ -157,7 +157,7 @@ def check(holds, what):
 
 
 def done(what):
-    """Says so, unless something has failed since it was last called."""
+    """Prints a success, unless a check has failed since the last call."""
     if len(failures) == done.failures:
         print(f"ok    {what}", flush=True)
     done.failures = len(failures)
@@ -167,7 +167,7 @@ done.failures = 0
 
 
 def render(values, *, version=KUBERNETES[-1], apis=MONITORING, namespace="kube-system", name="windlass"):
-    """Every template's text by its name. A value that is not there is an error, not an empty text."""
+    """Every template's text by its name. A missing value is an error, not an empty text."""
     options = {"name": name, "namespace": namespace, "kube_version": version, "api_versions": apis, "strict": True}
     with helm.Chart.load(CHART) as chart:
         text = _native.call_string("helm_render", chart._raw(), json.dumps(values), json.dumps(options))
@@ -181,7 +181,7 @@ def documents(text):
 
 
 def plain(text):
-    """Without the labels that say that Helm keeps the objects."""
+    """Removes the labels that mark the objects as Helm's."""
     ours = ("app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
     return "".join(line for line in text.splitlines(True) if not line.strip().startswith(ours))
 
@@ -199,15 +199,15 @@ def deployed():
 
 
 def value_sets():
-    """The defaults, and each set in ci/, by name."""
-    sets = {"default": {}}
+    """The defaults, and each file of values in ci/, by name."""
+    all_values = {"default": {}}
     for file in sorted(CHART.glob("ci/*-values.yaml")):
-        sets[file.name.removesuffix("-values.yaml")] = helm.values_from_yaml(file.read_text())
-    return sets
+        all_values[file.name.removesuffix("-values.yaml")] = helm.values_from_yaml(file.read_text())
+    return all_values
 
 
 def keys(values, at=""):
-    """The paths of all keys, but not of those that a user chooses."""
+    """The paths of all keys, except those that a user chooses."""
     chosen = {"nodeSelector", "labels", "annotations", "requests", "limits"}
     for key, value in values.items():
         yield f"{at}/{key}"
@@ -216,7 +216,7 @@ def keys(values, at=""):
 
 
 def schema_keys(schema, at=""):
-    """The keys that the schema knows, and that the objects in it are closed."""
+    """The paths of the keys in the schema."""
     for key, value in schema.get("properties", {}).items():
         yield f"{at}/{key}"
         yield from schema_keys(value, f"{at}/{key}")
@@ -227,7 +227,7 @@ def check_schema():
 
     def closed(part, at):
         if isinstance(part, dict):
-            # A map with keys that a user chooses has a type for its values; `global` is Helm's.
+            # A map whose keys the user chooses has a type for its values; `global` is Helm's.
             is_open = part.get("additionalProperties", True) is True
             if part.get("type") == "object" and is_open and at != ("properties", "global"):
                 check(False, f"values.schema.json is open at {'/'.join(at)}")
@@ -238,7 +238,7 @@ def check_schema():
     defaults = helm.values_from_yaml((CHART / "values.yaml").read_text())
 
     def required(part, values, at):
-        # What is handed on to Kubernetes as it is may lack anything.
+        # In parts that are passed on to Kubernetes unchanged, every key is optional.
         if part.get("additionalProperties") is False and at not in ("/resources", "/affinity", "/podSecurityContext"):
             missing = set(values) - set(part.get("required", []))
             check(not missing, f"values.schema.json takes a null for {missing} at '{at}'")
@@ -250,7 +250,7 @@ def check_schema():
     values = set(keys(defaults))
     missing = values - set(schema_keys(schema))
     check(not missing, f"values.schema.json does not know {missing}")
-    # Those without a default are optional parts of what is handed on to Kubernetes as it is.
+    # Keys without a default are optional parts of what is passed on to Kubernetes unchanged.
     handed_on = ("/resources/", "/affinity/", "/podSecurityContext/", "/deploymentLabels/", "/podLabels/", "/global", "/enabled")
     extra = {key for key in set(schema_keys(schema)) - values if not key.startswith(handed_on)}
     check(not extra, f"values.yaml does not say what {extra} is")
@@ -304,13 +304,13 @@ def check_scopes():
             check(not takes and "test.labels" in str(error), f"{selector} on {labels}: {error}")
     for values, is_told in SCOPES:
         notes = " ".join(render(values)["NOTES.txt"].split())
-        check(("leaves out deployment/windlass itself" in notes) == is_told, f"the notes with {values}: {notes}")
-        without_labels = "by deploymentLabels" in notes
+        check(("excludes deployment/windlass itself" in notes) == is_told, f"the notes with {values}: {notes}")
+        without_labels = "with deploymentLabels" in notes
         check(without_labels == (is_told and "selector" in values.get("scope", {})), f"the notes with {values}: {notes}")
 
 
 def check_two_releases():
-    """What a second release brings for Prometheus and Grafana is about that release, and stands beside the first's."""
+    """The alerts and the dashboard of a second release select its own metrics and do not collide with the first's."""
     charts = {name: render(MONITORED, name=name) for name in ("windlass", "another-windlass")}
     seen = {}
     for name, rendered in charts.items():
@@ -351,7 +351,7 @@ def check_sets(windlass, out):
             for found in documents(text):
                 if found["kind"] in ("Deployment", "StatefulSet"):
                     flags.add(tuple(found["spec"]["template"]["spec"]["containers"][0]["args"]))
-    # The program itself is asked whether it would start so.
+    # The program itself validates its command line.
     for words in sorted(flags):
         asked = subprocess.run([windlass, *words, "--print-config"], capture_output=True, text=True, check=False)
         check(asked.returncode == 0, f"windlass {' '.join(words)}: {asked.stderr}")
@@ -382,19 +382,19 @@ def main(arguments):
             target, out = pathlib.Path(target), pathlib.Path(out)
             out.mkdir(parents=True, exist_ok=True)
             check_schema()
-            done("the schema is closed, and knows the keys of values.yaml")
+            done("the schema is closed and has the keys of values.yaml")
             check_refusals()
-            done(f"{len(REFUSED)} wrong values are refused by name")
+            done(f"{len(REFUSED)} invalid values are refused with the name of the key")
             check_names()
-            done(f"{len(NAMES)} names of a release name objects as Kubernetes takes them")
+            done(f"{len(NAMES)} release names give valid object names")
             check_scopes()
-            done(f"{len(SELECTORS)} selectors read, and the notes tell what {len(SCOPES)} scopes leave out")
+            done(f"{len(SELECTORS)} selectors parsed, and the notes for {len(SCOPES)} scopes are right")
             check_two_releases()
-            done("two releases watch themselves and not each other")
+            done("two releases have alerts and dashboards of their own")
             number = chart_policy.check(documents(render({})["admissionpolicy.yaml"])[0], check)
-            done(f"the admission policy judges {number} requests as it should")
+            done(f"the admission policy allows or refuses {number} requests as expected")
             number = check_sets(target / "windlass", out)
-            done(f"{len(value_sets())} sets of values linted and rendered, {number} command lines accepted")
+            done(f"{len(value_sets())} files of values linted and rendered, {number} command lines accepted")
             check_deploy()
             done("deploy/ is what the chart renders")
             with tempfile.TemporaryDirectory() as scratch:

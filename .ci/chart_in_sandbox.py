@@ -1,4 +1,4 @@
-"""Installs the chart into the sandbox with Helm's engine: refused beside another controller, else rolled out."""
+"""Installs the chart into the sandbox with Helm's engine: refused beside another controller, otherwise rolled out."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Cluster:
         self.log.close()
 
     def kubectl(self, *words, given=None):
-        """Runs it; gives back whether it succeeded, and what it said."""
+        """Runs kubectl; returns whether it succeeded, and its output."""
         done = subprocess.run(["kubectl", *words], env=self.environment, input=given, capture_output=True,
                               text=True, timeout=2 * PATIENCE, check=False)
         return done.returncode == 0, done.stdout + done.stderr
@@ -74,7 +74,7 @@ def manager(flags, labels=None, in_shell=False):
 
 
 OFF = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller"
-# The flags of a kube-controller-manager, the values of the chart, and what the refusal says; None: not refused.
+# The flags of a kube-controller-manager, the values of the chart, and what the error contains; None: not refused.
 BESIDE = [
     ([], {}, "deployment-controller, replicaset-controller, replicationcontroller-controller, daemonset-controller"),
     (["--controllers=*,bootstrapsigner,tokencleaner"], {}, "runs deployment-controller"),
@@ -87,9 +87,9 @@ BESIDE = [
     ([f"--controllers=*,bootstrapsigner,tokencleaner,{OFF}"], {}, None),
     ([], {"preflight": {"enabled": False}}, None),
 ]
-# The label by which kubeadm's and kind's pods are known, and kops'.
+# The labels of kubeadm's and kind's pods, and of kops'.
 LABELS = [{"component": "kube-controller-manager", "tier": "control-plane"}, {"k8s-app": "kube-controller-manager"}]
-# An older kops has a shell do it.
+# An older kops starts it through a shell.
 SHELLS = [([], "runs deployment-controller"), ([f"--controllers=*,{OFF}"], None)]
 
 
@@ -110,8 +110,8 @@ def check_preflight(cluster, config, chart, check, done):
         check((said is None) == (words is None), f"{told}: {said}")
         check(words is None or words in (said or ""), f"{told}: no «{words}» in {said}")
         if words is None and "preflight" not in values:
-            check("1 kube-controller-manager in kube-system: left" in notes, f"{told}: {notes}")
-    done(f"{len(managers)} kinds of kube-controller-manager told apart")
+            check("found in kube-system: 1; none runs" in notes, f"{told}: {notes}")
+    done(f"{len(managers)} kinds of kube-controller-manager detected or accepted")
 
 
 def documents(text):
@@ -119,8 +119,8 @@ def documents(text):
 
 
 def run_test_hook(cluster, hooks, scratch, check, done):
-    """Does what `helm test` has the kubelet do, with the kubectl of this machine: each container in turn, the
-    volume's files where they are mounted."""
+    """Runs the steps of `helm test` with the kubectl of this machine: each container in turn, with the volume's files
+    at their mount path."""
     objects = [found for hook in hooks for found in documents(hook["manifest"])]
     pod = next(found for found in objects if found["kind"] == "Pod")
     files = next(found for found in objects if found["kind"] == "ConfigMap")["data"]
@@ -147,7 +147,7 @@ def check(chart, program, scratch, check_that, done):
             helm_write(config, "helm_install", chart, {})
             check_that(False, "installed beside a kube-controller-manager that runs everything")
         except helm.HelmError as error:
-            check_that("preflight.enabled=false" in str(error), f"the refusal says no way out: {error}")
+            check_that("preflight.enabled=false" in str(error), f"the error does not name preflight.enabled: {error}")
         cluster.kubectl("delete", "pod", "-n", NAMESPACE, "kube-controller-manager-one", "--now")
 
         helm_write(config, "helm_install", chart, {})

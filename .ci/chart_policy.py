@@ -1,12 +1,12 @@
-"""Asks the admission policy about requests, with CEL's own engine. The sandbox keeps policies and does not evaluate them;
-tests/real_server/installation.rs has a real API server do it, where there is one."""
+"""Evaluates the admission policy for requests with CEL's own engine. The sandbox stores policies and does not evaluate
+them; tests/real_server/installation.rs tests the policy on a real API server, where there is one."""
 
 import copy
 
 from cel_expr_python import cel
 
 USER = "system:serviceaccount:kube-system:windlass"
-# As in an API server, as far as the policy uses it.
+# The libraries of an API server that the policy uses.
 LIBRARIES = cel.NewEnvConfigFromYaml("{name: policy, extensions: [{name: optional}, {name: strings}]}")
 NAMES = ("object", "oldObject", "request", "variables")
 
@@ -35,7 +35,7 @@ def revision(owners=(), data=None, number=1):
     return {"metadata": metadata, "data": data, "revision": number}
 
 
-SET, DEPLOYMENT, STATEFUL_SET = owner("ReplicaSet"), owner("Deployment"), owner("StatefulSet")
+REPLICA_SET, DEPLOYMENT, STATEFUL_SET = owner("ReplicaSet"), owner("Deployment"), owner("StatefulSet")
 DAEMON_SET = owner("DaemonSet")
 LABELED = {"labels": {"app": "a"}, "annotations": {"note": "n"}, "finalizers": ["example.com/f"]}
 
@@ -46,67 +46,72 @@ def labeled(**changed):
 
 MORE = {"labels": {"app": "a", "mesh": "on"}, "annotations": {"note": "n", "seen": "1"},
         "finalizers": ["example.com/g", "example.com/f"]}
-ONLY_CONTROLLED, ONLY_OWNERS = "only what is controlled by", "only the owner references"
+ONLY_CONTROLLED, ONLY_OWNERS = "only objects controlled by", "only the owner references"
 ROLLBACK = {"annotations": {"deprecated.deployment.rollback.to": "1"}}
 
-# What happens, the resource, the object before and after, and what the refusal says; None: it is allowed.
+# A title, the resource, the object before and after, and what the error contains; None: the request is allowed.
 REQUESTS = [
-    ("a pod of a set", "pods", None, pod([SET]), None),
-    ("a pod of an old controller", "pods", None, pod([owner("ReplicationController", "v1")]), None),
-    ("a bare pod", "pods", None, pod(), ONLY_CONTROLLED),
-    ("a pod that a set owns and does not control", "pods", None, pod([owner("ReplicaSet", controller=False)]), ONLY_CONTROLLED),
-    ("a pod of another controller", "pods", None, pod([STATEFUL_SET]), ONLY_CONTROLLED),
-    ("deletes a pod of a set", "pods", pod([SET]), None, None),
+    ("creates a pod of a ReplicaSet", "pods", None, pod([REPLICA_SET]), None),
+    ("creates a pod of a ReplicationController", "pods", None, pod([owner("ReplicationController", "v1")]), None),
+    ("creates a bare pod", "pods", None, pod(), ONLY_CONTROLLED),
+    ("creates a pod that a ReplicaSet owns but does not control", "pods", None,
+     pod([owner("ReplicaSet", controller=False)]), ONLY_CONTROLLED),
+    ("creates a pod of a StatefulSet", "pods", None, pod([STATEFUL_SET]), ONLY_CONTROLLED),
+    ("deletes a pod of a ReplicaSet", "pods", pod([REPLICA_SET]), None, None),
     ("deletes a bare pod", "pods", pod(), None, ONLY_CONTROLLED),
-    ("adopts a pod", "pods", pod(), pod([SET]), None),
-    ("adopts a pod with labels", "pods", pod(**LABELED), pod([SET], **LABELED), None),
-    ("releases a pod", "pods", pod([SET], **LABELED), pod(**LABELED), None),
-    ("steals a pod", "pods", pod([STATEFUL_SET]), pod(), ONLY_CONTROLLED),
-    ("adopts a pod, and a webhook adds to what is there", "pods", pod(**LABELED), pod([SET], **MORE), None),
-    ("releases a pod, and a webhook adds to what is there", "pods", pod([SET], **LABELED), pod(**MORE), None),
-    ("adopts a pod, and a webhook adds to nothing", "pods", pod(), pod([SET], **MORE), None),
-    ("changes a label", "pods", pod([SET], **LABELED), pod([SET], **labeled(labels={"app": "b"})), ONLY_OWNERS),
-    ("takes a label away", "pods", pod(**LABELED), pod([SET], **labeled(labels={})), ONLY_OWNERS),
-    ("takes all labels away", "pods", pod(labels={"app": "a"}), pod([SET]), ONLY_OWNERS),
-    ("puts another label in its place", "pods", pod(**LABELED), pod([SET], **labeled(labels={"b": "a"})), ONLY_OWNERS),
-    ("changes an annotation", "pods", pod(**LABELED), pod([SET], **labeled(annotations={"note": "m"})), ONLY_OWNERS),
-    ("takes all annotations away", "pods", pod(annotations={"note": "n"}), pod([SET]), ONLY_OWNERS),
-    ("takes a finalizer away", "pods", pod(**LABELED), pod([SET], **labeled(finalizers=["example.com/g"])), ONLY_OWNERS),
-    ("takes all finalizers away", "pods", pod([SET], finalizers=["example.com/f"]), pod([SET]), ONLY_OWNERS),
-    ("changes what a pod runs", "pods", pod([SET]), pod([SET]) | {"spec": {"containers": []}}, ONLY_OWNERS),
-    ("a pod of a DaemonSet", "pods", None, pod([DAEMON_SET]), None),
+    ("adopts a pod", "pods", pod(), pod([REPLICA_SET]), None),
+    ("adopts a pod with labels", "pods", pod(**LABELED), pod([REPLICA_SET], **LABELED), None),
+    ("releases a pod", "pods", pod([REPLICA_SET], **LABELED), pod(**LABELED), None),
+    ("releases a pod of a StatefulSet", "pods", pod([STATEFUL_SET]), pod(), ONLY_CONTROLLED),
+    ("adopts a pod while a webhook adds metadata", "pods", pod(**LABELED), pod([REPLICA_SET], **MORE), None),
+    ("releases a pod while a webhook adds metadata", "pods", pod([REPLICA_SET], **LABELED), pod(**MORE), None),
+    ("adopts a pod without metadata while a webhook adds some", "pods", pod(), pod([REPLICA_SET], **MORE), None),
+    ("changes a label", "pods", pod([REPLICA_SET], **LABELED), pod([REPLICA_SET], **labeled(labels={"app": "b"})), ONLY_OWNERS),
+    ("removes a label", "pods", pod(**LABELED), pod([REPLICA_SET], **labeled(labels={})), ONLY_OWNERS),
+    ("removes all labels", "pods", pod(labels={"app": "a"}), pod([REPLICA_SET]), ONLY_OWNERS),
+    ("replaces a label with another", "pods", pod(**LABELED), pod([REPLICA_SET], **labeled(labels={"b": "a"})), ONLY_OWNERS),
+    ("changes an annotation", "pods", pod(**LABELED), pod([REPLICA_SET], **labeled(annotations={"note": "m"})), ONLY_OWNERS),
+    ("removes all annotations", "pods", pod(annotations={"note": "n"}), pod([REPLICA_SET]), ONLY_OWNERS),
+    ("removes a finalizer", "pods", pod(**LABELED), pod([REPLICA_SET], **labeled(finalizers=["example.com/g"])), ONLY_OWNERS),
+    ("removes all finalizers", "pods", pod([REPLICA_SET], finalizers=["example.com/f"]), pod([REPLICA_SET]), ONLY_OWNERS),
+    ("changes the spec of a pod", "pods", pod([REPLICA_SET]), pod([REPLICA_SET]) | {"spec": {"containers": []}}, ONLY_OWNERS),
+    ("creates a pod of a DaemonSet", "pods", None, pod([DAEMON_SET]), None),
     ("deletes a pod of a DaemonSet", "pods", pod([DAEMON_SET]), None, None),
-    ("relabels a pod whose revision was there twice", "pods", pod([DAEMON_SET], labels={"controller-revision-hash": "a"}),
-     pod([DAEMON_SET], labels={"controller-revision-hash": "b"}), None),
-    ("relabels a pod of a set so", "pods", pod([SET], labels={"controller-revision-hash": "a"}),
-     pod([SET], labels={"controller-revision-hash": "b"}), ONLY_OWNERS),
-    ("another label of a pod of a DaemonSet", "pods", pod([DAEMON_SET], labels={"app": "a"}),
+    ("changes the revision label of a pod of a DaemonSet", "pods",
+     pod([DAEMON_SET], labels={"controller-revision-hash": "a"}), pod([DAEMON_SET], labels={"controller-revision-hash": "b"}), None),
+    ("changes the revision label of a pod of a ReplicaSet", "pods",
+     pod([REPLICA_SET], labels={"controller-revision-hash": "a"}), pod([REPLICA_SET], labels={"controller-revision-hash": "b"}), ONLY_OWNERS),
+    ("changes another label of a pod of a DaemonSet", "pods", pod([DAEMON_SET], labels={"app": "a"}),
      pod([DAEMON_SET], labels={"app": "b"}), ONLY_OWNERS),
-    ("a revision of a DaemonSet", "controllerrevisions", None, revision([DAEMON_SET]), None),
-    ("a revision of a StatefulSet", "controllerrevisions", None, revision([STATEFUL_SET]), ONLY_CONTROLLED),
-    ("a bare revision", "controllerrevisions", None, revision(), ONLY_CONTROLLED),
-    ("a revision of something else", "controllerrevisions", None, revision([DAEMON_SET], {"spec": {}}), "holds the template"),
-    ("raises the number of a revision", "controllerrevisions", revision([DAEMON_SET]), revision([DAEMON_SET], number=2), None),
+    ("creates a revision of a DaemonSet", "controllerrevisions", None, revision([DAEMON_SET]), None),
+    ("creates a revision of a StatefulSet", "controllerrevisions", None, revision([STATEFUL_SET]), ONLY_CONTROLLED),
+    ("creates a bare revision", "controllerrevisions", None, revision(), ONLY_CONTROLLED),
+    ("creates a revision without a template", "controllerrevisions", None, revision([DAEMON_SET], {"spec": {}}),
+     "must contain the template"),
+    ("raises the number of a revision", "controllerrevisions", revision([DAEMON_SET]),
+     revision([DAEMON_SET], number=2), None),
     ("adopts a revision", "controllerrevisions", revision(), revision([DAEMON_SET]), None),
     ("releases a revision", "controllerrevisions", revision([DAEMON_SET]), revision(), None),
-    ("steals a revision", "controllerrevisions", revision([STATEFUL_SET]), revision([DAEMON_SET]), ONLY_CONTROLLED),
+    ("takes over a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]), revision([DAEMON_SET]),
+     ONLY_CONTROLLED),
     ("deletes a revision", "controllerrevisions", revision([DAEMON_SET]), None, None),
     ("deletes a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]), None, ONLY_CONTROLLED),
-    ("a set of a Deployment", "replicasets", None, scaled([DEPLOYMENT]), None),
-    ("a bare set", "replicasets", None, scaled(), ONLY_CONTROLLED),
-    ("a set of a set", "replicasets", None, scaled([SET]), ONLY_CONTROLLED),
-    ("resizes a set", "replicasets", scaled([DEPLOYMENT]), scaled([DEPLOYMENT], 2, labels={"a": "b"}), None),
-    ("resizes a bare set", "replicasets", scaled(), scaled(replicas=2), ONLY_CONTROLLED),
-    ("another template", "replicasets", scaled([DEPLOYMENT]), scaled([DEPLOYMENT], image="own:1"), "keeps its template"),
+    ("creates a ReplicaSet of a Deployment", "replicasets", None, scaled([DEPLOYMENT]), None),
+    ("creates a bare ReplicaSet", "replicasets", None, scaled(), ONLY_CONTROLLED),
+    ("creates a ReplicaSet of a ReplicaSet", "replicasets", None, scaled([REPLICA_SET]), ONLY_CONTROLLED),
+    ("scales a ReplicaSet", "replicasets", scaled([DEPLOYMENT]), scaled([DEPLOYMENT], 2, labels={"a": "b"}), None),
+    ("scales a bare ReplicaSet", "replicasets", scaled(), scaled(replicas=2), ONLY_CONTROLLED),
+    ("changes the template of a ReplicaSet", "replicasets", scaled([DEPLOYMENT]), scaled([DEPLOYMENT], image="own:1"),
+     "may not be changed"),
     ("rolls a Deployment back", "deployments", scaled(**ROLLBACK), scaled(image="app:0"), None),
-    ("rolls a Deployment unasked", "deployments", scaled(), scaled(image="own:1"), "only rolled back"),
-    ("asks itself", "deployments", scaled(), scaled(image="own:1", **ROLLBACK), "only rolled back"),
-    ("rolls back and resizes", "deployments", scaled(**ROLLBACK), scaled(replicas=9), "keeps its size"),
+    ("changes a Deployment without its annotation", "deployments", scaled(), scaled(image="own:1"), "only be rolled back"),
+    ("adds the annotation itself", "deployments", scaled(), scaled(image="own:1", **ROLLBACK), "only be rolled back"),
+    ("rolls back and scales", "deployments", scaled(**ROLLBACK), scaled(replicas=9), "replicas of a Deployment"),
 ]
 
 
-def judge(spec, resource, before, after, user=USER):
-    """What the refusal says, or None. What cannot be evaluated is refused, as by `failurePolicy: Fail`."""
+def refusal(spec, resource, before, after, user=USER):
+    """The error message, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
     operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"
     request = {"operation": operation, "resource": {"resource": resource}, "userInfo": {"username": user}}
     data = {"object": after, "oldObject": before, "request": request, "variables": {}}
@@ -127,8 +132,8 @@ def judge(spec, resource, before, after, user=USER):
 
 def check(policy, check_that):
     for what, resource, before, after, words in REQUESTS:
-        said = judge(policy["spec"], resource, before, after)
-        check_that((said is None) == (words is None) and (words or "") in (said or ""), f"{what}: {said}")
-        said = judge(policy["spec"], resource, before, after, user="system:admin")
-        check_that(said is None, f"{what}, by somebody else: {said}")
+        message = refusal(policy["spec"], resource, before, after)
+        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
+        message = refusal(policy["spec"], resource, before, after, user="system:admin")
+        check_that(message is None, f"{what}, by another user: {message}")
     return len(REQUESTS)

@@ -85,12 +85,15 @@ async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(store.len(), total);
     let bytes = live() - before;
-    let mut told = 0;
-    store.for_each(|object| told += object.heap_bytes());
+    let mut recorded = 0;
+    store.for_each(|object| recorded += object.heap_bytes());
     // What the metric tells may leave out what is shared, and may not make anything up.
-    let told = told / total;
+    let recorded = recorded / total;
     let measured = bytes / total;
-    assert!(measured / 2 < told && told <= measured, "the record says {told} bytes, and has {measured}");
+    assert!(
+        measured / 2 < recorded && recorded <= measured,
+        "recorded {recorded} bytes, measured {measured}"
+    );
     stop.cancel();
     task.await.unwrap();
     measured

@@ -33,7 +33,7 @@ use windlass_apiserver::to_protobuf;
 use windlass_testkit::usage;
 
 const PODS: &str = "/api/v1/pods";
-const SETS: &str = "/apis/apps/v1/replicasets";
+const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 
 /// A cluster of one shape.
@@ -68,7 +68,7 @@ const SHAPES: [Shape; 2] = [
         pods: 1,
         history: 200,
         namespaces: 1,
-        changes: SETS,
+        changes: REPLICA_SETS,
         most: 200.0,
     },
 ];
@@ -79,7 +79,7 @@ const NODES: usize = 5_000;
 const EVENTS: usize = 20_000;
 const SPACING: Duration = Duration::from_millis(1);
 
-/// After this time of nothing happening everything has been done.
+/// After this time without activity everything is done.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// All objects are older than this, and every change is newer.
@@ -143,42 +143,42 @@ fn frame(kind: &str, object: &Value) -> Vec<u8> {
 /// The forms of all objects of a cluster.
 struct Forms {
     deployment: Form,
-    set: Form,
+    replica_set: Form,
     history: Form,
     pod: Form,
     changed_pod: Form,
-    changed_set: Form,
+    changed_replica_set: Form,
 }
 
 fn forms(shape: Shape) -> Forms {
     let name = "service-XDEPLX";
     let [labels, hashed] = [json!({"app": name}), json!({"app": name, "pod-template-hash": "XREPSETX"})];
-    let mut set: Value = serde_json::from_str(&support::replica_set(0)).unwrap();
+    let mut replica_set: Value = serde_json::from_str(&support::replica_set(0)).unwrap();
     let max = shape.pods + shape.pods.div_ceil(4);
-    set["metadata"]["name"] = format!("{name}-XREPSETX").into();
-    set["metadata"]["namespace"] = "team-XSPACEX".into();
-    set["metadata"]["uid"] = "00000002-0000-4000-8000-0000XREPSETX".into();
-    set["metadata"]["resourceVersion"] = "XVERSIONX".into();
-    set["metadata"]["labels"] = hashed.clone();
-    set["metadata"]["ownerReferences"][0]["name"] = name.into();
-    set["metadata"]["ownerReferences"][0]["uid"] = "00000003-0000-4000-8000-000000XDEPLX".into();
-    set["metadata"]["annotations"] = json!({
+    replica_set["metadata"]["name"] = format!("{name}-XREPSETX").into();
+    replica_set["metadata"]["namespace"] = "team-XSPACEX".into();
+    replica_set["metadata"]["uid"] = "00000002-0000-4000-8000-0000XREPSETX".into();
+    replica_set["metadata"]["resourceVersion"] = "XVERSIONX".into();
+    replica_set["metadata"]["labels"] = hashed.clone();
+    replica_set["metadata"]["ownerReferences"][0]["name"] = name.into();
+    replica_set["metadata"]["ownerReferences"][0]["uid"] = "00000003-0000-4000-8000-000000XDEPLX".into();
+    replica_set["metadata"]["annotations"] = json!({
         "deployment.kubernetes.io/revision": "XREVISIONX",
         "deployment.kubernetes.io/desired-replicas": shape.pods.to_string(),
         "deployment.kubernetes.io/max-replicas": max.to_string(),
     });
-    set["spec"]["selector"]["matchLabels"] = hashed.clone();
-    set["spec"]["template"]["metadata"]["labels"] = hashed.clone();
-    let mut template = set["spec"]["template"].clone();
+    replica_set["spec"]["selector"]["matchLabels"] = hashed.clone();
+    replica_set["spec"]["template"]["metadata"]["labels"] = hashed.clone();
+    let mut template = replica_set["spec"]["template"].clone();
     template["metadata"]["labels"] = labels.clone();
-    let with_pods = |mut set: Value, pods: usize| {
-        set["spec"]["replicas"] = pods.into();
+    let with_pods = |mut replica_set: Value, pods: usize| {
+        replica_set["spec"]["replicas"] = pods.into();
         for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
-            set["status"][count] = pods.into();
+            replica_set["status"][count] = pods.into();
         }
-        set
+        replica_set
     };
-    let mut history = with_pods(set.clone(), 0);
+    let mut history = with_pods(replica_set.clone(), 0);
     history["spec"]["template"]["spec"]["containers"][0]["image"] =
         "registry.example/shop/app:XREVISIONX".into();
     let condition = |kind: &str, reason: &str, message: &str| {
@@ -214,28 +214,28 @@ fn forms(shape: Shape) -> Forms {
     // A restart changes nothing that a status reports.
     let mut changed_pod = pod.clone();
     changed_pod["status"]["containerStatuses"][0]["restartCount"] = 2.into();
-    let mut changed_set = history.clone();
-    changed_set["metadata"]["annotations"]["example.com/note"] = "changed".into();
+    let mut changed_replica_set = history.clone();
+    changed_replica_set["metadata"]["annotations"]["example.com/note"] = "changed".into();
     Forms {
         deployment: Form::new(line("ADDED", &deployment)),
-        set: Form::new(line("ADDED", &with_pods(set, shape.pods))),
+        replica_set: Form::new(line("ADDED", &with_pods(replica_set, shape.pods))),
         history: Form::new(line("ADDED", &history)),
         pod: Form::new(frame("ADDED", &pod)),
         changed_pod: Form::new(frame("MODIFIED", &changed_pod)),
-        changed_set: Form::new(line("MODIFIED", &changed_set)),
+        changed_replica_set: Form::new(line("MODIFIED", &changed_replica_set)),
     }
 }
 
-/// The numbers of a pod, or of a set without one. The newest set of a Deployment has the highest revision.
+/// The numbers of a pod, or of a ReplicaSet without one. The newest ReplicaSet of a Deployment has the highest revision.
 fn numbers(shape: Shape, deployment: usize, age: usize, pod: usize, version: u64) -> Numbers {
-    let set = deployment * (shape.history + 1) + age;
+    let replica_set = deployment * (shape.history + 1) + age;
     // Without leading zeros, which a revision does not have.
     let revision = 100_000_001 + shape.history - age;
     let pod = deployment * shape.pods + pod;
-    [deployment, deployment % shape.namespaces, set, pod, pod % NODES, version as usize, revision]
+    [deployment, deployment % shape.namespaces, replica_set, pod, pod % NODES, version as usize, revision]
 }
 
-/// What one watch sends: first the list, then what is fed.
+/// The output of one watch: first the list, then the fed events.
 type Feed = (Box<dyn Iterator<Item = Bytes> + Send>, UnboundedReceiver<Bytes>);
 
 /// The API server, as far as it is needed here.
@@ -254,13 +254,13 @@ fn bookmark(path: &str) -> Bytes {
 impl Server {
     fn new(shape: Shape, forms: &Arc<Forms>) -> Arc<Self> {
         let all = 0..shape.deployments;
-        let (of_deployments, of_sets, of_pods) = (forms.clone(), forms.clone(), forms.clone());
+        let (of_deployments, of_replica_sets, of_pods) = (forms.clone(), forms.clone(), forms.clone());
         let deployments =
             all.clone().map(move |n| of_deployments.deployment.filled(&numbers(shape, n, 0, 0, 1)));
-        let sets = all.clone().flat_map(move |n| {
-            let forms = of_sets.clone();
+        let replica_sets = all.clone().flat_map(move |n| {
+            let forms = of_replica_sets.clone();
             (0..=shape.history).map(move |age| {
-                let form = if age == 0 { &forms.set } else { &forms.history };
+                let form = if age == 0 { &forms.replica_set } else { &forms.history };
                 form.filled(&numbers(shape, n, age, 0, 2))
             })
         });
@@ -268,8 +268,11 @@ impl Server {
             let forms = of_pods.clone();
             (0..shape.pods).map(move |pod| forms.pod.filled(&numbers(shape, n, 0, pod, 3)))
         });
-        let lists: [(&'static str, Box<dyn Iterator<Item = Bytes> + Send>); 3] =
-            [(DEPLOYMENTS, Box::new(deployments)), (SETS, Box::new(sets)), (PODS, Box::new(pods))];
+        let lists: [(&'static str, Box<dyn Iterator<Item = Bytes> + Send>); 3] = [
+            (DEPLOYMENTS, Box::new(deployments)),
+            (REPLICA_SETS, Box::new(replica_sets)),
+            (PODS, Box::new(pods)),
+        ];
         let (mut feeds, mut feeders) = (BTreeMap::new(), BTreeMap::new());
         for (path, list) in lists {
             let (feeder, changes) = unbounded();
@@ -319,7 +322,7 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
     let server = Server::new(shape, &forms);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    // Where the tasks of the client and of the controllers run.
+    // The runtime of the client and of the controllers.
     let inside = runtime.enter();
     let served = server.clone();
     let client = kube::Client::new(
@@ -350,9 +353,13 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
             let (deployment, version) = (nth * 7 % shape.deployments, LISTED + 1 + nth as u64);
             let event = match shape.changes {
                 PODS => forms.changed_pod.filled(&numbers(shape, deployment, 0, nth % shape.pods, version)),
-                _ => {
-                    forms.changed_set.filled(&numbers(shape, deployment, 1 + nth % shape.history, 0, version))
-                }
+                _ => forms.changed_replica_set.filled(&numbers(
+                    shape,
+                    deployment,
+                    1 + nth % shape.history,
+                    0,
+                    version,
+                )),
             };
             server.feeders[shape.changes].unbounded_send(event).unwrap();
         }

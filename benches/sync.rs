@@ -1,13 +1,13 @@
-//! What one pod event costs the daemon, for sets of 10 to 5000 pods, alone in their namespace and among
-//! 10,000 pods of other sets. `cargo bench --bench sync`.
+//! What one pod event costs the daemon, for ReplicaSets of 10 to 5000 pods, alone in their namespace and among
+//! 10,000 pods of other ReplicaSets. `cargo bench --bench sync`.
 //!
 //! The real controllers run over a transport that answers as an API server does and costs next to
 //! nothing. Pods turn ready and not ready one after the other, a thousand a second of virtual time, and
-//! all that follows is paid for: the event is decoded, stored and told, the set is synced and its status
-//! written. One thread does it all, and its CPU time is the figure. Beside it stands what the same events
-//! cost an informer alone: the difference is what the syncs add.
+//! all consequences are included: the event is decoded, stored and handled, the ReplicaSet is synced and its status
+//! written. One thread does it all, and its CPU time is the figure. The cost of the same events for an
+//! informer alone is shown beside it: the difference is the cost of the syncs.
 //!
-//! The run fails when the cost of an event follows the size of the set or that of the namespace.
+//! The run fails when the cost of an event follows the size of the ReplicaSet or that of the namespace.
 
 mod support;
 
@@ -41,7 +41,7 @@ use windlass::runtime::informer::{Informer, InformerOptions};
 use windlass::runtime::rate_limiter::RateLimiter;
 
 const SIZES: [usize; 4] = [10, 100, 1000, 5000];
-/// The pods of the other sets in the large namespace, and their sets.
+/// The pods of the other ReplicaSets in the large namespace, and those ReplicaSets.
 const OTHER_PODS: usize = 10_000;
 const OTHER_SETS: usize = 99;
 
@@ -55,7 +55,7 @@ const QUIET: Duration = Duration::from_secs(3);
 /// rounds the median counts.
 const ROUNDS: usize = 25;
 
-/// The most that an event may cost in a set of 5000, by what it costs in one of 10. In proportion to the
+/// The most that an event may cost in a ReplicaSet of 5000, by what it costs in one of 10. In proportion to the
 /// pods it would be 500.
 const MOST_BY_SIZE: f64 = 3.0;
 /// The most that an event may cost among 10,000 other pods, by what it costs without them.
@@ -65,7 +65,7 @@ const MOST_BY_NAMESPACE: f64 = 1.5;
 /// place, and the name of the place.
 struct Template(Vec<(String, String)>);
 
-/// The number of the set that is measured. The others follow it, in the same namespace.
+/// The number of the ReplicaSet that is measured. The others follow it, in the same namespace.
 const MEASURED: usize = 0;
 
 impl Template {
@@ -114,7 +114,7 @@ impl Template {
     }
 }
 
-/// A complete set of this size that no Deployment owns.
+/// A complete ReplicaSet of this size that no Deployment owns.
 fn replica_set(number: usize, size: usize) -> Value {
     let mut replica_set: Value = serde_json::from_str(&support::replica_set(number)).unwrap();
     replica_set["metadata"].as_object_mut().unwrap().remove("ownerReferences");
@@ -147,7 +147,7 @@ fn is_ready(nth: usize, size: usize) -> bool {
     !(nth / size).is_multiple_of(2)
 }
 
-/// What one watch sends: first the list, then what is fed.
+/// The output of one watch: first the list, then the fed events.
 struct Feed {
     list: Box<dyn Iterator<Item = Bytes> + Send>,
     changes: UnboundedReceiver<Bytes>,
@@ -162,7 +162,7 @@ impl Feed {
     }
 }
 
-/// The API server, as far as it is needed here. Whatever else is asked, such as the creation of a pod, is
+/// The API server, as far as it is needed here. Any other request, such as the creation of a pod, is
 /// noted as unexpected.
 struct Server {
     state: Mutex<State>,
@@ -322,12 +322,12 @@ impl Subject {
         };
         // Virtual time goes on only when there is nothing to do: by then the lists are read.
         runtime.block_on(async { tokio::time::sleep(QUIET).await });
-        assert_eq!(server.state.lock().status_writes, 0, "all sets were settled");
+        assert_eq!(server.state.lock().status_writes, 0, "all ReplicaSets were settled");
         let syncs_before = syncs(&metrics);
         Subject { size, others, server, metrics, runtime, stop, task, syncs_before, costs: Vec::new() }
     }
 
-    /// An informer that nobody listens to.
+    /// An informer without a handler.
     fn informer(template: &Arc<Template>, size: usize, others: usize) -> Self {
         Self::new(template, size, others, |client, metrics, stop| {
             let api = Api::new(client, "bench", RateLimiter::unlimited(), metrics);
@@ -363,7 +363,7 @@ impl Subject {
         self.per_second(self.server.state.lock().status_writes as f64)
     }
 
-    /// What the set says in the end must be so.
+    /// The final status of the ReplicaSet must be right.
     fn check_status(&self) {
         let state = self.server.state.lock();
         let last = ROUNDS * EVENTS - 1;
@@ -386,7 +386,7 @@ fn cpu_time() -> Duration {
     rustix::time::clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
-/// How many syncs of sets there have been.
+/// The number of ReplicaSet syncs.
 fn syncs(metrics: &Metrics) -> f64 {
     metric(metrics, "workqueue_work_duration_seconds_count", "name=\"replicaset\"")
 }
@@ -426,7 +426,7 @@ fn main() -> ExitCode {
     }
 
     println!(
-        "| pods of the set | other pods | µs per event | by 10 pods | by no other pods | decode and store alone \
+        "| pods of the ReplicaSet | other pods | µs per event | by 10 pods | by no other pods | decode and store alone \
          | syncs/s | status writes/s |"
     );
     println!("|---|---|---|---|---|---|---|---|");

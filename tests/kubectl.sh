@@ -182,7 +182,7 @@ says "kubectl version reaches the server" 'Server Version' k version
 says "kubectl api-resources lists deployments" '^deployments +deploy +apps/v1 +true +Deployment' k api-resources
 eventually "three nodes are ready" 20 count_is 3 nodes
 says "kubectl explain knows a Deployment" 'KIND: +Deployment' k explain deployment
-check "kubectl auth can-i answers or is refused in time" bash -c 'timeout 20 kubectl auth can-i list pods >/dev/null 2>&1; [ $? -lt 124 ]'
+check "kubectl auth can-i ends in time" bash -c 'timeout 20 kubectl auth can-i list pods >/dev/null 2>&1; [ $? -lt 124 ]'
 
 echo "# create and get"
 deployment web 3 nginx:1.26 >"$work/web.yaml"
@@ -201,8 +201,8 @@ says "describe shows the strategy and the events" 'RollingUpdateStrategy: +25% m
   k describe deploy web
 says "describe shows ScalingReplicaSet" 'ScalingReplicaSet.*Scaled up replica set web-[a-z0-9]+ from 0 to 3' \
   k describe deploy web
-says "get events shows what happened" 'ScalingReplicaSet' k get events
-says "describe pod shows where it went" 'Successfully assigned default/web-' \
+says "get events shows the events" 'ScalingReplicaSet' k get events
+says "describe pod shows its node" 'Successfully assigned default/web-' \
   bash -c 'timeout 30 kubectl describe "$(timeout 30 kubectl get pods -l app=web -o name | head -1)"'
 says "get --field-selector" '^pod/web-' k get pods --field-selector status.phase=Running -o name
 says "get --show-labels" 'pod-template-hash=' k get rs --show-labels
@@ -211,7 +211,7 @@ echo "# watch"
 timeout 60 kubectl get deploy web -w >"$work/watch" 2>&1 &
 watch=$!
 pids+=("$watch")
-eventually "get -w begins with what there is" 20 grep -q '^web ' "$work/watch"
+eventually "get -w begins with the existing objects" 20 grep -q '^web ' "$work/watch"
 
 echo "# apply"
 deployment shop 2 httpd:2.4 >"$work/shop.yaml"
@@ -220,11 +220,11 @@ says "apply -f again changes nothing" 'deployment.apps/shop unchanged' k apply -
 deployment shop 4 httpd:2.5 >"$work/shop.yaml"
 says "diff shows the change" 'httpd:2\.5' bash -c "timeout 60 kubectl diff -f '$work/shop.yaml' || [ \$? -eq 1 ]"
 says "apply -f after an edit configures" 'deployment.apps/shop configured' k apply -f "$work/shop.yaml"
-check "its rollout ends" k rollout status deploy/shop --timeout=60s
+check "its rollout completes" k rollout status deploy/shop --timeout=60s
 equals "the new image is there" httpd:2.5 path '{.spec.template.spec.containers[0].image}' deploy/shop
 equals "four replicas" 4 path '{.status.readyReplicas}' deploy/shop
 equals "it is revision 2" 2 revision shop
-says "apply --dry-run=server keeps nothing" 'created \(server dry run\)' \
+says "apply --dry-run=server stores nothing" 'created \(server dry run\)' \
   bash -c "sed s/shop/ghost/ '$work/shop.yaml' | timeout 60 kubectl apply --dry-run=server -f -"
 check "the dry run left nothing" absent deploy ghost
 refuse "an unknown field is refused" 'unknown field "spec.replcas"' \
@@ -234,7 +234,7 @@ refuse "a selector cannot be changed" 'field is immutable' \
 
 echo "# set image, scale, edit"
 check "set image" k set image deploy/web main=nginx:1.27
-check "its rollout ends" k rollout status deploy/web --timeout=60s
+check "its rollout completes" k rollout status deploy/web --timeout=60s
 eventually "every pod has the new image" 30 images_are nginx:1.27
 equals "it is revision 2" 2 revision web
 check "scale" k scale deploy/web --replicas=5
@@ -243,9 +243,9 @@ refuse "scale with a wrong precondition" 'Expected replicas to be 9, was 5' \
   k scale deploy/web --current-replicas=9 --replicas=2
 equals "scaling is no new revision" 2 revision web
 check "edit" env EDITOR='sed -i s/nginx:1.27/nginx:1.28/' timeout 60 kubectl edit deploy/web
-check "its rollout ends" k rollout status deploy/web --timeout=60s
+check "its rollout completes" k rollout status deploy/web --timeout=60s
 equals "the edit took effect" nginx:1.28 path '{.spec.template.spec.containers[0].image}' deploy/web
-check "the watch has seen the scaling" grep -Eq '^web +[0-9]/5' "$work/watch"
+check "the watch shows the scaling" grep -Eq '^web +[0-9]/5' "$work/watch"
 kill "$watch" 2>/dev/null || true
 
 echo "# rollout"
@@ -254,11 +254,11 @@ says "rollout history of one revision" 'nginx:1\.26' k rollout history deploy/we
 check "annotate a change cause" k annotate deploy/web kubernetes.io/change-cause='to 1.28'
 eventually "history shows the change cause" 20 bash -c 'timeout 30 kubectl rollout history deploy/web | grep -q "to 1.28"'
 check "rollout undo" k rollout undo deploy/web
-check "its rollout ends" k rollout status deploy/web --timeout=60s
+check "its rollout completes" k rollout status deploy/web --timeout=60s
 equals "undo brought the image back" nginx:1.27 path '{.spec.template.spec.containers[0].image}' deploy/web
 equals "as revision 4" 4 revision web
 check "rollout undo --to-revision" k rollout undo deploy/web --to-revision=1
-check "its rollout ends" k rollout status deploy/web --timeout=60s
+check "its rollout completes" k rollout status deploy/web --timeout=60s
 equals "revision 1 is back" nginx:1.26 path '{.spec.template.spec.containers[0].image}' deploy/web
 check "rollout pause" k rollout pause deploy/web
 check "set image while paused" k set image deploy/web main=nginx:1.29
@@ -267,38 +267,38 @@ equals "nothing rolls out while paused" nginx:1.26 bash -c \
   'timeout 30 kubectl get pods -l app=web -o "jsonpath={range .items[*]}{.spec.containers[0].image}{\"\n\"}{end}" | sort -u'
 refuse "restart while paused is refused" 'paused' k rollout restart deploy/web
 check "rollout resume" k rollout resume deploy/web
-check "its rollout ends" k rollout status deploy/web --timeout=60s
+check "its rollout completes" k rollout status deploy/web --timeout=60s
 eventually "the paused change rolled out" 30 bash -c \
   '[ "$(timeout 30 kubectl get pods -l app=web -o "jsonpath={range .items[*]}{.spec.containers[0].image}{\"\n\"}{end}" | sort -u)" = nginx:1.29 ]'
 before=$(k get pods -l app=web -o name | sort)
 check "rollout restart" k rollout restart deploy/web
-check "its rollout ends" k rollout status deploy/web --timeout=60s
+check "its rollout completes" k rollout status deploy/web --timeout=60s
 # A pod that is on its way out may outlive the rollout by its grace.
 no_pod_of_before() { [[ -z $(comm -12 <(echo "$before") <(k get pods -l app=web -o name | sort)) ]]; }
 eventually "every pod is a new one" 30 no_pod_of_before
 
-echo "# a rollout that cannot end"
+echo "# a rollout that cannot complete"
 check "set a broken image" k set image deploy/shop main=httpd:broken
 check "set a short deadline" k patch deploy shop -p '{"spec":{"progressDeadlineSeconds":5}}'
 refuse "rollout status fails at the deadline" 'exceeded its progress deadline' \
   k rollout status deploy/shop --timeout=60s
-says "the pods say why" 'ImagePullBackOff' k get pods -l app=shop
+says "the pods show the reason" 'ImagePullBackOff' k get pods -l app=shop
 check "most of the old version still serves" bash -c '[ "$(timeout 30 kubectl get deploy shop -o jsonpath={.status.availableReplicas})" -ge 3 ]'
-check "rollout undo helps" k rollout undo deploy/shop
-check "its rollout ends" k rollout status deploy/shop --timeout=60s
+check "rollout undo repairs it" k rollout undo deploy/shop
+check "its rollout completes" k rollout status deploy/shop --timeout=60s
 
 echo "# delete"
 check "delete a pod" k delete pod --wait=false "$(path '{.items[0].metadata.name}' pods -l app=web)"
 eventually "it is replaced" 30 path_is 5 '{.status.readyReplicas}' deploy/web
 check "delete (background)" k delete deploy web --timeout=30s
-eventually "its ReplicaSets are gone" 30 count_is 0 rs -l app=web
-eventually "its pods are gone" 30 count_is 0 pods -l app=web
+eventually "its ReplicaSets are deleted" 30 count_is 0 rs -l app=web
+eventually "its pods are deleted" 30 count_is 0 pods -l app=web
 check "delete --cascade=foreground" k delete deploy shop --cascade=foreground --timeout=60s
 equals "nothing of it is left at that moment" 0 count rs -l app=shop
 given < <(deployment loose 2 nginx:1.27)
 k rollout status deploy/loose --timeout=60s >/dev/null || true
 check "delete --cascade=orphan" k delete deploy loose --cascade=orphan --timeout=30s
-check "the Deployment is gone" absent deploy loose
+check "the Deployment is deleted" absent deploy loose
 equals "its ReplicaSet stays" 1 count rs -l app=loose
 equals "nobody owns the ReplicaSet" "" path '{.items[0].metadata.ownerReferences}' rs -l app=loose
 equals "its pods stay" 2 count pods -l app=loose
@@ -307,11 +307,11 @@ check "a new Deployment rolls out" k rollout status deploy/loose --timeout=60s
 eventually "it has adopted the ReplicaSet" 20 bash -c \
   '[ "$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.ownerReferences[0].kind}")" = Deployment ]'
 equals "and made no other" 1 count rs -l app=loose
-# Without a wait: kubectl takes the set that comes back under the same name at once for the old one, now and then.
+# Without a wait: kubectl sometimes mistakes a ReplicaSet recreated at once under the same name for the old one.
 set_before=$(path '{.items[0].metadata.uid}' rs -l app=loose)
 pods_before=$(path '{.items[*].metadata.uid}' pods -l app=loose)
 check "delete rs --cascade=orphan" k delete rs -l app=loose --cascade=orphan --wait=false
-eventually "another set is made" 20 bash -c \
+eventually "another ReplicaSet is created" 20 bash -c \
   'uid=$(timeout 30 kubectl get rs -l app=loose -o jsonpath="{.items[*].metadata.uid}"); [[ -n $uid && $uid != "$0" ]]' \
   "$set_before"
 equals "it has the pods of the first" "$pods_before" path '{.items[*].metadata.uid}' pods -l app=loose
@@ -337,7 +337,7 @@ eventually "three are ready" 30 path_is 3 '{.status.readyReplicas}' rc/old
 equals "it has made three pods" 3 count pods -l app=old
 equals "and owns them" "$(printf 'ReplicationController/old\n%.0s' 1 2 3)" path \
   '{range .items[*]}{.metadata.ownerReferences[0].kind}/{.metadata.ownerReferences[0].name}{"\n"}{end}' pods -l app=old
-eventually "describe shows who made them" 20 bash -c \
+eventually "describe shows the creator of the pods" 20 bash -c \
   'timeout 30 kubectl describe rc old | grep -Eq "SuccessfulCreate .* replication-controller +Created pod: old-[a-z0-9]{5}$"'
 equals "its status has no terminatingReplicas" "" path '{.status.terminatingReplicas}' rc/old
 refuse "scale with a wrong precondition" 'Expected replicas to be 9, was 3' \
@@ -347,7 +347,7 @@ equals "the template has it" nginx:1.27 path '{.spec.template.spec.containers[0]
 check "label" k label rc/old tier=x
 refuse "a selector that misses the template is refused" '`selector` does not match template `labels`' \
   k patch rc old --type=merge -p '{"spec":{"selector":{"app":"other"}}}'
-refuse "pods that end by themselves are refused" 'Unsupported value: "Never": supported values: "Always"' \
+refuse "pods without restartPolicy Always are refused" 'Unsupported value: "Never": supported values: "Always"' \
   k patch rc old -p '{"spec":{"template":{"spec":{"restartPolicy":"Never"}}}}'
 refuse "an unknown field is refused" 'unknown field "spec.replcas"' \
   bash -c "sed 's/^spec:/spec:\n  replcas: 1/; s/old/typo/' '$work/old.yaml' | timeout 60 kubectl create -f -"
@@ -359,11 +359,11 @@ says "apply -f after an edit configures" 'replicationcontroller/new configured' 
 check "expose" k expose rc old --port=80
 equals "the service selects its pods" old path '{.spec.selector.app}' svc/old
 check "delete" k delete rc old --timeout=30s
-check "it is gone" absent rc old
-eventually "and so are its pods" 30 count_is 0 pods -l app=old
+check "it is deleted" absent rc old
+eventually "its pods are deleted as well" 30 count_is 0 pods -l app=old
 eventually "the other has two ready" 30 path_is 2 '{.status.readyReplicas}' rc/new
 check "delete --cascade=orphan" k delete rc new --cascade=orphan --timeout=30s
-check "that is gone too" absent rc new
+check "it is deleted as well" absent rc new
 equals "its pods stay" 2 count pods -l app=new
 equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=new
 
@@ -416,9 +416,9 @@ refuse "its data cannot be changed" 'data: Invalid value: .*: field is immutable
   k patch controllerrevision lone --type=merge -p '{"data":{"spec":{"other":1}}}'
 check "delete a revision" k delete controllerrevision lone --timeout=30s
 check "delete" k delete ds agent --timeout=30s
-check "it is gone" absent ds agent
+check "it is deleted" absent ds agent
 check "delete --cascade=orphan" k delete ds other --cascade=orphan --timeout=30s
-check "that is gone too" absent ds other
+check "it is deleted as well" absent ds other
 
 echo "# daemon sets that are rolled out"
 # ds_images_are IMAGE: all pods of the DaemonSet run, those on their way out included, run this image.
@@ -439,17 +439,17 @@ says "its revision is there" '^runs-[a-z0-9]+ +daemonset.apps/runs +1 ' k get co
 says "rollout history lists it" '^1 +<none>' k rollout history ds/runs
 sed -i s/nginx:1.26/nginx:1.27/ "$work/runs.yaml"
 check "apply -f after an edit" k apply -f "$work/runs.yaml"
-check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "its rollout completes" k rollout status ds/runs --timeout=60s
 eventually "every pod has the new image" 30 ds_images_are nginx:1.27
 check "history has two revisions" history_is '1 2'
 says "rollout history of one revision" 'nginx:1\.26' k rollout history ds/runs --revision=1
 check "rollout undo --to-revision" k rollout undo ds/runs --to-revision=1
-check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "its rollout completes" k rollout status ds/runs --timeout=60s
 equals "revision 1 is back" nginx:1.26 path '{.spec.template.spec.containers[0].image}' ds/runs
 eventually "on every node" 30 ds_images_are nginx:1.26
 check "as revision 3" history_is '2 3'
 check "rollout undo" k rollout undo ds/runs
-check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "its rollout completes" k rollout status ds/runs --timeout=60s
 check "as revision 4" history_is '3 4'
 refuse "an unknown revision is refused" 'unable to find specified revision 9 in history' \
   k rollout undo ds/runs --to-revision=9
@@ -458,34 +458,34 @@ if (($(k version --client -o json | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p') >=
   says "rollout undo --to-revision of the same is skipped" 'skipped rollback' k rollout undo ds/runs --to-revision=4
 fi
 check "rollout restart" k rollout restart ds/runs
-check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "its rollout completes" k rollout status ds/runs --timeout=60s
 check "as revision 5" history_is '3 4 5'
 check "a surge" k patch ds runs -p \
   '{"spec":{"updateStrategy":{"rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}'
 check "set image" k set image ds/runs main=nginx:1.28
-check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "its rollout completes" k rollout status ds/runs --timeout=60s
 eventually "every pod has the new image" 30 ds_images_are nginx:1.28
 check "OnDelete" k patch ds runs --type=merge -p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'
 check "set image" k set image ds/runs main=nginx:1.29
-refuse "rollout status cannot tell" 'only available for RollingUpdate' k rollout status ds/runs --timeout=20s
+refuse "rollout status is refused for OnDelete" 'only available for RollingUpdate' k rollout status ds/runs --timeout=20s
 check "delete a pod" k delete pod --wait=false "$(path '{.items[0].metadata.name}' pods -l app=runs)"
 eventually "it is replaced by one of the new template" 30 path_is 1 '{.status.updatedNumberScheduled}' ds/runs
-eventually "and that is ready" 30 path_is 3 '{.status.numberReady}' ds/runs
+eventually "the new pod is ready" 30 path_is 3 '{.status.numberReady}' ds/runs
 check "taint a node" k taint node sandbox-node-2 out=yes:NoExecute
-eventually "its pod goes" 30 path_is 2 '{.status.desiredNumberScheduled}' ds/runs
+eventually "its pod is evicted" 30 path_is 2 '{.status.desiredNumberScheduled}' ds/runs
 eventually "two are left" 30 count_is 2 pods -l app=runs
-check "take the taint away" k taint node sandbox-node-2 out-
+check "remove the taint" k taint node sandbox-node-2 out-
 eventually "three are ready again" 30 path_is 3 '{.status.numberReady}' ds/runs
 check "delete --cascade=orphan" k delete ds runs --cascade=orphan --timeout=30s
 equals "its pods stay" 3 count pods -l app=runs
 equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=runs
 daemon_set runs nginx:1.29 | sed '/nodeSelector/d' >"$work/runs.yaml"
 check "create it again" k create -f "$work/runs.yaml"
-check "its rollout ends" k rollout status ds/runs --timeout=60s
+check "its rollout completes" k rollout status ds/runs --timeout=60s
 eventually "every pod has its image" 30 ds_images_are nginx:1.29
 check "delete" k delete ds runs --timeout=30s
-eventually "its pods are gone" 30 count_is 0 pods -l app=runs
-eventually "and its revisions" 30 count_is 0 controllerrevisions -l app=runs
+eventually "its pods are deleted" 30 count_is 0 pods -l app=runs
+eventually "its revisions are deleted as well" 30 count_is 0 controllerrevisions -l app=runs
 
 echo "# namespaces"
 check "create namespace" k create namespace ark
@@ -493,29 +493,29 @@ check "delete namespace" k delete namespace ark --timeout=60s
 given < <(printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: zoo}\n')
 eventually "it gets its ServiceAccount" 20 k get serviceaccount default -n zoo
 given -n zoo < <(deployment lions 3 nginx:1.27)
-check "a rollout in it ends" k rollout status deploy/lions -n zoo --timeout=60s
+check "a rollout in it completes" k rollout status deploy/lions -n zoo --timeout=60s
 check "create configmap" k create configmap map --from-literal=key=value -n zoo
 check "create deployment --image" k create deployment bears --image=nginx:1.27 --replicas=2 -n zoo
-check "a rollout of it ends" k rollout status deploy/bears -n zoo --timeout=60s
+check "its rollout completes" k rollout status deploy/bears -n zoo --timeout=60s
 check "expose" k expose deployment lions --port=80 -n zoo
 check "run" k run keeper --image=busybox:1.36 -n zoo
 check "the pod becomes ready" k wait --for=condition=Ready pod/keeper -n zoo --timeout=30s
 says "get all -n" 'deployment.apps/lions' k get all -n zoo
 check "delete namespace" k delete namespace zoo --timeout=60s
-check "the namespace is gone" absent namespace zoo
+check "the namespace is deleted" absent namespace zoo
 equals "and its pods" 0 count pods -A -l app=lions
 refuse "the namespace default cannot be deleted" 'forbidden' k delete namespace default --timeout=30s
 
 echo "# nodes"
 for node in 1 2 3; do k cordon "sandbox-node-$node" >/dev/null || true; done
 given < <(deployment homeless 1 nginx:1.27)
-eventually "a pod that fits nowhere says so" 20 bash -c \
+eventually "an unschedulable pod reports it" 20 bash -c \
   'timeout 30 kubectl get events | grep -q "FailedScheduling.*0/3 nodes are available: 3 node(s) were unschedulable"'
 equals "and is pending" Pending path '{.items[0].status.phase}' pods -l app=homeless
 check "drain moves a node's pods away" k drain sandbox-node-3 --ignore-daemonsets --force --timeout=60s
 equals "none is left there" 0 count pods -A --field-selector spec.nodeName=sandbox-node-3
 check "uncordon" k uncordon sandbox-node-2
-check "it is placed and ready" k rollout status deploy/homeless --timeout=60s
+check "it is bound and ready" k rollout status deploy/homeless --timeout=60s
 equals "on the node that takes it" sandbox-node-2 path '{.items[0].spec.nodeName}' pods -l app=homeless
 
 check "label a node" k label node sandbox-node-1 zone=a
@@ -524,13 +524,13 @@ check "taint a node" k taint node sandbox-node-1 gpu=yes:NoSchedule
 says "describe shows the taint" 'gpu=yes:NoSchedule' k describe node sandbox-node-1
 refuse "a taint without an effect is refused" 'effect' \
   k patch node sandbox-node-1 --type=merge -p '{"spec":{"taints":[{"key":"gpu"}]}}'
-check "take the taint away" k taint node sandbox-node-1 gpu-
+check "remove the taint" k taint node sandbox-node-1 gpu-
 eventually "a cordoned node is tainted" 20 bash -c \
   'timeout 30 kubectl get node sandbox-node-3 -o jsonpath="{.spec.taints[*].key}" | grep -q node.kubernetes.io/unschedulable'
 says "get nodes shows the cordon" '^sandbox-node-3 +Ready,SchedulingDisabled ' k get nodes
 check "make a node NotReady" k patch node sandbox-node-1 --subresource=status \
   -p '{"status":{"conditions":[{"type":"Ready","status":"False"}]}}'
-says "get nodes says so" '^sandbox-node-1 +NotReady' k get nodes
+says "get nodes shows NotReady" '^sandbox-node-1 +NotReady' k get nodes
 eventually "it is tainted" 20 bash -c \
   'timeout 30 kubectl describe node sandbox-node-1 | grep -q "node.kubernetes.io/not-ready:NoExecute"'
 check "delete a node" k delete node sandbox-node-1 --timeout=30s
@@ -551,7 +551,7 @@ if [[ -n $daemon ]]; then
   refuse "the daemon warned of nothing" '' grep -E 'WARN|ERROR' "$work/daemon.log"
 fi
 ends_well "SIGTERM ends the sandbox with code 0" "${pids[0]}" "$work/err"
-check "it warned of nothing" test ! -s "$work/err"
+check "it logged no warning" test ! -s "$work/err"
 [[ ! -s $work/err ]] || sed -n 's/^/      | /;1,20p' "$work/err"
 
 echo "$passed passed, $failed failed"

@@ -21,10 +21,10 @@ use crate::cluster::request;
 /// How many writes of the kubelet are under way at once.
 const AT_ONCE: usize = 16;
 
-/// From a pod's deletion to its end.
+/// From a pod's deletion to its termination.
 const SHUTDOWN: Duration = Duration::from_millis(500);
 
-/// What the benchmark reads of a pod.
+/// The fields of a pod that the benchmark reads.
 #[derive(Clone, Debug, Deserialize)]
 struct Pod {
     metadata: Meta,
@@ -108,7 +108,7 @@ impl Pods {
         pods
     }
 
-    /// Has the pods of a namespace become ready after so many milliseconds.
+    /// Makes the pods of a namespace become ready after so many milliseconds.
     pub fn become_ready_after(&self, namespace: &str, delay: RangeInclusive<u64>) {
         self.delays.lock().insert(namespace.to_owned(), delay);
     }
@@ -118,7 +118,7 @@ impl Pods {
         self.seen.lock().values().filter(|pod| is_one(pod)).count()
     }
 
-    /// Waits until this holds of the pods, and says when it did.
+    /// Waits until this holds of the pods, and returns the time.
     pub async fn wait_until(&self, what: &str, patience: Duration, holds: impl Fn(&Self) -> bool) -> Instant {
         let end = Instant::now() + patience;
         loop {
@@ -187,7 +187,7 @@ impl Pods {
         }
     }
 
-    /// A pod that has gone meanwhile needs neither.
+    /// A pod that was deleted meanwhile needs neither.
     async fn call(&self, method: Method, path: &str, body: &Value) {
         let _turn = self.turns.acquire().await;
         let _gone = self.client.request::<Value>(request(method, path, body)).await;

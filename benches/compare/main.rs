@@ -26,7 +26,7 @@ use cluster::Cluster;
 
 /// Compares Windlass with kube-controller-manager.
 #[derive(Debug, Parser)]
-pub struct Asked {
+pub struct Options {
     /// How often each side plays each row.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
@@ -50,10 +50,10 @@ pub struct Asked {
     pub bench: bool,
 }
 
-impl Asked {
+impl Options {
     /// Whether a row is to be played.
     pub fn wants(&self, row: &str) -> bool {
-        self.rows.iter().any(|asked| asked == row)
+        self.rows.iter().any(|it| it == row)
     }
 }
 
@@ -64,18 +64,18 @@ pub fn sides(round: u32) -> [Side; 2] {
     sides
 }
 
-/// Tells the terminal how far it is.
+/// Prints the progress.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "compare: {text}");
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` runs this, too, and has no hour to spare.
+    // `cargo test --benches` runs this, too, and must not take an hour.
     if !std::env::args().any(|arg| arg == "--bench") {
         say("nothing measured: run it by `cargo bench --bench compare`");
         return ExitCode::SUCCESS;
     }
-    let asked = Asked::parse();
+    let options = Options::parse();
     let assets = match controllers::assets() {
         Ok(assets) => assets,
         Err(missing) => {
@@ -84,31 +84,31 @@ fn main() -> ExitCode {
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let figures = runtime.expect("threads can be had").block_on(measure(&asked, assets));
+    let figures = runtime.expect("threads can be had").block_on(measure(&options, assets));
     let _ = writeln!(std::io::stdout(), "{}", figures.table());
     ExitCode::SUCCESS
 }
 
-async fn measure(asked: &Asked, assets: PathBuf) -> Figures {
+async fn measure(options: &Options, assets: PathBuf) -> Figures {
     let mut figures = Figures::default();
-    if asked.wants("cpu") || asked.wants("calls") {
-        // A server of its own for each round and side: what one leaves behind costs the other nothing.
-        for round in 0..asked.rounds {
+    if options.wants("cpu") || options.wants("calls") {
+        // A server of its own for each round and side, so that leftovers of one do not cost the other.
+        for round in 0..options.rounds {
             for side in sides(round) {
-                let cluster = Cluster::start(&assets, asked.keep.clone()).await;
-                rows::small(asked, &cluster, side, &mut figures).await;
+                let cluster = Cluster::start(&assets, options.keep.clone()).await;
+                rows::small(options, &cluster, side, &mut figures).await;
             }
-            say(&format!("round {} of {}\n{}", round + 1, asked.rounds, figures.table()));
+            say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
         }
     }
-    if asked.wants("restart") || asked.wants("takeover") {
-        let cluster = Cluster::start(&assets, asked.keep.clone()).await;
-        rows::fill(asked, &cluster).await;
-        for round in 0..asked.rounds {
+    if options.wants("restart") || options.wants("takeover") {
+        let cluster = Cluster::start(&assets, options.keep.clone()).await;
+        rows::fill(options, &cluster).await;
+        for round in 0..options.rounds {
             for side in sides(round) {
-                rows::large(asked, &cluster, side, &mut figures).await;
+                rows::large(options, &cluster, side, &mut figures).await;
             }
-            say(&format!("round {} of {}\n{}", round + 1, asked.rounds, figures.table()));
+            say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
         }
     }
     figures

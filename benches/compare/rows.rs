@@ -1,4 +1,4 @@
-//! What is measured, and how.
+//! The measurements.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use windlass_testkit::usage;
 
 use crate::cluster::{Calls, Cluster, PATIENCE, idle};
 use crate::kubelet::{Pods, Seen};
-use crate::{Asked, say};
+use crate::{Options, say};
 
 /// Pods of each Deployment in the rows about CPU time, and among the quiet ones.
 const FEW: usize = 10;
@@ -35,41 +35,42 @@ const fn row(name: &'static str, unit: Unit, goal: Goal) -> Row {
     Row { name, unit, goal }
 }
 
-/// Where the quiet pods are, and the Deployment that is scaled to see who works.
+/// The namespace of the quiet pods, and the Deployment that is scaled as a probe.
 const QUIET: &str = "quiet";
 const PROBE: &str = "probe";
 
 /// The rows on a server without other pods: memory, CPU per pod, and calls.
-pub async fn small(asked: &Asked, cluster: &Cluster, side: Side, figures: &mut Figures) {
+pub async fn small(options: &Options, cluster: &Cluster, side: Side, figures: &mut Figures) {
     let process = cluster.controllers(side, false);
     works(cluster).await;
     idle(&process).await;
     figures.add(EMPTY, side, megabytes(&process));
-    if asked.wants("cpu") {
-        let pods = asked.deployments * FEW;
+    if options.wants("cpu") {
+        let pods = options.deployments * FEW;
         let per_pod = |used: Duration| used.as_secs_f64() * 1000.0 / pods as f64;
         cluster.namespace("cpu", 0..=0).await;
         let before = usage::cpu(process.0.id());
         let rolling = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
-        for number in 0..asked.deployments {
+        for number in 0..options.deployments {
             cluster.create("cpu", &format!("web-{number}"), FEW, &rolling).await;
         }
         finished(cluster, "cpu", pods, "app:v1", &process).await;
         let created = usage::cpu(process.0.id());
         figures.add(CREATED, side, per_pod(created - before));
-        for number in 0..asked.deployments {
+        for number in 0..options.deployments {
             cluster.set_image("cpu", &format!("web-{number}"), "app:v2").await;
         }
         finished(cluster, "cpu", pods, "app:v2", &process).await;
         figures.add(ROLLED, side, per_pod(usage::cpu(process.0.id()) - created));
     }
-    if asked.wants("calls") {
+    if options.wants("calls") {
         let wide = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
-        let calls = rollout(cluster, side, &process, "wide", asked.rollout, &wide, 1000..=5000).await;
+        let calls = rollout(cluster, side, &process, "wide", options.rollout, &wide, 1000..=5000).await;
         figures.add(WIDE, side, calls.all as f64);
         figures.add(WIDE_CONFLICTS, side, calls.conflicts as f64);
         let narrow = json!({"maxSurge": 1, "maxUnavailable": 0});
-        let calls = rollout(cluster, side, &process, "narrow", asked.rollout / 2, &narrow, 1000..=3000).await;
+        let calls =
+            rollout(cluster, side, &process, "narrow", options.rollout / 2, &narrow, 1000..=3000).await;
         figures.add(NARROW, side, calls.all as f64);
         figures.add(NARROW_CONFLICTS, side, calls.conflicts as f64);
     }
@@ -117,24 +118,24 @@ async fn finished(cluster: &Cluster, namespace: &str, pods: usize, image: &str, 
 }
 
 /// Creates the quiet pods, and the Deployment that is scaled.
-pub async fn fill(asked: &Asked, cluster: &Cluster) {
-    say(&format!("creating {} pods", asked.pods));
+pub async fn fill(options: &Options, cluster: &Cluster) {
+    say(&format!("creating {} pods", options.pods));
     let process = cluster.controllers(Side::Windlass, false);
     works(cluster).await;
     cluster.namespace(QUIET, 0..=0).await;
-    let sizes = std::iter::repeat_n(MANY, asked.pods / MANY)
-        .chain((!asked.pods.is_multiple_of(MANY)).then_some(asked.pods % MANY));
+    let sizes = std::iter::repeat_n(MANY, options.pods / MANY)
+        .chain((!options.pods.is_multiple_of(MANY)).then_some(options.pods % MANY));
     for (number, size) in sizes.enumerate() {
         let rolling = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
         cluster.create(QUIET, &format!("quiet-{number}"), size, &rolling).await;
     }
-    finished(cluster, QUIET, asked.pods, "app:v1", &process).await;
+    finished(cluster, QUIET, options.pods, "app:v1", &process).await;
 }
 
 /// The rows among the quiet pods.
-pub async fn large(asked: &Asked, cluster: &Cluster, side: Side, figures: &mut Figures) {
-    if asked.wants("restart") {
-        // So that the side has put right what the other has left.
+pub async fn large(options: &Options, cluster: &Cluster, side: Side, figures: &mut Figures) {
+    if options.wants("restart") {
+        // So that this side has corrected the leftovers of the other.
         let process = cluster.controllers(side, false);
         first_write(cluster).await;
         idle(&process).await;
@@ -148,7 +149,7 @@ pub async fn large(asked: &Asked, cluster: &Cluster, side: Side, figures: &mut F
         figures.add(FULL, side, megabytes(&process));
         end(process).await;
     }
-    if asked.wants("takeover") {
+    if options.wants("takeover") {
         let leader = elected(cluster, side).await;
         let standby = waiting(cluster, side).await;
         figures.add(ENDED, side, takeover(cluster, leader, true).await);

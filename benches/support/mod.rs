@@ -43,10 +43,10 @@ fn uuid(kind: u8, n: usize) -> String {
     format!("{kind:08x}-0000-4000-8000-{n:012x}")
 }
 
-/// Five pods to a set, a hundred sets to a namespace.
+/// Five pods per ReplicaSet, a hundred ReplicaSets per namespace.
 const PODS_PER_REPLICA_SET: usize = 5;
 
-/// A running pod of set number `n / 5`, about 15 KB with its managed fields.
+/// A running pod of the ReplicaSet number `n / 5`, about 15 KB with its managed fields.
 pub fn pod(n: usize) -> String {
     let replica_set = n / PODS_PER_REPLICA_SET;
     let hash = format!("{:09x}", replica_set);
@@ -81,7 +81,7 @@ pub fn pod(n: usize) -> String {
     .to_string()
 }
 
-/// A set of five pods, about 10 KB with its managed fields.
+/// A ReplicaSet of five pods, about 10 KB with its managed fields.
 pub fn replica_set(n: usize) -> String {
     let hash = format!("{n:09x}");
     let labels = json!({"app": format!("service-{n}"), "pod-template-hash": hash, "tier": "backend"});

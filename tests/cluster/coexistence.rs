@@ -9,19 +9,19 @@ use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, USER_AGENT, unlimited};
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_switched_off_does_nothing() {
+async fn a_disabled_controller_does_nothing() {
     let cluster = Cluster::new().await;
     let enabled = Enabled::default().without("replicaset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
     cluster.create(deployment("web").replicas(2)).await;
-    cluster.eventually(30, "the set is there", |c| c.objects("ReplicaSet").len() == 1).await;
+    cluster.eventually(30, "the ReplicaSet exists", |c| c.objects("ReplicaSet").len() == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(cluster.objects("Pod").len(), 0);
     assert!(!daemon.metrics.render().contains("name=\"replicaset-controller\""));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_leaves_others_alone_and_takes_sets_with_their_deployment() {
+async fn a_scope_selector_excludes_other_deployments_and_includes_replica_sets_with_their_deployment() {
     let cluster = Cluster::new().await;
     let selector = Some(parse_selector("team=shop").unwrap());
     let scope = Scope { namespace: Some("shop".into()), selector };
@@ -59,7 +59,7 @@ fn with_managers(router: axum::Router, managers: &'static [&'static str]) -> axu
     router.layer(axum::middleware::from_fn(answer))
 }
 
-/// Three Deployments whose status somebody else writes; reads of them name these managers.
+/// Three Deployments whose status another writer changes; reads of them show these field managers.
 async fn with_a_rival(
     config: ControllerConfig,
     managers: &'static [&'static str],
@@ -79,19 +79,19 @@ async fn with_a_rival(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_controller_looks_at_that_is_switched_off_is_not_listed() {
+async fn kinds_that_only_a_disabled_controller_needs_are_not_listed() {
     let cluster = Cluster::new().await;
     let enabled = Enabled::default().without("daemonset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
     cluster.create(deployment("web").replicas(2)).await;
     cluster.rolled_out("web").await;
-    let asked = |kind: &str| {
+    let requested = |kind: &str| {
         let log = cluster.log.lock().unwrap();
         log.iter().any(|request| request.user_agent == USER_AGENT && request.kind == kind)
     };
-    assert!(asked("ReplicaSet") && asked("Pod"));
+    assert!(requested("ReplicaSet") && requested("Pod"));
     for kind in ["Node", "DaemonSet", "ControllerRevision"] {
-        assert!(!asked(kind), "{kind}");
+        assert!(!requested(kind), "{kind}");
     }
     let (code, text) = windlass_testkit::cluster::ask(&daemon.http, "/readyz?verbose").await;
     assert_eq!(code, 200, "{text}");
@@ -99,21 +99,21 @@ async fn what_only_a_controller_looks_at_that_is_switched_off_is_not_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_told_of() {
+async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_reported() {
     let cluster = Cluster::new().await;
     let managers = &["windlass", "kube-controller-manager"];
     let daemon = cluster.start_with(1, exit_on_conflict(), |router| with_managers(router, managers));
-    let sets = "/apis/apps/v1/namespaces/shop/daemonsets";
+    let daemon_sets = "/apis/apps/v1/namespaces/shop/daemonsets";
     for name in ["a", "b", "c"] {
-        let set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
+        let daemon_set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}},
                 "spec": {"containers": [{"name": "c", "image": "agent:1"}]}}}});
-        cluster.call(http::Method::POST, sets, &set).await;
+        cluster.call(http::Method::POST, daemon_sets, &daemon_set).await;
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     for name in ["a", "b", "c"] {
         let status = json!({"status": {"numberReady": 7}});
-        cluster.call(http::Method::PATCH, &format!("{sets}/{name}/status"), &status).await;
+        cluster.call(http::Method::PATCH, &format!("{daemon_sets}/{name}/status"), &status).await;
     }
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("DaemonSet") && error.contains("-daemonset-controller"), "{error}");
@@ -124,7 +124,7 @@ fn exit_on_conflict() -> ControllerConfig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_controller_on_what_is_not_ours_is_welcome() {
+async fn another_controller_on_objects_outside_of_the_scope_is_no_conflict() {
     let managers = &["kube-controller-manager"];
     let enabled = Enabled::default().without("deployment-controller");
     let (_cluster, daemon) = with_a_rival(ControllerConfig { enabled, ..exit_on_conflict() }, managers).await;
@@ -136,26 +136,27 @@ async fn another_controller_on_what_is_not_ours_is_welcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
+async fn another_controller_is_detected_reported_and_optionally_ends_the_process() {
     let managers = &["windlass", "kube-controller-manager"];
     let (cluster, daemon) = with_a_rival(unlimited(), managers).await;
     let line = "windlass_foreign_writes_total{resource=\"deployments\"} 3";
     assert!(daemon.metrics.render().contains(line), "{}", daemon.metrics.render());
     let events = cluster.objects("Event");
-    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
-    assert!(!daemon.task.is_finished(), "by default it goes on");
+    let conflicts: Vec<_> =
+        events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
+    assert_eq!(conflicts.len(), 1);
+    assert!(conflicts[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
+    assert!(!daemon.task.is_finished(), "by default it continues");
 
     let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
-    let told = |event: &Value| event["reason"] == "ConflictingController";
-    assert!(cluster.objects("Event").iter().any(told), "it ends, and leaves word why");
+    let is_conflict = |event: &Value| event["reason"] == "ConflictingController";
+    assert!(cluster.objects("Event").iter().any(is_conflict), "it ends with an event that has the reason");
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_that_nobody_else_is_proven_to_have_made_are_no_conflict() {
+async fn changes_without_proof_of_another_writer_are_no_conflict() {
     for managers in [&["windlass"][..], &["windlass", "kubectl-edit"], &[]] {
         let (_cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
         assert!(!daemon.task.is_finished(), "{managers:?}");
@@ -164,7 +165,7 @@ async fn changes_that_nobody_else_is_proven_to_have_made_are_no_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_to_a_workload_carries_the_field_manager_that_was_asked_for() {
+async fn every_write_to_a_workload_has_the_configured_field_manager() {
     let cluster = Cluster::new().await;
     let seen: std::sync::Arc<parking_lot::Mutex<Vec<String>>> = Default::default();
     let log = seen.clone();

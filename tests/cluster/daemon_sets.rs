@@ -16,7 +16,7 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass_testkit::cluster::{Cluster, USER_AGENT};
 
-const SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/shop/controllerrevisions";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -27,14 +27,14 @@ const HASH: &str = "controller-revision-hash";
 
 /// A DaemonSet `agent`. `spec` is merged over its spec.
 fn daemon_set(spec: Value) -> Value {
-    let mut set = json!({
+    let mut daemon_set = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "labels": {"app": "agent"}},
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
             "metadata": {"labels": {"app": "agent"}},
             "spec": {"containers": [{"name": "c", "image": "agent:v1"}]}}}
     });
-    json_patch::merge(&mut set["spec"], &spec);
-    set
+    json_patch::merge(&mut daemon_set["spec"], &spec);
+    daemon_set
 }
 
 fn unavailable(max: impl Into<Value>) -> Value {
@@ -52,12 +52,12 @@ fn on_delete() -> Value {
 }
 
 async fn create(cluster: &Cluster, spec: Value) -> Value {
-    cluster.call(Method::POST, SETS, &daemon_set(spec)).await
+    cluster.call(Method::POST, DAEMON_SETS, &daemon_set(spec)).await
 }
 
 /// Merges this into the DaemonSet.
 async fn patch(cluster: &Cluster, patch: Value) {
-    cluster.call(Method::PATCH, &format!("{SETS}/agent"), &patch).await;
+    cluster.call(Method::PATCH, &format!("{DAEMON_SETS}/agent"), &patch).await;
 }
 
 async fn set_image(cluster: &Cluster, tag: &str) {
@@ -94,8 +94,8 @@ fn counts(cluster: &Cluster) -> String {
 
 /// Whether the rollout is over on so many nodes, as `kubectl rollout status` sees it.
 fn is_complete(cluster: &Cluster, nodes: i64) -> bool {
-    let set = agent(cluster);
-    set["status"]["observedGeneration"] == set["metadata"]["generation"]
+    let daemon_set = agent(cluster);
+    daemon_set["status"]["observedGeneration"] == daemon_set["metadata"]["generation"]
         && counts(cluster) == format!("{nodes}/{nodes}/{nodes}/{nodes}/{nodes}/0")
 }
 
@@ -201,32 +201,34 @@ fn revisions(cluster: &Cluster) -> Vec<(i64, String)> {
 
 /// The events on the DaemonSet: type, reason and message of each.
 fn events(cluster: &Cluster) -> Vec<String> {
-    let of_set = |event: &Value| event["involvedObject"]["kind"] == "DaemonSet";
+    let of_daemon_set = |event: &Value| event["involvedObject"]["kind"] == "DaemonSet";
     let said = |event: &Value| {
         let part = |field: &str| text(&event[field]);
         format!("{} {}: {}", part("type"), part("reason"), part("message"))
     };
-    cluster.objects("Event").iter().filter(|event| of_set(event)).map(said).collect()
+    cluster.objects("Event").iter().filter(|event| of_daemon_set(event)).map(said).collect()
 }
 
 /// Looks at the pods all the time: without surge no node ever has two that have not ended, those that are being deleted
 /// included; with surge never two live ones of one revision, and never three.
-struct Judge {
+struct InvariantMonitor {
     breaches: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Judge {
+impl InvariantMonitor {
     fn of(cluster: &Cluster) -> Self {
         let (sandbox, breaches) = (cluster.sandbox.clone(), Arc::new(Mutex::new(Vec::new())));
         let found = breaches.clone();
         let task = tokio::spawn(async move {
             loop {
-                let sets = sandbox.objects("DaemonSet");
+                let daemon_sets = sandbox.objects("DaemonSet");
                 let surges = |uid: &Value| {
-                    let of_uid = |set: &&Value| set["metadata"]["uid"] == *uid;
-                    let rolling =
-                        sets.iter().find(of_uid).map(|set| &set["spec"]["updateStrategy"]["rollingUpdate"]);
+                    let of_uid = |daemon_set: &&Value| daemon_set["metadata"]["uid"] == *uid;
+                    let rolling = daemon_sets
+                        .iter()
+                        .find(of_uid)
+                        .map(|daemon_set| &daemon_set["spec"]["updateStrategy"]["rollingUpdate"]);
                     rolling.is_some_and(|rolling| {
                         !["null", "0"].contains(&rolling["maxSurge"].to_string().as_str())
                     })
@@ -255,12 +257,12 @@ impl Judge {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
-        Judge { breaches, task }
+        InvariantMonitor { breaches, task }
     }
 
     #[track_caller]
-    fn is_content(&self) {
-        assert!(!self.task.is_finished(), "the judge has given up");
+    fn assert_no_breach(&self) {
+        assert!(!self.task.is_finished(), "the monitor has stopped");
         assert_eq!(*self.breaches.lock().unwrap(), [""; 0], "nodes with too many pods");
     }
 }
@@ -271,7 +273,7 @@ fn writes(cluster: &Cluster) -> usize {
 }
 
 /// How many requests of the controllers there were of this verb and kind.
-fn asked(cluster: &Cluster, verb: &str, kind: &str) -> usize {
+fn requested(cluster: &Cluster, verb: &str, kind: &str) -> usize {
     let log = cluster.log.lock().unwrap();
     log.iter().filter(|r| r.user_agent == USER_AGENT && r.verb == verb && r.kind == kind).count()
 }
@@ -280,13 +282,16 @@ fn asked(cluster: &Cluster, verb: &str, kind: &str) -> usize {
 async fn every_node_gets_a_pod_and_nothing_is_written_after_that() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     let expected: BTreeMap<String, Vec<String>> = (1..=3).map(|n| (node(n), vec!["v1".to_owned()])).collect();
     assert_eq!(images(&cluster), expected);
     assert_eq!(revisions(&cluster), [(1, "v1".to_owned())]);
-    assert_eq!((asked(&cluster, "create", "Pod"), asked(&cluster, "create", "ControllerRevision")), (3, 1));
+    assert_eq!(
+        (requested(&cluster, "create", "Pod"), requested(&cluster, "create", "ControllerRevision")),
+        (3, 1)
+    );
     let pod = pod_on(&cluster, &node(1));
     let revision = &cluster.objects("ControllerRevision")[0];
     assert_eq!(pod["metadata"]["labels"][HASH], revision["metadata"]["labels"][HASH]);
@@ -302,7 +307,7 @@ async fn every_node_gets_a_pod_and_nothing_is_written_after_that() {
     let before = writes(&cluster);
     tokio::time::sleep(600 * S).await;
     assert_eq!(writes(&cluster), before);
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,7 +317,7 @@ async fn a_daemon_set_that_selects_everything_is_refused_with_upstreams_words() 
     // The API server refuses the empty selector: it got in before it did.
     let mut object = daemon_set(json!({}));
     object["spec"]["selector"] = json!({});
-    let refused = cluster.try_call(Method::POST, SETS, &object).await.unwrap_err().to_string();
+    let refused = cluster.try_call(Method::POST, DAEMON_SETS, &object).await.unwrap_err().to_string();
     assert!(refused.contains("empty selector is invalid for daemonset"), "{refused}");
     tokio::time::sleep(5 * S).await;
     assert_eq!(writes(&cluster), 0);

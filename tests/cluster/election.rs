@@ -1,4 +1,4 @@
-//! Several daemons, one API server, virtual time: one acts at a time, whatever goes wrong, and another
+//! Several daemons, one API server, virtual time: one acts at a time despite any fault, and another
 //! takes over in time.
 
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use windlass::runtime::events::EventRecorder;
 use windlass::runtime::leader_election::fence::{Fence, fence};
 use windlass::runtime::leader_election::lease::{Election, Tools, Watchdog};
 use windlass::runtime::{Api, RateLimiter, request};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Daemon, tag};
 use windlass_testkit::election::{A, B, C, LEASE, MS, Rig, S, acts, ends, leads, led_by_a, options};
 
-/// Whether `agent` wants to write the Lease.
+/// Whether this is a write of the Lease by `agent`.
 fn writes_lease(request: &RequestInfo, agent: &str) -> bool {
     request.user_agent == agent && request.kind == "Lease" && request.verb != "get"
 }
@@ -60,9 +60,9 @@ async fn one_of_three_acts_and_the_others_only_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_is_over_after_the_lease_and_one_retry_period() {
+async fn a_crashed_leader_is_replaced_after_the_lease_duration_and_one_retry_period() {
     for phase in 0..6 {
-        let (rig, a, _b, _unrest) = led_by_a(|_, _| Verdict::Proceed).await;
+        let (rig, a, _b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
         tokio::time::sleep(20 * S + 340 * MS * phase).await;
         let renewed = rig.sent().into_iter().rfind(|sent| sent.lease).unwrap().at;
         let crashed = rig.start.elapsed();
@@ -75,7 +75,7 @@ async fn a_crash_is_over_after_the_lease_and_one_retry_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_acts_within_a_second_on_what_happened_while_nobody_led() {
+async fn a_new_leader_acts_within_a_second_on_changes_made_without_a_leader() {
     let rig = Rig::new().await;
     let a = rig.start(A, 1);
     rig.until(5, "a leads", |rig| rig.holder() == "a").await;
@@ -95,13 +95,21 @@ async fn a_new_leader_acts_within_a_second_on_what_happened_while_nobody_led() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_that_take_long_or_lose_their_answers_do_not_cost_the_leadership() {
-    for fault in [Verdict::DelayReply(4 * S), Verdict::Delay(4 * S), Verdict::LoseReply, Verdict::LoseRequest]
-    {
+async fn slow_or_unanswered_renewals_do_not_lose_the_leadership() {
+    for fault in [
+        FaultDecision::DelayReply(4 * S),
+        FaultDecision::Delay(4 * S),
+        FaultDecision::LoseReply,
+        FaultDecision::LoseRequest,
+    ] {
         let (count, slow) = (AtomicUsize::new(0), fault.clone());
         let (rig, a, _b, _unrest) = led_by_a(move |request, at| {
             let often = || count.fetch_add(1, Ordering::Relaxed) % 3 != 0;
-            if at > 5 * S && writes_lease(request, A) && often() { slow.clone() } else { Verdict::Proceed }
+            if at > 5 * S && writes_lease(request, A) && often() {
+                slow.clone()
+            } else {
+                FaultDecision::Proceed
+            }
         })
         .await;
         tokio::time::sleep(60 * S).await;
@@ -112,32 +120,35 @@ async fn renewals_that_take_long_or_lose_their_answers_do_not_cost_the_leadershi
         rig.one_at_a_time();
         let slow_path = a.metrics.render();
         let exercised = slow_path.contains("leader_election_slowpath_total{name=\"windlass\"}");
-        assert!(exercised || matches!(fault, Verdict::DelayReply(_) | Verdict::Delay(_)), "{slow_path}");
+        assert!(
+            exercised || matches!(fault, FaultDecision::DelayReply(_) | FaultDecision::Delay(_)),
+            "{slow_path}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_renewals_stop_arriving_has_stopped_before_another_starts() {
+async fn a_leader_that_cannot_renew_stops_before_another_starts() {
     let refused =
-        Verdict::Refuse { code: 500, message: "disk is slow".into(), reason: "InternalError".into() };
+        FaultDecision::Refuse { code: 500, message: "disk is slow".into(), reason: "InternalError".into() };
     for fault in [
-        Verdict::LoseRequest,
-        Verdict::Delay(40 * S),
-        Verdict::DelayReply(40 * S),
-        Verdict::LoseReply,
+        FaultDecision::LoseRequest,
+        FaultDecision::Delay(40 * S),
+        FaultDecision::DelayReply(40 * S),
+        FaultDecision::LoseReply,
         refused,
     ] {
         let broken = fault.clone();
         let (rig, a, _b, _unrest) = led_by_a(move |request, at| {
             // Only the Lease suffers: everything else of `a` would arrive.
             let lease = request.user_agent == A && request.kind == "Lease";
-            if at > 30 * S && lease { broken.clone() } else { Verdict::Proceed }
+            if at > 30 * S && lease { broken.clone() } else { FaultDecision::Proceed }
         })
         .await;
         let error = ends(a).await;
         assert!(error.contains("leader election lost") && error.contains("kube-system/windlass"), "{error}");
         let last = rig.acts().into_iter().rfind(|sent| sent.agent == "a").unwrap().at;
-        assert!(last > 35 * S, "it goes on for as long as it may: {last:?}");
+        assert!(last > 35 * S, "it acts until the deadline: {last:?}");
         let first = acts(&rig, 60, "b").await;
         assert!(first > last + 4 * S, "{fault:?}: {last:?} {first:?}");
         tokio::time::sleep(10 * S).await;
@@ -146,17 +157,17 @@ async fn a_leader_whose_renewals_stop_arriving_has_stopped_before_another_starts
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_under_way_are_cut_off_when_the_leadership_ends() {
+async fn writes_in_flight_are_cancelled_when_the_leadership_ends() {
     let ended = Arc::new(AtomicBool::new(false));
     let seen = ended.clone();
     let (rig, a, _b, _unrest) = led_by_a(move |request, at| match request.kind {
-        "Lease" if request.user_agent == A && at > 30 * S => Verdict::LoseRequest,
+        "Lease" if request.user_agent == A && at > 30 * S => FaultDecision::LoseRequest,
         // Carried out at once, answered only when `a` should have hung up long since.
         "Pod" | "ReplicaSet" if request.user_agent == A && at > 37 * S && request.verb != "watch" => {
             seen.store(true, Ordering::Relaxed);
-            Verdict::DelayReply(25 * S)
+            FaultDecision::DelayReply(25 * S)
         }
-        _ => Verdict::Proceed,
+        _ => FaultDecision::Proceed,
     })
     .await;
     let error = ends(a).await;
@@ -168,10 +179,10 @@ async fn writes_under_way_are_cut_off_when_the_leadership_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_for_a_minute_costs_the_leader_its_place_and_nothing_else() {
+async fn an_api_server_outage_of_a_minute_costs_only_the_leadership() {
     let (rig, a, _b, _unrest) = led_by_a(|request, at| {
         let away = (30 * S..90 * S).contains(&at) && request.user_agent.starts_with("candidate-");
-        if away { Verdict::LoseRequest } else { Verdict::Proceed }
+        if away { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
     })
     .await;
     tokio::time::sleep(30 * S).await;
@@ -186,7 +197,7 @@ async fn an_api_server_that_is_away_for_a_minute_costs_the_leader_its_place_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_edits_the_lease_all_the_time_loses_no_edit_and_costs_no_leadership() {
+async fn constant_edits_of_the_lease_are_kept_and_do_not_cost_the_leadership() {
     let rig = Rig::new().await;
     let namespaces = rig.cluster.sandbox.objects("Namespace");
     let owner = namespaces.iter().find(|namespace| namespace["metadata"]["name"] == "kube-system").unwrap();
@@ -215,8 +226,8 @@ async fn somebody_who_edits_the_lease_all_the_time_loses_no_edit_and_costs_no_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rival_that_takes_the_lease_by_force_ends_the_leader_by_name() {
-    let (rig, a, _b, _unrest) = led_by_a(|_, _| Verdict::Proceed).await;
+async fn a_leader_whose_lease_is_overwritten_ends_and_names_the_new_holder() {
+    let (rig, a, _b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
     let patch = json!({"spec": {"holderIdentity": "kubectl", "leaseDurationSeconds": 30}});
     rig.cluster.call(Method::PATCH, LEASE, &patch).await;
     let taken = rig.start.elapsed();
@@ -224,17 +235,17 @@ async fn a_rival_that_takes_the_lease_by_force_ends_the_leader_by_name() {
     assert!(error.contains("kubectl holds it now"), "{error}");
     assert!(rig.start.elapsed() <= taken + 2 * S + 50 * MS, "noticed at the next renewal");
     let first = acts(&rig, 60, "b").await;
-    assert!(first >= taken + 30 * S, "the rival has the time it claimed: {first:?}");
+    assert!(first >= taken + 30 * S, "the other candidate has the lease duration that it claimed: {first:?}");
     rig.one_at_a_time();
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_who_meet_at_the_same_moment_agree_on_one() {
+async fn two_candidates_at_the_same_moment_elect_one() {
     for seed in 0..6 {
         let rig = Rig::with(|request, _| match request.kind {
             // Both read that there is none before either can create it.
-            "Lease" if request.verb == "get" => Verdict::DelayReply(300 * MS),
-            _ => Verdict::Proceed,
+            "Lease" if request.verb == "get" => FaultDecision::DelayReply(300 * MS),
+            _ => FaultDecision::Proceed,
         })
         .await;
         let daemons = [rig.start(A, seed), rig.start(B, seed + 1), rig.start(C, seed + 2)];
@@ -294,7 +305,7 @@ async fn gated<T>(task: impl Future<Output = T>, stalled: Arc<AtomicBool>) -> T 
 async fn the_workers_stop_at_the_fence_even_if_nobody_stops_them() {
     let rig = Rig::with(|request, at| {
         let lease = request.user_agent == A && request.kind == "Lease";
-        if at > 20 * S && lease { Verdict::LoseRequest } else { Verdict::Proceed }
+        if at > 20 * S && lease { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
     })
     .await;
     let (controllers, _) = rig.cluster.controllers(1, A, Some(options(A)));
@@ -345,13 +356,13 @@ async fn a_stalled_election_stops_the_writes_all_the_same_and_wakes_up_to_its_lo
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_election_won_without_our_hearing_of_it_is_given_up_at_a_stop() {
-    for fault in [Verdict::LoseReply, Verdict::DelayReply(3 * S)] {
+async fn an_election_won_with_a_lost_reply_is_released_at_a_stop() {
+    for fault in [FaultDecision::LoseReply, FaultDecision::DelayReply(3 * S)] {
         let rig = Rig::with(move |request, _| {
             if writes_lease(request, A) && request.verb == "create" {
                 fault.clone()
             } else {
-                Verdict::Proceed
+                FaultDecision::Proceed
             }
         })
         .await;

@@ -1,7 +1,7 @@
 //! What the daemon explains over HTTP: why each Deployment is as it is and what it waits for.
 
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{self, Cluster, Daemon, condition};
 
@@ -23,7 +23,7 @@ fn texts(explanation: &Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_image_is_explained_with_the_pods_name_and_the_kubelets_reason() {
+async fn a_broken_image_is_explained_with_the_name_of_the_pod_and_the_reason_of_the_kubelet() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3).surge(1).unavailable(0)).await;
@@ -66,15 +66,21 @@ fn explanations_bytes(daemon: &Daemon) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_quota_and_a_write_that_fails_are_explained() {
     let cluster = Cluster::answering(|request| match (request.verb, request.kind) {
-        ("create", "Pod") => {
-            Verdict::Refuse { code: 403, message: "exceeded quota: pods".into(), reason: "Forbidden".into() }
-        }
+        ("create", "Pod") => FaultDecision::Refuse {
+            code: 403,
+            message: "exceeded quota: pods".into(),
+            reason: "Forbidden".into(),
+        },
         ("create", "ReplicaSet")
             if request.namespace == "shop" && String::from_utf8_lossy(&request.body).contains("app:v2") =>
         {
-            Verdict::Refuse { code: 403, message: "no sets today".into(), reason: "Forbidden".into() }
+            FaultDecision::Refuse {
+                code: 403,
+                message: "the webhook refuses ReplicaSets".into(),
+                reason: "Forbidden".into(),
+            }
         }
-        _ => Verdict::Proceed,
+        _ => FaultDecision::Proceed,
     })
     .await;
     let daemon = cluster.start_controllers(1);
@@ -86,7 +92,10 @@ async fn a_quota_and_a_write_that_fails_are_explained() {
     cluster.set_image("web", "v2").await;
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     let current = explained(&daemon, "web").await["current"].clone();
-    assert!(current["error"].as_str().is_some_and(|error| error.contains("no sets today")), "{current:#}");
+    assert!(
+        current["error"].as_str().is_some_and(|error| error.contains("the webhook refuses ReplicaSets")),
+        "{current:#}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! The real app against an API server and a network that misbehave: whatever is lost, late, refused or
-//! repeated, the end is the right one and no pod is made twice.
+//! repeated, the rollout completes and no pod is created twice.
 
 mod frozen;
 mod refusals;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, condition, inject_faults};
 
@@ -32,13 +32,17 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
     is_write(request) && request.kind == "Pod" && request.verb == "create"
 }
 
-fn server_error() -> Verdict {
-    Verdict::Refuse { code: 500, message: "etcdserver: timed out".into(), reason: "InternalError".into() }
+fn server_error() -> FaultDecision {
+    FaultDecision::Refuse {
+        code: 500,
+        message: "etcdserver: timed out".into(),
+        reason: "InternalError".into(),
+    }
 }
 
-fn conflict() -> Verdict {
+fn conflict() -> FaultDecision {
     let message = "the object has been modified; please apply your changes to the latest version";
-    Verdict::Refuse { code: 409, message: message.into(), reason: "Conflict".into() }
+    FaultDecision::Refuse { code: 409, message: message.into(), reason: "Conflict".into() }
 }
 
 async fn with(faults: Faults) -> Cluster {
@@ -57,7 +61,7 @@ fn small() -> DeploymentBuilder {
     deployment("web").replicas(3).surge(1).unavailable(0).history(0)
 }
 
-/// The sizes of all sets together.
+/// The total replicas of all ReplicaSets.
 fn wanted(cluster: &Cluster) -> i64 {
     cluster
         .objects("ReplicaSet")
@@ -67,7 +71,7 @@ fn wanted(cluster: &Cluster) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_twice() {
+async fn a_failure_of_any_write_in_any_form_leads_to_no_duplicate_pod() {
     let writes = [
         ("create", "ReplicaSet", ""),
         ("patch", "ReplicaSet", ""),
@@ -78,25 +82,25 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
         ("delete", "Pod", ""),
     ];
     let faults = [
-        Verdict::LoseRequest,
-        Verdict::LoseReply,
-        Verdict::Delay(40 * S),
-        Verdict::DelayReply(40 * S),
+        FaultDecision::LoseRequest,
+        FaultDecision::LoseReply,
+        FaultDecision::Delay(40 * S),
+        FaultDecision::DelayReply(40 * S),
         server_error(),
         conflict(),
-        Verdict::AskToWait { code: 429, seconds: 1, carried_out: false },
-        Verdict::AskToWait { code: 503, seconds: 1, carried_out: true },
+        FaultDecision::RetryAfter { code: 429, seconds: 1, carried_out: false },
+        FaultDecision::RetryAfter { code: 503, seconds: 1, carried_out: true },
     ];
     for (verb, kind, subresource) in writes {
         for fault in &faults {
-            let (count, verdict) = (AtomicUsize::new(0), fault.clone());
+            let (count, decision) = (AtomicUsize::new(0), fault.clone());
             let cluster = with(inject_faults(move |request| {
                 let meant = is_write(request)
                     && (request.verb, request.kind, request.subresource) == (verb, kind, subresource);
                 if meant && count.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
-                    verdict.clone()
+                    decision.clone()
                 } else {
-                    Verdict::Proceed
+                    FaultDecision::Proceed
                 }
             }))
             .await;
@@ -112,14 +116,14 @@ async fn whichever_write_goes_wrong_and_however_the_rollout_ends_without_a_pod_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
+async fn with_every_third_message_lost_exactly_200_pods_are_created() {
     let rng = parking_lot::Mutex::new(fastrand::Rng::with_seed(11));
     let cluster = with(inject_faults(move |request| {
         let ours = request.user_agent == USER_AGENT && request.verb != "watch";
         match rng.lock().u8(0..100) {
-            0..15 if ours => Verdict::LoseRequest,
-            15..30 if ours => Verdict::LoseReply,
-            _ => Verdict::Proceed,
+            0..15 if ours => FaultDecision::LoseRequest,
+            15..30 if ours => FaultDecision::LoseReply,
+            _ => FaultDecision::Proceed,
         }
     }))
     .await;
@@ -134,7 +138,7 @@ async fn with_every_third_message_lost_two_hundred_pods_are_two_hundred_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_twice() {
+async fn after_a_crash_at_any_write_the_next_daemon_completes_the_rollout_without_duplicate_pods() {
     for last in 1.. {
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let dead = Arc::new(AtomicBool::new(false));
@@ -143,9 +147,9 @@ async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_t
             if is_write(request) && count.fetch_sub(1, Ordering::SeqCst) == 0 {
                 killed.store(true, Ordering::SeqCst);
                 count.store(0, Ordering::SeqCst);
-                return Verdict::LoseRequest;
+                return FaultDecision::LoseRequest;
             }
-            Verdict::Proceed
+            FaultDecision::Proceed
         }))
         .await;
         let first = cluster.start_controllers(1);
@@ -173,7 +177,7 @@ async fn killed_after_any_write_the_next_daemon_ends_the_rollout_without_a_pod_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
+async fn a_constant_foreign_writer_only_slows_the_rollout_down() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(small()).await;
@@ -211,7 +215,7 @@ async fn a_rival_who_writes_all_the_time_only_slows_the_rollout_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_watches_and_a_lost_history_at_any_moment_cost_no_pod() {
+async fn broken_watches_and_a_compacted_history_at_any_moment_cause_no_surplus_pod() {
     for seed in 0..6 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let cluster = Cluster::with(Faults::default(), |mut options| {
@@ -229,7 +233,7 @@ async fn broken_watches_and_a_lost_history_at_any_moment_cost_no_pod() {
                 }
                 cluster.sandbox.break_watches();
                 tokio::time::sleep(Duration::from_millis(rng.u64(1..900))).await;
-                assert!(wanted(&cluster) <= 4, "S1: {} pods wanted", wanted(&cluster));
+                assert!(wanted(&cluster) <= 4, "S1: {} desired pods", wanted(&cluster));
             }
             settles(&cluster, "web", 3).await;
         }
@@ -238,7 +242,7 @@ async fn broken_watches_and_a_lost_history_at_any_moment_cost_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_over() {
+async fn a_deployment_deleted_and_recreated_in_mid_rollout_starts_over() {
     for policy in ["Background", "Foreground", "Orphan"] {
         let cluster = Cluster::new().await;
         let daemon = cluster.start_controllers(1);
@@ -251,7 +255,7 @@ async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_ov
         let uid = cluster.deployment("web")["metadata"]["uid"].clone();
         let delete = json!({"propagationPolicy": policy});
         cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &delete).await;
-        cluster.eventually(300, "it is gone", |c| c.deployment("web").is_null()).await;
+        cluster.eventually(300, "it is deleted", |c| c.deployment("web").is_null()).await;
         cluster.create(small().image("v2")).await;
         settles(&cluster, "web", 3).await;
         let web = cluster.deployment("web");
@@ -269,7 +273,7 @@ async fn a_deployment_deleted_and_made_anew_in_the_middle_of_a_rollout_starts_ov
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_daemons_at_once_end_where_one_does() {
+async fn two_active_daemons_reach_the_same_end_as_one() {
     let cluster = Cluster::new().await;
     let first = cluster.start_controllers(1);
     let second = cluster.start_controllers(2);
@@ -294,16 +298,16 @@ fn lagging(request: &RequestInfo, kind: &str, lag: &AtomicBool) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
+async fn a_deadline_condition_is_written_in_time_while_every_step_is_refused() {
     let refuses = Arc::new(AtomicBool::new(false));
     let refused = refuses.clone();
     let cluster = with(inject_faults(move |request| {
         let resizes = is_write(request)
             && (request.verb, request.kind, request.subresource) == ("patch", "ReplicaSet", "");
         if resizes && refused.load(Ordering::SeqCst) {
-            Verdict::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
+            FaultDecision::Refuse { code: 403, message: "policy says no".into(), reason: "Forbidden".into() }
         } else {
-            Verdict::Proceed
+            FaultDecision::Proceed
         }
     }))
     .await;
@@ -312,7 +316,7 @@ async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
     settles(&cluster, "web", 3).await;
     refuses.store(true, Ordering::SeqCst);
     cluster.set_image("web", "v2").await;
-    // The new set's pods come up; to shrink the old one is refused, with a backoff of a minute by now.
+    // The pods of the new ReplicaSet become ready; scaling the old one down is refused, with a backoff of a minute by now.
     tokio::time::sleep(98 * S).await;
     assert_ne!(condition(&cluster.deployment("web"), "Progressing"), "ProgressDeadlineExceeded");
     cluster
@@ -323,12 +327,12 @@ async fn a_deadline_is_noticed_when_it_is_due_while_every_step_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
+async fn a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(40)).await;
     cluster.rolled_out("web").await;
-    // The set outlives its pods, as when somebody's finalizer holds it.
+    // The ReplicaSet outlives its pods, as when a finalizer holds it.
     let name = cluster.objects("ReplicaSet")[0]["metadata"]["name"].as_str().unwrap().to_string();
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
     cluster.call(Method::PATCH, &format!("{REPLICA_SETS}/{name}"), &held).await;
@@ -339,14 +343,14 @@ async fn a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_names_the_pod_is_tried_again_with_backoff() {
+async fn a_refusal_that_names_the_pod_is_retried_with_backoff() {
     let cluster = with(inject_faults(|request| {
         if !is_pod_creation(request) {
-            return Verdict::Proceed;
+            return FaultDecision::Proceed;
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let message = format!("pods {} is forbidden: exceeded quota: pods", body["metadata"]["name"]);
-        Verdict::Refuse { code: 403, message, reason: "Forbidden".into() }
+        FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);

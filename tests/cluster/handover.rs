@@ -1,15 +1,15 @@
-//! A leader that is asked to stop, in virtual time: what must have ended before another may lead, and when
+//! A leader that shuts down, in virtual time: what must have ended before another may lead, and when
 //! the lease is given up or left to run out.
 
 use tokio::time::Instant;
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::Daemon;
 use windlass_testkit::election::{A, MS, Rig, S, Sent, acts, ends, leads, led_by_a, options};
 
 #[tokio::test(start_paused = true)]
-async fn a_clean_stop_hands_over_within_the_retry_period_and_after_the_last_write() {
+async fn a_clean_stop_releases_the_lease_within_the_retry_period_and_after_the_last_write() {
     for phase in 0..6 {
-        let (rig, a, b, _unrest) = led_by_a(|_, _| Verdict::Proceed).await;
+        let (rig, a, b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
         tokio::time::sleep(5 * S + 340 * MS * phase).await;
         a.stop().await;
         let released = rig.sent().into_iter().find(|sent| sent.release).expect("the lease is released");
@@ -28,8 +28,8 @@ async fn a_clean_stop_hands_over_within_the_retry_period_and_after_the_last_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_is_stopped_ends_at_once_and_touches_nothing() {
-    let (rig, _a, b, _unrest) = led_by_a(|_, _| Verdict::Proceed).await;
+async fn a_standby_that_is_stopped_ends_at_once_and_writes_nothing() {
+    let (rig, _a, b, _unrest) = led_by_a(|_, _| FaultDecision::Proceed).await;
     tokio::time::sleep(5 * S).await;
     let before = Instant::now();
     b.stop().await;
@@ -39,12 +39,12 @@ async fn a_standby_that_is_stopped_ends_at_once_and_touches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_that_is_under_way_ends_before_the_lease_is_given_up() {
+async fn a_running_sync_ends_before_the_lease_is_released() {
     let (rig, a, _b, unrest) = led_by_a(|request, at| match request.kind {
         "Pod" | "ReplicaSet" if request.user_agent == A && at > 30 * S && request.verb != "watch" => {
-            Verdict::Delay(4 * S)
+            FaultDecision::Delay(4 * S)
         }
-        _ => Verdict::Proceed,
+        _ => FaultDecision::Proceed,
     })
     .await;
     tokio::time::sleep(31 * S).await;
@@ -57,12 +57,12 @@ async fn a_sync_that_is_under_way_ends_before_the_lease_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_that_does_not_end_leaves_the_lease_to_run_out() {
+async fn a_drain_that_does_not_end_lets_the_lease_expire() {
     let (rig, a, _b, _unrest) = led_by_a(|request, at| match request.kind {
         "Pod" | "ReplicaSet" if request.user_agent == A && at > 30 * S && request.verb != "watch" => {
-            Verdict::Delay(25 * S)
+            FaultDecision::Delay(25 * S)
         }
-        _ => Verdict::Proceed,
+        _ => FaultDecision::Proceed,
     })
     .await;
     tokio::time::sleep(33 * S).await;
@@ -76,10 +76,10 @@ async fn a_drain_that_does_not_end_leaves_the_lease_to_run_out() {
 }
 
 /// A rig in which nothing but pods' creations sent from 30 s to 32 s suffers, as `fault` says.
-async fn with_pods_created_badly(fault: Verdict) -> (Rig, Daemon, [Daemon; 1]) {
+async fn with_pods_created_badly(fault: FaultDecision) -> (Rig, Daemon, [Daemon; 1]) {
     let (rig, a, b, unrest) = led_by_a(move |request, at| {
         let pod = request.user_agent == A && request.kind == "Pod" && request.verb == "create";
-        if pod && (30 * S..32 * S).contains(&at) { fault.clone() } else { Verdict::Proceed }
+        if pod && (30 * S..32 * S).contains(&at) { fault.clone() } else { FaultDecision::Proceed }
     })
     .await;
     tokio::time::sleep_until(rig.start + 33 * S).await;
@@ -90,9 +90,9 @@ async fn with_pods_created_badly(fault: Verdict) -> (Rig, Daemon, [Daemon; 1]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_in_the_drain_leaves_the_lease_to_run_out() {
+async fn a_write_that_timed_out_in_the_drain_lets_the_lease_expire() {
     // Given up after 30 s, while the daemon drains, and carried out 6 s later.
-    let (rig, a, _b) = with_pods_created_badly(Verdict::Delay(36 * S)).await;
+    let (rig, a, _b) = with_pods_created_badly(FaultDecision::Delay(36 * S)).await;
     tokio::time::sleep_until(rig.start + 58 * S).await;
     a.stop().await;
     let ended = rig.start.elapsed();
@@ -105,11 +105,12 @@ async fn a_write_that_timed_out_in_the_drain_leaves_the_lease_to_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_long_ago_or_was_refused_keeps_no_lease_from_being_released() {
-    let refused = |code, reason: &str| Verdict::Refuse { code, message: "no".into(), reason: reason.into() };
+async fn a_write_that_timed_out_long_ago_or_was_refused_does_not_prevent_the_release_of_the_lease() {
+    let refused =
+        |code, reason: &str| FaultDecision::Refuse { code, message: "no".into(), reason: reason.into() };
     for (fault, wait, is_released) in [
-        (Verdict::Delay(36 * S), 125 * S, true),
-        (Verdict::Delay(36 * S), 115 * S, false),
+        (FaultDecision::Delay(36 * S), 125 * S, true),
+        (FaultDecision::Delay(36 * S), 115 * S, false),
         (refused(403, "Forbidden"), 35 * S, true),
         (refused(500, "InternalError"), 35 * S, true),
         (refused(504, "Timeout"), 35 * S, false),

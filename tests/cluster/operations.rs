@@ -58,7 +58,7 @@ async fn hundreds_of_pods_for_one_deployment_delay_no_rollout_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scrape_shows_what_the_list_promises_and_counts_what_happened() {
+async fn a_scrape_has_the_documented_metrics_with_the_right_counts() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3)).await;
@@ -94,11 +94,11 @@ async fn a_scrape_shows_what_the_list_promises_and_counts_what_happened() {
     for part in ["windlass_informer_bytes", "rest_client_response_size_bytes", "kubernetes_build_info"] {
         assert!(scraped.contains_key(part), "{part} is missing");
     }
-    assert!(!text.contains("windlass_foreign_writes_total{"), "nobody else was there");
+    assert!(!text.contains("windlass_foreign_writes_total{"), "there was no other writer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_gets_stuck_is_counted_and_shown_until_it_moves() {
+async fn a_stuck_rollout_is_counted_until_it_progresses() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(2)).await;
@@ -120,7 +120,7 @@ async fn a_rollout_that_gets_stuck_is_counted_and_shown_until_it_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_synced_again_from_time_to_time() {
+async fn every_key_is_synced_again_at_the_resync_period() {
     let cluster = Cluster::new().await;
     let resync_period = Some(Duration::from_secs(3600));
     let daemon = cluster.start_with(1, ControllerConfig { resync_period, ..unlimited() }, |router| router);
@@ -142,7 +142,7 @@ async fn everything_is_synced_again_from_time_to_time() {
 
 /// The real API server of `tests/real_server/apiserver.rs` says more, where there is one.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_of_the_api_server_without_a_right_that_ships() {
+async fn every_request_is_covered_by_the_shipped_permissions() {
     const AGENT: &str = "with-rights";
     let election = ElectionOptions { namespace: Some("shop".into()), ..ElectionOptions::default() };
     let (manifest, lease) = (rights::manifest(), json!([election.name]));

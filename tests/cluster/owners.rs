@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, USER_AGENT};
 
@@ -31,9 +31,9 @@ async fn cluster() -> Cluster {
         };
         if collects && request.user_agent != USER_AGENT {
             let message = "no collector here".to_owned();
-            return Verdict::Refuse { code: 403, message, reason: "Forbidden".into() };
+            return FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() };
         }
-        Verdict::Proceed
+        FaultDecision::Proceed
     })
     .await;
     cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "tenant"}})).await;
@@ -64,7 +64,7 @@ fn reference(api_version: &str, kind: &str, owner: &Value) -> Value {
             "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": false}])
 }
 
-/// A pod of `app` with these owner references that nobody asked for.
+/// A surplus pod of `app` with these owner references.
 async fn forge_pod(cluster: &Cluster, namespace: &str, name: &str, app: &str, owners: Value) {
     let mut pod = template(app);
     pod["metadata"]["name"] = name.into();
@@ -123,7 +123,7 @@ impl Shop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_names_the_owners_of_another_namespace_changes_nothing_there() {
+async fn an_owner_reference_to_another_namespace_has_no_effect() {
     let cluster = cluster().await;
     let daemon = cluster.start_controllers(1);
     let shop = shop(&cluster).await;
@@ -165,7 +165,7 @@ async fn what_names_the_owners_of_another_namespace_changes_nothing_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_names_an_owners_uid_with_another_kind_or_group_changes_nothing_for_it() {
+async fn an_owner_reference_with_the_wrong_kind_or_group_has_no_effect() {
     let cluster = cluster().await;
     let _daemon = cluster.start_controllers(1);
     let shop = shop(&cluster).await;
@@ -192,7 +192,7 @@ async fn what_names_an_owners_uid_with_another_kind_or_group_changes_nothing_for
         let mut replica_set = shop.replica_set_of_deployment.clone();
         replica_set["metadata"] = json!({"name": name, "labels": replica_set["metadata"]["labels"],
             "ownerReferences": reference(api_version, kind, &shop.deployment)});
-        // Its pods would be called forged, too, and they are nobody's business here.
+        // Its pods would be named forged, too, and are irrelevant here.
         replica_set["spec"]["replicas"] = 0.into();
         replica_set["status"] = Value::Null;
         replica_set
@@ -206,7 +206,7 @@ async fn what_names_an_owners_uid_with_another_kind_or_group_changes_nothing_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_running_pods_of_another_namespace_hold_no_recreate_up() {
+async fn the_running_pods_of_another_namespace_do_not_block_recreate() {
     let cluster = cluster().await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(2).recreate()).await;
@@ -229,7 +229,7 @@ async fn the_running_pods_of_another_namespace_hold_no_recreate_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at_once() {
+async fn a_pod_whose_owner_reference_has_a_wrong_name_counts_and_its_deletion_is_handled_at_once() {
     let cluster = cluster().await;
     let _daemon = cluster.start_controllers(1);
     let shop = shop(&cluster).await;
@@ -261,11 +261,11 @@ async fn a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at
         let name = other["metadata"]["name"].as_str().unwrap();
         let mut whole = other.clone();
         whole["metadata"]["ownerReferences"][0]["name"] = "misnamed".into();
-        whole["metadata"]["labels"]["app"] = "stray".into();
+        whole["metadata"]["labels"]["app"] = "foreign".into();
         cluster.call(Method::PUT, &format!("{}/{name}", path("Pod", "shop")), &whole).await;
         tokio::time::sleep(S).await;
         let released = named(&cluster, "Pod", "shop", name);
-        assert!(released["metadata"]["ownerReferences"].is_null(), "{kind} {app}: it is let go");
+        assert!(released["metadata"]["ownerReferences"].is_null(), "{kind} {app}: it is released");
         assert_eq!(pods_of(owner).len(), size, "{kind} {app}");
     }
 }

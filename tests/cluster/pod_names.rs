@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass::model::Uid;
 use windlass::plan::replicaset::names::{LENGTH, Sequence};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_testkit::cluster::{Cluster, unlimited};
 use windlass_testkit::election::{A, B, options};
 use windlass_testkit::network::{Network, Weather};
@@ -47,7 +47,7 @@ fn names(pods: &[Value]) -> Vec<String> {
     pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The pods that are not on their way out, the oldest first.
+/// The pods that are not terminating, the oldest first.
 fn live(cluster: &Cluster) -> Vec<String> {
     let mut pods = cluster.objects("Pod");
     pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null() && !controller(pod).is_empty());
@@ -80,8 +80,8 @@ fn is_pod_creation(request: &RequestInfo) -> bool {
     (request.verb, request.kind, request.subresource) == ("create", "Pod", "")
 }
 
-/// The names of all pods that were asked for, in the order of the requests.
-fn asked(cluster: &Cluster) -> Vec<String> {
+/// The names in all creations of pods, in the order of the requests.
+fn requested(cluster: &Cluster) -> Vec<String> {
     let log = cluster.log.lock().unwrap();
     let bodies = log.iter().filter(|request| is_pod_creation(request));
     bodies
@@ -92,9 +92,9 @@ fn asked(cluster: &Cluster) -> Vec<String> {
 
 #[track_caller]
 fn never_twice(cluster: &Cluster) {
-    let asked = asked(cluster);
-    let different: BTreeSet<&String> = asked.iter().collect();
-    assert_eq!(different.len(), asked.len(), "a name came back: {asked:?}");
+    let requested = requested(cluster);
+    let different: BTreeSet<&String> = requested.iter().collect();
+    assert_eq!(different.len(), requested.len(), "a name was reused: {requested:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn pods_that_are_deleted_by_force_are_replaced_under_new_names() {
     scale(&cluster, 2).await;
     has(&cluster, 2, 10).await;
     never_twice(&cluster);
-    assert_eq!(asked(&cluster).len(), 3 + 4 * (1 + 1 + 3) + 2);
+    assert_eq!(requested(&cluster).len(), 3 + 4 * (1 + 1 + 3) + 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn after_a_restart_no_name_before_that_of_a_known_pod_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_no_name_before_that_of_a_pod_that_was_taken_out_is_used() {
+async fn after_a_restart_no_name_before_that_of_a_released_pod_is_used() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, 2).await;
@@ -171,7 +171,7 @@ async fn after_a_restart_no_name_before_that_of_a_pod_that_was_taken_out_is_used
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_knows_the_names_of_pods_that_have_come_and_gone_while_it_stood_by() {
+async fn a_standby_tracks_the_names_of_pods_that_were_created_and_deleted() {
     let cluster = Cluster::new().await;
     let first = cluster.start(1, A, Some(options(A)));
     create(&cluster, 2).await;
@@ -190,12 +190,12 @@ async fn a_standby_knows_the_names_of_pods_that_have_come_and_gone_while_it_stoo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
+async fn a_creation_whose_reply_is_lost_is_sent_once_and_found() {
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
-            true => Verdict::LoseReply,
-            false => Verdict::Proceed,
+            true => FaultDecision::LoseReply,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -203,36 +203,36 @@ async fn a_creation_whose_reply_is_lost_is_asked_for_once_and_found() {
     create(&cluster, 9).await;
     has(&cluster, 9, 60).await;
     never_twice(&cluster);
-    assert_eq!((asked(&cluster).len(), cluster.pods_created()), (9, 9));
+    assert_eq!((requested(&cluster).len(), cluster.pods_created()), (9, 9));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_never_arrived_is_asked_for_again_under_the_same_name() {
+async fn a_creation_that_never_arrived_is_sent_again_with_the_same_name() {
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 1 {
-            true => Verdict::LoseRequest,
-            false => Verdict::Proceed,
+            true => FaultDecision::LoseRequest,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, 3).await;
     has(&cluster, 3, 60).await;
-    let asked = asked(&cluster);
-    assert_eq!(asked.len(), 4, "{asked:?}");
-    assert_eq!(asked[1], asked[3], "the second of the first batch of two, {asked:?}");
+    let requested = requested(&cluster);
+    assert_eq!(requested.len(), 4, "{requested:?}");
+    assert_eq!(requested[1], requested[3], "the second of the first batch of two, {requested:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_left_for_a_creation_of_an_earlier_life_that_arrives_after_a_later_one() {
+async fn a_name_is_reserved_for_a_creation_of_an_earlier_process_that_arrives_after_a_later_one() {
     let creations = Arc::new(AtomicUsize::new(0));
     let count = creations.clone();
     // Of the batch of two the first arrives 45 s late; its author is dead then.
     let cluster = Cluster::answering(move |request| {
         match is_pod_creation(request) && count.fetch_add(1, Ordering::SeqCst) == 1 {
-            true => Verdict::Delay(45 * S),
-            false => Verdict::Proceed,
+            true => FaultDecision::Delay(45 * S),
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -252,15 +252,15 @@ async fn a_place_is_left_for_a_creation_of_an_earlier_life_that_arrives_after_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_of_an_earlier_life_that_never_arrives_is_waited_for_no_longer_than_two_minutes() {
+async fn a_creation_of_an_earlier_process_that_never_arrives_is_waited_for_at_most_two_minutes() {
     let (creations, is_first) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(true)));
     let loses = is_first.clone();
     // Of the batch of two the first is lost, however often it is tried.
     let cluster = Cluster::answering(move |request| {
         let nth = if is_pod_creation(request) { creations.fetch_add(1, Ordering::SeqCst) } else { 0 };
         match loses.load(Ordering::SeqCst) && (nth == 1 || nth > 2) {
-            true => Verdict::LoseRequest,
-            false => Verdict::Proceed,
+            true => FaultDecision::LoseRequest,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -275,7 +275,7 @@ async fn a_creation_of_an_earlier_life_that_never_arrives_is_waited_for_no_longe
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica_set() {
+async fn pods_with_names_chosen_by_users_neither_block_nor_exhaust_a_replica_set() {
     let cluster = Cluster::new().await;
     let mut daemon = cluster.start_controllers(1);
     create(&cluster, 3).await;
@@ -308,7 +308,7 @@ async fn pods_with_names_that_somebody_chose_neither_stall_nor_exhaust_a_replica
 
 /// The simulation lets only daemons that elect a leader lose messages; these two act at once.
 #[tokio::test(start_paused = true)]
-async fn two_daemons_that_know_nothing_of_each_other_make_no_pod_twice_over_a_bad_network() {
+async fn two_independent_daemons_create_no_duplicate_pod_over_an_unreliable_network() {
     const PODS_WANTED: usize = 6;
     for seed in 0..10 {
         let cluster = Cluster::new().await;
@@ -325,7 +325,7 @@ async fn two_daemons_that_know_nothing_of_each_other_make_no_pod_twice_over_a_ba
         }
         network.set(Weather::default());
         has(&cluster, PODS_WANTED, 300).await;
-        let names: BTreeSet<String> = asked(&cluster).into_iter().collect();
+        let names: BTreeSet<String> = requested(&cluster).into_iter().collect();
         assert_eq!(
             (names.len(), cluster.pods_created()),
             (PODS_WANTED, PODS_WANTED),

@@ -150,7 +150,7 @@ fn registry() -> Registry {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_controller_is_three_files_and_an_entry_and_works_beside_the_others() {
+async fn a_new_controller_needs_three_files_and_an_entry_and_runs_beside_the_others() {
     let cluster = Cluster::new().await;
     let parts = cluster.parts(cluster.client.clone(), 1, None);
     let metrics = parts.metrics.clone();
@@ -203,7 +203,10 @@ fn the_chart_knows_the_controllers_of_the_registry_and_no_others() {
     }
     for kind in &KINDS {
         let plural = kind.resource.plural;
-        assert!(rights.contains(&format!("resources: [{plural}]")), "rbac.yaml lets nobody list {plural}");
+        assert!(
+            rights.contains(&format!("resources: [{plural}]")),
+            "rbac.yaml does not allow to list {plural}"
+        );
     }
     let schema: serde_json::Value =
         serde_json::from_str(&read("charts/windlass/values.schema.json")).unwrap();

@@ -3,18 +3,18 @@
 //!
 //! | upstream | here |
 //! |---|---|
-//! | `TestPatchPodFails` | [`an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead`] |
-//! | `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time`] |
-//! | `TestExpectationsOnRecreate`, `TestDeleteControllerAndExpectations` | [`a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_waited_for`] |
-//! | `TestUpdatePods`, `TestUpdateLabelsRemoveControllerRef`, `TestWatchPods` | [`a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_label`] |
-//! | `TestDoNotPatchPodWithOtherControlRef`, `TestPodControllerLookup` | [`another_controllers_pod_is_neither_taken_nor_counted`] |
-//! | `TestOverlappingRSs` | [`sets_that_select_the_same_pods_leave_each_other_alone`] |
-//! | `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure` | [`a_status_that_cannot_be_written_is_written_later`] |
-//! | `TestRSSyncExpectations`, `TestSyncReplicaSetDormancy`, `TestDeletionTimestamp`, `TestWatchControllers` | [`nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up`] |
+//! | `TestPatchPodFails` | [`a_refused_adoption_is_retried_and_no_pod_is_created_instead`] |
+//! | `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`pods_orphaned_by_the_deletion_of_their_replica_set_are_not_created_again`] |
+//! | `TestExpectationsOnRecreate`, `TestDeleteControllerAndExpectations` | [`a_recreated_replica_set_does_not_inherit_expectations`] |
+//! | `TestUpdatePods`, `TestUpdateLabelsRemoveControllerRef`, `TestWatchPods` | [`a_pod_whose_label_is_edited_is_released_and_adopted_again_with_its_label`] |
+//! | `TestDoNotPatchPodWithOtherControlRef`, `TestPodControllerLookup` | [`another_controllers_pod_is_neither_adopted_nor_counted`] |
+//! | `TestOverlappingRSs` | [`replica_sets_with_overlapping_selectors_leave_each_other_alone`] |
+//! | `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure` | [`a_failed_status_write_is_retried`] |
+//! | `TestRSSyncExpectations`, `TestSyncReplicaSetDormancy`, `TestDeletionTimestamp`, `TestWatchControllers` | [`a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up`] |
 //! | `TestSlowStartBatch` | [`a_refusal_ends_the_batch_that_it_comes_in`] |
 //!
 //! The others are about what upstream cannot do: names that keep a late creation from being one too many,
-//! and a line of refused sets.
+//! and a queue of refused ReplicaSets.
 
 mod preconditions;
 mod quota;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Cluster, asks, condition, forbidden, unlimited};
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{Cluster, condition, forbidden, is_request, unlimited};
 use windlass_testkit::network::{Network, Weather};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
@@ -45,7 +45,7 @@ async fn create_replica_set(cluster: &Cluster, name: &str, replicas: usize) -> V
     cluster.call(Method::POST, REPLICA_SETS, &replica_set).await
 }
 
-/// A pod that nobody owns and that the sets select.
+/// A pod without an owner that the ReplicaSets select.
 async fn create_orphan(cluster: &Cluster, name: &str) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -75,7 +75,7 @@ fn owner(pod: &Value) -> &Value {
     &pod["metadata"]["ownerReferences"][0]["uid"]
 }
 
-/// The pods of a set that are not on their way out.
+/// The pods of a ReplicaSet that are not terminating.
 fn live(cluster: &Cluster, replica_set: &str) -> Vec<Value> {
     let replica_set = replica_set_named(cluster, replica_set);
     let mut pods = cluster.objects("Pod");
@@ -90,17 +90,17 @@ async fn has(cluster: &Cluster, replica_set: &str, pods: usize) {
         let status = &replica_set_named(c, replica_set)["status"];
         live(c, replica_set).len() == pods && status["availableReplicas"].as_u64().unwrap_or(0) == pods as u64
     };
-    cluster.eventually(300, "the set has its pods", full).await;
+    cluster.eventually(300, "the ReplicaSet has its pods", full).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead() {
+async fn a_refused_adoption_is_retried_and_no_pod_is_created_instead() {
     let allowed = Arc::new(AtomicBool::new(false));
     let allows = allowed.clone();
     let cluster = Cluster::answering(move |request| {
-        match asks(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
+        match is_request(request, "patch", "Pod") && !allows.load(Ordering::SeqCst) {
             true => forbidden("a webhook says no"),
-            false => Verdict::Proceed,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -117,14 +117,14 @@ async fn an_adoption_that_is_refused_is_tried_again_and_no_pod_is_made_instead()
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time() {
-    // Seen by the cache in the wrong order: the pods lose their owner, the set lives on.
+async fn pods_orphaned_by_the_deletion_of_their_replica_set_are_not_created_again() {
+    // Seen by the cache in the wrong order: the pods lose their owner, the ReplicaSet still exists.
     for held in [true, false] {
         let lag = Arc::new(AtomicBool::new(false));
         let lags = lag.clone();
         let cluster = Cluster::answering(move |request| {
-            let lagging = asks(request, "watch", "ReplicaSet") && lags.load(Ordering::SeqCst);
-            if lagging { Verdict::Delay(30 * S) } else { Verdict::Proceed }
+            let lagging = is_request(request, "watch", "ReplicaSet") && lags.load(Ordering::SeqCst);
+            if lagging { FaultDecision::Delay(30 * S) } else { FaultDecision::Proceed }
         })
         .await;
         let _daemon = cluster.start_controllers(1);
@@ -148,14 +148,14 @@ async fn pods_orphaned_by_the_deletion_of_their_set_are_not_made_a_second_time()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_waited_for() {
+async fn a_recreated_replica_set_does_not_inherit_expectations() {
     let network = Network::new(1);
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
     tokio::time::sleep(S).await;
     create_replica_set(&cluster, "web", 2).await;
-    cluster.eventually(10, "the first pods are made", |c| c.objects("Pod").len() == 2).await;
-    // The predecessor never sees its pods, because from now on no news arrives of any.
+    cluster.eventually(10, "the first pods are created", |c| c.objects("Pod").len() == 2).await;
+    // The first ReplicaSet never observes its pods, because from now on no watch event of pods arrives.
     delete(&cluster, REPLICA_SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
     create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
@@ -163,7 +163,7 @@ async fn a_set_made_anew_under_its_name_waits_for_nothing_that_its_predecessor_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_label() {
+async fn a_pod_whose_label_is_edited_is_released_and_adopted_again_with_its_label() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "web", 2).await;
@@ -172,10 +172,10 @@ async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_
     patch(&cluster, PODS, &pod, json!({"metadata": {"labels": {"app": "debug"}, "annotations": {"x": "y"}}}))
         .await;
     has(&cluster, "web", 2).await;
-    cluster.eventually(10, "it is nobody's", |c| c.objects("Pod").len() == 3).await;
+    cluster.eventually(10, "it is released", |c| c.objects("Pod").len() == 3).await;
     let released = cluster.objects("Pod").into_iter().find(|p| p["metadata"]["name"] == *pod).unwrap();
     assert!(owner(&released).is_null() && released["metadata"]["annotations"]["x"] == "y", "{released:#}");
-    // Back again: it is taken, and one goes; never are there fewer than two.
+    // The label is restored: the pod is adopted, and one is deleted; there are never fewer than two.
     patch(&cluster, PODS, &pod, json!({"metadata": {"labels": {"app": "web"}}})).await;
     for _ in 0..100 {
         assert!(live(&cluster, "web").len() >= 2);
@@ -186,7 +186,7 @@ async fn a_pod_whose_label_is_edited_is_let_go_as_it_is_and_comes_back_with_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_controllers_pod_is_neither_taken_nor_counted() {
+async fn another_controllers_pod_is_neither_adopted_nor_counted() {
     let cluster = Cluster::new().await;
     let other = create_replica_set(&cluster, "other", 0).await;
     create_orphan(&cluster, "a").await;
@@ -200,7 +200,7 @@ async fn another_controllers_pod_is_neither_taken_nor_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sets_that_select_the_same_pods_leave_each_other_alone() {
+async fn replica_sets_with_overlapping_selectors_leave_each_other_alone() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -211,7 +211,7 @@ async fn sets_that_select_the_same_pods_leave_each_other_alone() {
     }
     assert_eq!((cluster.count("create Pod"), cluster.count("patch Pod")), (6, 0));
     // An orphan that all of them select becomes exactly one's, and that one gets rid of one.
-    create_orphan(&cluster, "stray").await;
+    create_orphan(&cluster, "foreign").await;
     tokio::time::sleep(20 * S).await;
     for (name, replicas) in [("a", 1), ("b", 2), ("c", 3)] {
         has(&cluster, name, replicas).await;
@@ -226,16 +226,16 @@ async fn sets_that_select_the_same_pods_leave_each_other_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_written_is_written_later() {
+async fn a_failed_status_write_is_retried() {
     for code in [409, 500] {
         let refusals = AtomicUsize::new(0);
         let cluster = Cluster::answering(move |request| {
-            let writes = asks(request, "patch", "ReplicaSet") && request.subresource == "status";
+            let writes = is_request(request, "patch", "ReplicaSet") && request.subresource == "status";
             if writes && refusals.fetch_add(1, Ordering::SeqCst) < 5 {
                 let reason = if code == 409 { "Conflict" } else { "InternalError" };
-                return Verdict::Refuse { code, message: "no".into(), reason: reason.into() };
+                return FaultDecision::Refuse { code, message: "no".into(), reason: reason.into() };
             }
-            Verdict::Proceed
+            FaultDecision::Proceed
         })
         .await;
         let _daemon = cluster.start_controllers(1);
@@ -246,7 +246,7 @@ async fn a_status_that_cannot_be_written_is_written_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up() {
+async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
     let network = Network::new(1);
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
@@ -254,7 +254,7 @@ async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has
     has(&cluster, "web", 3).await;
     network.set(Weather { lag: 200 * S, ..Weather::default() });
     let pod = name_of(&live(&cluster, "web")[0]);
-    // Past the cache's back, one pod goes. With the set's own news late too, nothing happens at all.
+    // One pod is deleted, which the cache does not show. With the ReplicaSet's own watch events late too, nothing happens at all.
     delete(&cluster, PODS, &pod, Value::Null).await;
     patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(190 * S).await;
@@ -270,14 +270,14 @@ async fn nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_free() {
-    // Three pods; one is stopping while its replacement is asked for, and gone when the request is given
-    // up. Its name comes before the replacement's in the set's sequence.
+async fn a_creation_in_flight_keeps_its_name_when_an_earlier_name_becomes_free() {
+    // Three pods; one is terminating while its replacement is being created, and deleted when that request times
+    // out. Its name comes before the replacement's in the ReplicaSet's sequence.
     let late = Arc::new(AtomicBool::new(false));
     let delays = late.clone();
     let cluster = Cluster::answering(move |request| {
-        let creates = asks(request, "create", "Pod") && delays.swap(false, Ordering::SeqCst);
-        if creates { Verdict::Delay(45 * S) } else { Verdict::Proceed }
+        let creates = is_request(request, "create", "Pod") && delays.swap(false, Ordering::SeqCst);
+        if creates { FaultDecision::Delay(45 * S) } else { FaultDecision::Proceed }
     })
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -298,17 +298,17 @@ async fn a_creation_still_on_its_way_keeps_its_name_when_an_earlier_name_falls_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_missing() {
+async fn a_pod_that_appears_during_a_batch_counts_as_one_of_the_missing_pods() {
     // Two creations get no answer. While the first of them is tried again, the second arrives.
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
-        if !asks(request, "create", "Pod") {
-            return Verdict::Proceed;
+        if !is_request(request, "create", "Pod") {
+            return FaultDecision::Proceed;
         }
         match creations.fetch_add(1, Ordering::SeqCst) {
-            5 | 6 => Verdict::Delay(45 * S),
-            7 => Verdict::Delay(20 * S),
-            _ => Verdict::Proceed,
+            5 | 6 => FaultDecision::Delay(45 * S),
+            7 => FaultDecision::Delay(20 * S),
+            _ => FaultDecision::Proceed,
         }
     })
     .await;
@@ -323,14 +323,14 @@ async fn a_pod_that_appears_while_others_are_made_is_one_of_those_that_were_miss
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_that_goes() {
+async fn no_other_pod_is_created_while_a_creation_with_a_reused_name_is_in_doubt() {
     // The creation is late, is tried again with success, and that pod is stopped before the late one
     // would meet it.
     let creations = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
-        match asks(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
-            true => Verdict::Delay(60 * S),
-            false => Verdict::Proceed,
+        match is_request(request, "create", "Pod") && creations.fetch_add(1, Ordering::SeqCst) == 0 {
+            true => FaultDecision::Delay(60 * S),
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -349,7 +349,7 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
     }
     has(&cluster, "web", 1).await;
     assert_eq!(cluster.count("delete Pod"), 0);
-    // One that does not go at all is waited for no longer than anything can be on its way.
+    // A pod that is never deleted is waited for no longer than a request can be in flight.
     patch(
         &cluster,
         PODS,
@@ -358,7 +358,7 @@ async fn no_other_pod_is_made_while_one_may_still_arrive_under_the_name_of_one_t
     )
     .await;
     delete(&cluster, PODS, &name_of(&live(&cluster, "web")[0]), Value::Null).await;
-    cluster.eventually(130, "another is made", |c| live(c, "web").len() == 1).await;
+    cluster.eventually(130, "another is created", |c| live(c, "web").len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,9 +366,9 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
     // A quota of eighty: the eightieth pod is in a batch of sixty-four.
     let taken = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
-        match asks(request, "create", "Pod") && taken.fetch_add(1, Ordering::SeqCst) >= 80 {
+        match is_request(request, "create", "Pod") && taken.fetch_add(1, Ordering::SeqCst) >= 80 {
             true => forbidden("exceeded quota: pods"),
-            false => Verdict::Proceed,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -386,15 +386,15 @@ async fn the_batch_in_which_a_pod_is_refused_is_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_tells_the_last() {
+async fn each_lost_pod_is_reported_and_many_recoveries_end_in_one_final_status() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "web", 6).await;
     has(&cluster, "web", 6).await;
     tokio::time::sleep(5 * S).await;
     let pods: Vec<String> = live(&cluster, "web").iter().map(name_of).collect();
-    // A loss is told each time, and of what comes back the last number is enough.
-    for (ready, written, told) in [("False", 4..=4, 2), ("True", 1..=2, 6)] {
+    // Each decrease is written; of increases the last number suffices.
+    for (ready, written, reported) in [("False", 4..=4, 2), ("True", 1..=2, 6)] {
         let before = cluster.count("patch ReplicaSet");
         for pod in &pods[..4] {
             let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
@@ -402,7 +402,7 @@ async fn each_of_many_losses_is_told_and_many_recoveries_end_in_a_status_that_te
             tokio::time::sleep(S / 10).await;
         }
         tokio::time::sleep(2 * S).await;
-        assert_eq!(replica_set_named(&cluster, "web")["status"]["readyReplicas"], told);
+        assert_eq!(replica_set_named(&cluster, "web")["status"]["readyReplicas"], reported);
         let writes = cluster.count("patch ReplicaSet") - before;
         assert!(written.contains(&writes), "{writes} writes within half a second and what followed");
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::ControllerConfig;
-use windlass_apiserver::{RequestInfo, Verdict};
-use windlass_testkit::cluster::{Cluster, asks, condition, inject_faults, unlimited};
+use windlass_apiserver::{FaultDecision, RequestInfo};
+use windlass_testkit::cluster::{Cluster, condition, inject_faults, is_request, unlimited};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -45,18 +45,18 @@ fn pods(cluster: &Cluster, name: &str) -> Vec<Value> {
 }
 
 fn creations(cluster: &Cluster) -> usize {
-    cluster.log.lock().unwrap().iter().filter(|request| asks(request, "create", "Pod")).count()
+    cluster.log.lock().unwrap().iter().filter(|request| is_request(request, "create", "Pod")).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
+async fn a_creation_in_flight_at_a_crash_causes_no_surplus_pod() {
     for late in [5 * S, 20 * S] {
         let count = AtomicUsize::new(0);
         // The first four requests reach the server long after the daemon that sent them is dead.
         let cluster = Cluster::with(
             inject_faults(move |request| {
-                let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
-                if early { Verdict::Delay(late) } else { Verdict::Proceed }
+                let early = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 4;
+                if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
             }),
             |options| options,
         )
@@ -73,7 +73,7 @@ async fn a_creation_that_was_under_way_at_a_crash_is_no_pod_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_daemons_that_act_at_once_make_no_pod_too_many() {
+async fn two_active_daemons_create_no_surplus_pod() {
     let cluster = Cluster::new().await;
     let _first = cluster.start_controllers(1);
     let _second = cluster.start_controllers(2);
@@ -110,7 +110,7 @@ fn refusing_node(cluster: &Cluster, refuses: &Arc<AtomicBool>) -> tokio::task::A
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at_once_when_one_does_well() {
+async fn pods_that_fail_at_startup_are_retried_one_by_one_and_all_at_once_after_one_is_ready() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     let refuses = Arc::new(AtomicBool::new(true));
@@ -122,8 +122,8 @@ async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at
     tokio::time::sleep(1800 * S).await;
     let made = creations(&cluster) - made;
     assert!((5..=7).contains(&made), "{made} more in half an hour");
-    let told = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
-    assert!(told(&cluster), "nobody is told");
+    let has_event = |c: &Cluster| c.objects("Event").iter().any(|e| e["reason"] == "FailedPodsBackOff");
+    assert!(has_event(&cluster), "no event and no condition reports it");
 
     refuses.store(false, Ordering::SeqCst);
     cluster.eventually(310, "all pods are there", |c| is_available(c, "web", 20)).await;
@@ -131,7 +131,7 @@ async fn pods_that_fail_as_fast_as_they_are_made_are_tried_one_by_one_and_all_at
 }
 
 #[tokio::test(start_paused = true)]
-async fn upstreams_way_with_failing_pods_can_be_chosen() {
+async fn failed_pod_backoff_can_be_disabled() {
     let cluster = Cluster::new().await;
     let config = ControllerConfig { failed_pod_backoff: false, ..unlimited() };
     let _daemon = cluster.start_with(1, config, |router| router);
@@ -149,11 +149,11 @@ async fn namespace_of_six() -> Cluster {
     let cluster = Cluster::with(
         inject_faults(move |request| {
             let full = || quota.lock().as_ref().is_some_and(|s| s.objects("Pod").len() >= 6);
-            if asks(request, "create", "Pod") && full() {
+            if is_request(request, "create", "Pod") && full() {
                 let message = "pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=6";
-                Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+                FaultDecision::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
             } else {
-                Verdict::Proceed
+                FaultDecision::Proceed
             }
         }),
         |options| options,
@@ -164,7 +164,7 @@ async fn namespace_of_six() -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
+async fn pods_that_a_quota_refused_are_created_as_soon_as_the_quota_allows() {
     let cluster = namespace_of_six().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "first", 6).await;
@@ -188,7 +188,7 @@ async fn pods_that_a_quota_refused_are_made_as_soon_as_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
+async fn a_refused_replica_set_without_missing_pods_does_not_delay_others_in_the_quota_queue() {
     let cluster = namespace_of_six().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "first", 6).await;
@@ -204,13 +204,13 @@ async fn a_refused_set_that_wants_no_more_pods_takes_no_turn_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free() {
+async fn a_creation_in_flight_causes_no_surplus_pod_when_another_name_becomes_free() {
     let count = AtomicUsize::new(0);
     // The fourth request arrives when its client has given up.
     let cluster = Cluster::with(
         inject_faults(move |request| {
-            let is_fourth = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
-            if is_fourth { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+            let is_fourth = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;
+            if is_fourth { FaultDecision::Delay(35 * S) } else { FaultDecision::Proceed }
         }),
         |options| options,
     )
@@ -218,8 +218,9 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "web", 3).await;
     cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
-    // The name that stands before the one asked for becomes free while that request is on its way.
-    let first = cluster.log.lock().unwrap().iter().find(|r| asks(r, "create", "Pod")).unwrap().body.to_vec();
+    // An earlier name becomes free while the request with a later one is in flight.
+    let first =
+        cluster.log.lock().unwrap().iter().find(|r| is_request(r, "create", "Pod")).unwrap().body.to_vec();
     let first: Value = serde_json::from_slice(&first).unwrap();
     let name = first["metadata"]["name"].as_str().unwrap();
     let pod = format!("{PODS}/{name}");
@@ -233,7 +234,7 @@ async fn a_creation_on_its_way_is_no_pod_too_many_when_another_name_becomes_free
 }
 
 #[tokio::test(start_paused = true)]
-async fn rises_of_a_busy_status_are_written_once_a_second_and_each_fall_at_once() {
+async fn status_increases_are_written_once_a_second_and_decreases_at_once() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, "web", 100).await;
@@ -258,16 +259,16 @@ async fn rises_of_a_busy_status_are_written_once_a_second_and_each_fall_at_once(
         let written = writes(&cluster) - before;
         assert!(expected.contains(&written), "{written} writes in 10 s of pods that become {state}");
     }
-    assert!(is_available(&cluster, "web", 100), "complete, and told at once");
+    assert!(is_available(&cluster, "web", 100), "complete, and reported at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_a_foreign_pod_has_is_passed_over() {
+async fn a_name_of_a_foreign_pod_is_skipped() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, "web", 3).await;
     cluster.eventually(10, "all pods are there", |c| is_available(c, "web", 3)).await;
-    // Take the names of all three by pods of nobody.
+    // Orphan pods have all three names.
     let names: Vec<Value> = pods(&cluster, "web").iter().map(|p| p["metadata"]["name"].clone()).collect();
     daemon.stop().await;
     for name in &names {
@@ -283,9 +284,13 @@ async fn a_name_that_a_foreign_pod_has_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_to_end_begins_no_further_pod_and_ends_in_time() {
+async fn a_daemon_that_shuts_down_creates_no_further_pod_and_ends_in_time() {
     let slow = |request: &RequestInfo| {
-        if asks(request, "create", "Pod") { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+        if is_request(request, "create", "Pod") {
+            FaultDecision::DelayReply(3 * S)
+        } else {
+            FaultDecision::Proceed
+        }
     };
     let cluster = Cluster::with(inject_faults(slow), |options| options).await;
     let daemon = cluster.start_controllers(1);

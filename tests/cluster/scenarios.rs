@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Faults, condition, inject_faults};
 use windlass_testkit::stage::Stage;
@@ -40,7 +40,7 @@ every_scenario!(on_sandbox);
 every_scenario_with_its_own_daemons!(on_sandbox_with_its_own_daemons);
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_cluster_is_left_alone() {
+async fn nothing_is_written_to_a_settled_cluster() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3)).await;
@@ -57,21 +57,22 @@ async fn a_settled_cluster_is_left_alone() {
     assert_eq!(cluster.writes()[settled..], [] as [String; 0], "L4: nothing to do, nothing written");
 }
 
-/// Runs `verdict` on the controllers' creations of pods, numbered from 0.
-fn on_pod_creation(verdict: impl Fn(usize) -> Verdict + Send + Sync + 'static) -> Faults {
+/// Runs `decision` on the controllers' creations of pods, numbered from 0.
+fn on_pod_creation(decision: impl Fn(usize) -> FaultDecision + Send + Sync + 'static) -> Faults {
     let count = AtomicUsize::new(0);
     inject_faults(move |request| {
         if request.kind == "Pod" && request.verb == "create" && request.subresource.is_empty() {
-            verdict(count.fetch_add(1, Ordering::SeqCst))
+            decision(count.fetch_add(1, Ordering::SeqCst))
         } else {
-            Verdict::Proceed
+            FaultDecision::Proceed
         }
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_reply_is_not_a_lost_pod() {
-    let faults = on_pod_creation(|n| if n % 3 == 0 { Verdict::LoseReply } else { Verdict::Proceed });
+async fn a_lost_reply_causes_no_duplicate_pod() {
+    let faults =
+        on_pod_creation(|n| if n % 3 == 0 { FaultDecision::LoseReply } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(20)).await;
@@ -81,7 +82,8 @@ async fn a_lost_reply_is_not_a_lost_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_request_is_sent_again() {
-    let faults = on_pod_creation(|n| if n % 3 == 0 { Verdict::LoseRequest } else { Verdict::Proceed });
+    let faults =
+        on_pod_creation(|n| if n % 3 == 0 { FaultDecision::LoseRequest } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(20)).await;
@@ -90,10 +92,13 @@ async fn a_lost_request_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_creation_shows_in_both_conditions_costs_one_call_a_try_and_goes_away() {
-    let refuse =
-        || Verdict::Refuse { code: 403, message: "exceeded quota: pods".into(), reason: "Forbidden".into() };
-    let faults = on_pod_creation(move |n| if n < 6 { refuse() } else { Verdict::Proceed });
+async fn a_refused_creation_is_in_both_conditions_until_it_succeeds_and_costs_one_request_per_attempt() {
+    let refuse = || FaultDecision::Refuse {
+        code: 403,
+        message: "exceeded quota: pods".into(),
+        reason: "Forbidden".into(),
+    };
+    let faults = on_pod_creation(move |n| if n < 6 { refuse() } else { FaultDecision::Proceed });
     let cluster = Cluster::with(faults, |options| options).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(10)).await;
@@ -107,7 +112,7 @@ async fn a_refused_creation_shows_in_both_conditions_costs_one_call_a_try_and_go
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_and_with_a_short_memory_will_do() {
+async fn a_server_without_streaming_lists_and_with_a_short_history_suffices() {
     let cluster = Cluster::with(Faults::default(), |mut options| {
         options.streaming_lists = false;
         options.history = 3;
@@ -123,10 +128,10 @@ async fn a_server_without_streaming_lists_and_with_a_short_memory_will_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_is_noticed_when_it_is_due() {
+async fn the_deadline_condition_is_written_when_the_deadline_passes() {
     let cluster = Cluster::answering(|request| {
         let status_of_pod = request.kind == "Pod" && request.subresource == "status";
-        if status_of_pod { Verdict::LoseRequest } else { Verdict::Proceed }
+        if status_of_pod { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
     })
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -155,10 +160,10 @@ async fn one_seed_gives_one_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_changes_every_new_set_does_not_make_sets_for_ever() {
+async fn a_webhook_that_mutates_every_new_replica_set_does_not_cause_endless_creations() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    // As near to a mutating webhook as one gets from outside: each new set is changed at once.
+    // As near to a mutating webhook as one gets from outside: each new ReplicaSet is changed at once.
     let webhook = Client::new(cluster.sandbox.router(), "default");
     let sandbox = cluster.sandbox.clone();
     let meddler = tokio::spawn(async move {
@@ -187,7 +192,7 @@ async fn a_webhook_that_changes_every_new_set_does_not_make_sets_for_ever() {
     assert_eq!(cluster.objects("ReplicaSet").len(), 3);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(cluster.objects("ReplicaSet").len(), 5, "one more after 10 minutes and after 20");
-    let told = cluster.objects("Event").iter().any(|e| e["reason"] == "ReplicaSetCreateError");
-    assert!(told);
+    let has_event = cluster.objects("Event").iter().any(|e| e["reason"] == "ReplicaSetCreateError");
+    assert!(has_event);
     meddler.abort();
 }

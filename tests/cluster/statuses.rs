@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, condition, forbidden};
 
@@ -23,7 +23,7 @@ async fn refusing(is_meant: fn(&RequestInfo) -> bool) -> (Cluster, Arc<AtomicBoo
     let on = switch.clone();
     let cluster = Cluster::answering(move |request| {
         let meant = request.user_agent == USER_AGENT && is_meant(request);
-        if meant && on.load(Ordering::SeqCst) { forbidden("policy says no") } else { Verdict::Proceed }
+        if meant && on.load(Ordering::SeqCst) { forbidden("policy says no") } else { FaultDecision::Proceed }
     })
     .await;
     (cluster, switch)
@@ -87,7 +87,7 @@ async fn a_replica_set_that_cannot_be_created_leaves_the_generation_unobserved()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_whose_pods_cannot_be_deleted_says_so_beside_the_generation() {
+async fn a_replica_set_whose_pods_cannot_be_deleted_reports_it_with_the_observed_generation() {
     let deletes = |r: &RequestInfo| (r.verb, r.kind) == ("delete", "Pod");
     let (cluster, refuses) = refusing(deletes).await;
     let _daemon = cluster.start_controllers(1);
@@ -114,7 +114,7 @@ async fn a_replica_set_whose_pods_cannot_be_deleted_says_so_beside_the_generatio
 
 /// A quota leaves no room for a surge, and one pod less: the rollout needs the old pods' places.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
+async fn a_rollout_completes_under_a_quota_that_refuses_each_surge() {
     for unavailable in [1, 2] {
         let sandbox: Arc<std::sync::OnceLock<windlass_apiserver::Sandbox>> = Arc::default();
         let inner = sandbox.clone();
@@ -122,8 +122,9 @@ async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
             let alive =
                 |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
             let pods = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|p| alive(p)).count());
-            let asks = request.user_agent == USER_AGENT && (request.verb, request.kind) == ("create", "Pod");
-            if asks && pods() >= 4 { forbidden("policy says no") } else { Verdict::Proceed }
+            let matches =
+                request.user_agent == USER_AGENT && (request.verb, request.kind) == ("create", "Pod");
+            if matches && pods() >= 4 { forbidden("policy says no") } else { FaultDecision::Proceed }
         })
         .await;
         let _only_once = sandbox.set(cluster.sandbox.clone());
@@ -142,7 +143,7 @@ async fn a_rollout_under_a_quota_that_refuses_each_surge_comes_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observed_generation_that_somebody_has_raised_is_put_right() {
+async fn an_observed_generation_raised_by_another_writer_is_corrected() {
     let (cluster, _daemon) = running(2).await;
     let template = json!({"metadata": {"labels": {"app": "elder"}},
                           "spec": {"containers": [{"name": "app", "image": "app:v1"}]}});
@@ -169,7 +170,7 @@ async fn an_observed_generation_that_somebody_has_raised_is_put_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_field_of_a_status_is_there_where_upstream_has_it() {
+async fn every_status_field_is_present_where_upstream_writes_it() {
     let fields = |object: &Value| {
         let status = object["status"].as_object().unwrap();
         status.keys().filter(|key| *key != "conditions").cloned().collect::<Vec<_>>().join(" ")
@@ -204,7 +205,7 @@ async fn every_field_of_a_status_is_there_where_upstream_has_it() {
 /// Pods that take their time to end: the sum of the Deployment is that of its ReplicaSets at each moment, and
 /// never an absent one in the middle of a rollout.
 #[tokio::test(start_paused = true)]
-async fn terminating_pods_are_counted_all_the_way_through_a_rollout() {
+async fn terminating_pods_are_counted_throughout_a_rollout() {
     let (cluster, _daemon) = running(3).await;
     cluster.set_image("web", "v2").await;
     let mut most = 0;
@@ -247,7 +248,7 @@ async fn is_not_ready(cluster: &Cluster, pod: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_complete_deployment_that_loses_pods_says_so_at_once_each_time() {
+async fn a_complete_deployment_that_loses_pods_reports_it_at_once_each_time() {
     let (cluster, _daemon) = running(5).await;
     let pods = cluster.objects("Pod");
     for (lost, pod) in pods.iter().take(3).enumerate() {

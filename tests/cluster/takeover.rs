@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::json;
 use windlass::app::Candidacy;
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, inject_faults, tag, unlimited};
 use windlass_testkit::election::{A, B, MS, Rig, S, acts, options};
@@ -38,8 +38,8 @@ async fn quiet() -> (Rig, Daemon, Daemon) {
     (rig, a, b)
 }
 
-/// What `agent` has asked for since its request with this number: `verb Kind`, and the selector or name.
-fn asked(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
+/// The requests of `agent` after the one with this number: `verb Kind`, and the selector or name.
+fn requested(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
     let log = cluster.log.lock().unwrap();
     let own = log[from..].iter().filter(|request| request.user_agent == agent && request.kind != "Lease");
     let described = |request: &RequestInfo| {
@@ -60,34 +60,34 @@ fn asked(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_lists_no_kind_again_and_reads_only_what_it_writes_for() {
+async fn a_new_leader_lists_no_kind_again_and_reads_only_the_objects_that_it_writes_for() {
     let (rig, a, _b) = quiet().await;
     let from = rig.cluster.log.lock().unwrap().len();
     a.kill();
     rig.cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
     acts(&rig, 30, "b").await;
     rig.cluster.rolled_out("web").await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     let is_whole_list = |what: &&String| {
         what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
             || what.contains("sendInitialEvents")
     };
-    assert_eq!(asked.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
+    assert_eq!(requested.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{requested:#?}");
     assert_eq!(
-        asked.iter().filter(|what| what.ends_with("limit=1")).count(),
+        requested.iter().filter(|what| what.ends_with("limit=1")).count(),
         KINDS,
-        "one for each kind: {asked:#?}"
+        "one for each kind: {requested:#?}"
     );
     let about_quiet = |what: &&String| what.contains("quiet");
-    assert_eq!(asked.iter().filter(about_quiet).collect::<Vec<_>>(), [""; 0], "{asked:#?}");
+    assert_eq!(requested.iter().filter(about_quiet).collect::<Vec<_>>(), [""; 0], "{requested:#?}");
     // The Deployment with its ReplicaSets and pods, and the ReplicaSet with its pods: each once.
     let reads = |what: &&String| what.starts_with("get ") || what.contains("labelSelector=");
-    assert_eq!(asked.iter().filter(reads).count(), 5, "{asked:#?}");
+    assert_eq!(requested.iter().filter(reads).count(), 5, "{requested:#?}");
     rig.one_at_a_time();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_acts_at_once_although_its_watches_have_been_quiet_for_long() {
+async fn a_new_leader_acts_at_once_after_long_silence_of_its_watches() {
     let (rig, a, _b) = quiet().await;
     let begun = rig.start.elapsed();
     a.stop().await;
@@ -102,10 +102,10 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
     let from = rig.cluster.log.lock().unwrap().len();
     a.kill();
     tokio::time::sleep(40 * S).await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     let reads: Vec<&String> =
-        asked.iter().filter(|what| what.starts_with("list") || what.starts_with("get")).collect();
-    assert_eq!(reads.len(), KINDS, "{asked:#?}");
+        requested.iter().filter(|what| what.starts_with("list") || what.starts_with("get")).collect();
+    assert_eq!(reads.len(), KINDS, "{requested:#?}");
     assert!(
         rig.acts().iter().all(|sent| sent.agent == "a" || sent.what.contains("Event")),
         "{:?}",
@@ -116,14 +116,14 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
 /// Rolls out DaemonSets of these names.
 async fn with_daemon_sets(rig: &Rig, names: &[&str]) {
     for name in names {
-        let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": {
+        let daemon_set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": {
             "selector": {"matchLabels": {"app": name}}, "template": {
                 "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "agent"}]}}}});
-        rig.cluster.call(Method::POST, DAEMON_SETS, &set).await;
+        rig.cluster.call(Method::POST, DAEMON_SETS, &daemon_set).await;
     }
     rig.until(30, "they run", |rig| {
-        let runs = |set: &serde_json::Value| set["status"]["numberAvailable"] == 3;
-        rig.cluster.objects("DaemonSet").iter().filter(|set| runs(set)).count() == names.len()
+        let runs = |daemon_set: &serde_json::Value| daemon_set["status"]["numberAvailable"] == 3;
+        rig.cluster.objects("DaemonSet").iter().filter(|daemon_set| runs(daemon_set)).count() == names.len()
     })
     .await;
 }
@@ -136,10 +136,10 @@ async fn daemon_sets_that_are_settled_cost_a_new_leader_nothing() {
     let from = rig.cluster.log.lock().unwrap().len();
     a.kill();
     tokio::time::sleep(40 * S).await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     assert_eq!(rig.holder(), "b");
     let reads = |what: &&String| what.starts_with("list") || what.starts_with("get");
-    assert_eq!(asked.iter().filter(reads).count(), KINDS, "{asked:#?}");
+    assert_eq!(requested.iter().filter(reads).count(), KINDS, "{requested:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,28 +153,28 @@ async fn a_new_leader_that_changes_a_daemon_set_reads_its_pods_and_all_nodes_and
     let template = json!({"spec": {"template": {"spec": {"containers": containers}}}});
     rig.cluster.call(Method::PATCH, &format!("{DAEMON_SETS}/agent"), &template).await;
     rig.until(90, "the new template runs", |rig| {
-        let sets = rig.cluster.objects("DaemonSet");
-        let agent = sets.iter().find(|set| set["metadata"]["name"] == "agent").unwrap();
+        let daemon_sets = rig.cluster.objects("DaemonSet");
+        let agent = daemon_sets.iter().find(|daemon_set| daemon_set["metadata"]["name"] == "agent").unwrap();
         let (generation, status) = (&agent["metadata"]["generation"], &agent["status"]);
         status["observedGeneration"] == *generation
             && status["updatedNumberScheduled"] == 3
             && status["numberAvailable"] == 3
     })
     .await;
-    let asked = asked(&rig.cluster, B, from);
+    let requested = requested(&rig.cluster, B, from);
     let is_whole_list = |what: &&String| {
         what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
             || what.contains("sendInitialEvents")
     };
-    let whole: Vec<&String> = asked.iter().filter(is_whole_list).collect();
-    assert!(whole.len() <= 1 && whole.iter().all(|what| what.contains(" Node ")), "{asked:#?}");
-    assert!(!asked.iter().any(|what| what.contains("logs")), "{asked:#?}");
-    let of_agent = asked.iter().filter(|what| what.contains("labelSelector=app%3Dagent"));
-    assert_eq!(of_agent.count(), 2, "revisions and pods: {asked:#?}");
+    let whole: Vec<&String> = requested.iter().filter(is_whole_list).collect();
+    assert!(whole.len() <= 1 && whole.iter().all(|what| what.contains(" Node ")), "{requested:#?}");
+    assert!(!requested.iter().any(|what| what.contains("logs")), "{requested:#?}");
+    let of_agent = requested.iter().filter(|what| what.contains("labelSelector=app%3Dagent"));
+    assert_eq!(of_agent.count(), 2, "revisions and pods: {requested:#?}");
     rig.one_at_a_time();
 }
 
-/// Whether a daemon asks for all pods.
+/// Whether this is a list of all pods by a daemon.
 fn lists_all_pods(request: &RequestInfo) -> bool {
     let whole = matches!(request.verb, "list" | "watch") && !request.query.contains("labelSelector=");
     request.user_agent == USER_AGENT && request.kind == "Pod" && whole
@@ -182,14 +182,13 @@ fn lists_all_pods(request: &RequestInfo) -> bool {
 
 /// A cluster whose pods take long to be listed, with a Deployment that has rolled out.
 async fn with_slow_pods(delay: Duration) -> Cluster {
-    let cluster =
-        Cluster::with(
-            inject_faults(move |request| {
-                if lists_all_pods(request) { Verdict::DelayReply(delay) } else { Verdict::Proceed }
-            }),
-            |options| options,
-        )
-        .await;
+    let cluster = Cluster::with(
+        inject_faults(move |request| {
+            if lists_all_pods(request) { FaultDecision::DelayReply(delay) } else { FaultDecision::Proceed }
+        }),
+        |options| options,
+    )
+    .await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(3)).await;
     cluster.create(deployment("settled").replicas(2)).await;
@@ -200,7 +199,7 @@ async fn with_slow_pods(delay: Duration) -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_serves_who_waits_before_all_pods_are_listed() {
+async fn after_a_restart_parked_keys_are_synced_before_all_pods_are_listed() {
     let cluster = with_slow_pods(8 * S).await;
     cluster.patch("web", json!({"spec": {"replicas": 5}})).await;
     cluster.create(deployment("new").replicas(2)).await;
@@ -211,8 +210,8 @@ async fn a_restart_serves_who_waits_before_all_pods_are_listed() {
         cluster.objects("Pod").iter().filter(|pod| of(pod)).count()
     };
     cluster.eventually(3, "both have their pods", |it| pods(it, "web") == 5 && pods(it, "new") == 2).await;
-    let asked = asked(&cluster, USER_AGENT, before);
-    assert!(!asked.iter().any(|what| what.contains("settled")), "{asked:#?}");
+    let requested = requested(&cluster, USER_AGENT, before);
+    assert!(!requested.iter().any(|what| what.contains("settled")), "{requested:#?}");
     // Once all pods are known nothing is taken back, and the statuses follow.
     cluster.rolled_out("web").await;
     cluster.rolled_out("new").await;

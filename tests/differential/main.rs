@@ -22,9 +22,9 @@ use harness::report::{Scope, report};
 use harness::workloads::{self, Workload};
 use windlass_testkit::controllers::{self, Side};
 
-/// What the command line asks for. Flags of cargo's own test programs are accepted and say nothing here.
+/// The options of the command line. Flags of cargo's own test programs are accepted and ignored.
 #[derive(Default)]
-struct Asked {
+struct Options {
     names: Vec<String>,
     noise: bool,
     list: bool,
@@ -32,31 +32,31 @@ struct Asked {
     ignored: Option<String>,
 }
 
-fn asked() -> Asked {
-    let mut asked = Asked::default();
+fn parse_options() -> Options {
+    let mut options = Options::default();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--noise" => asked.noise = true,
-            "--list" => asked.list = true,
-            "--keep" => asked.keep = args.next().map(PathBuf::from),
-            "--ignore" => asked.ignored = args.next(),
+            "--noise" => options.noise = true,
+            "--list" => options.list = true,
+            "--keep" => options.keep = args.next().map(PathBuf::from),
+            "--ignore" => options.ignored = args.next(),
             flag if flag.starts_with('-') => {}
-            name => asked.names.push(name.to_owned()),
+            name => options.names.push(name.to_owned()),
         }
     }
-    asked
+    options
 }
 
 fn main() -> ExitCode {
-    let asked = asked();
+    let options = parse_options();
     let all = workloads::all();
-    let is_asked_for = |it: &&&'static Workload| {
-        asked.names.is_empty() || asked.names.iter().any(|name| it.name.contains(name.as_str()))
+    let is_selected = |it: &&&'static Workload| {
+        options.names.is_empty() || options.names.iter().any(|name| it.name.contains(name.as_str()))
     };
-    let chosen: Vec<&'static Workload> = all.iter().filter(is_asked_for).copied().collect();
+    let chosen: Vec<&'static Workload> = all.iter().filter(is_selected).copied().collect();
     let mut out = std::io::stderr();
-    if asked.list {
+    if options.list {
         let mut stdout = std::io::stdout();
         for workload in chosen {
             writeln!(stdout, "{}: test", workload.name).unwrap();
@@ -74,21 +74,21 @@ fn main() -> ExitCode {
         writeln!(out, "differential: no workload is named so").unwrap();
         return ExitCode::SUCCESS;
     }
-    if let Some(keep) = &asked.keep {
+    if let Some(keep) = &options.keep {
         std::fs::create_dir_all(keep).unwrap();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let other = if asked.noise { Side::Upstream } else { Side::Windlass };
+    let other = if options.noise { Side::Upstream } else { Side::Windlass };
     // One API server after the other: two would slow each other down.
     let (upstream, windlass) = runtime.block_on(async {
-        let upstream = play::play(&assets, Side::Upstream, &chosen, asked.keep.as_deref()).await;
-        let keep = asked.keep.as_deref().filter(|_| !asked.noise);
+        let upstream = play::play(&assets, Side::Upstream, &chosen, options.keep.as_deref()).await;
+        let keep = options.keep.as_deref().filter(|_| !options.noise);
         (upstream, play::play(&assets, other, &chosen, keep).await)
     });
     let scope = Scope {
         all_were_played: chosen.len() == all.len(),
-        noise: asked.noise,
-        ignored: asked.ignored.as_deref(),
+        noise: options.noise,
+        ignored: options.ignored.as_deref(),
     };
     let report = report(&chosen, &upstream, &windlass, scope);
     writeln!(out, "{}", report.text).unwrap();

@@ -41,7 +41,7 @@ fn pod(name: &str, uid: &str, owner: &str) -> Value {
     json!({
         "metadata": {
             "name": name, "uid": uid,
-            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": "u-set", "controller": true}],
+            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": "u-replica-set", "controller": true}],
         },
         "spec": {"containers": [{"name": "app", "image": "app:v1"}]},
         "status": {"phase": "Pending"},
@@ -54,18 +54,18 @@ fn web() -> Value {
 
 /// A Deployment by the script, and a ReplicaSet and a pod by a controller, under names of its choice.
 fn rollout(hash: &str, suffix: &str) -> Vec<Change> {
-    let set = format!("web-{hash}");
-    let pod_name = format!("{set}-{suffix}");
+    let replica_set_name = format!("web-{hash}");
+    let pod_name = format!("{replica_set_name}-{suffix}");
     let event = json!({
-        "metadata": {"name": format!("{set}.17"), "uid": format!("u-event-{suffix}")},
-        "involvedObject": {"kind": "ReplicaSet", "name": set},
+        "metadata": {"name": format!("{replica_set_name}.17"), "uid": format!("u-event-{suffix}")},
+        "involvedObject": {"kind": "ReplicaSet", "name": replica_set_name},
         "type": "Normal", "reason": "SuccessfulCreate", "message": format!("Created pod: {pod_name}"),
         "source": {"component": "replicaset-controller"}, "reportingComponent": "replicaset-controller",
     });
     vec![
         change(1, What::Added, "Deployment", web()),
-        change(2, What::Added, "ReplicaSet", replica_set(&set, hash, &format!("u-{hash}"))),
-        change(3, What::Added, "Pod", pod(&pod_name, &format!("u-{suffix}"), &set)),
+        change(2, What::Added, "ReplicaSet", replica_set(&replica_set_name, hash, &format!("u-{hash}"))),
+        change(3, What::Added, "Pod", pod(&pod_name, &format!("u-{suffix}"), &replica_set_name)),
         change(4, What::Added, "Event", event),
     ]
 }
@@ -83,13 +83,13 @@ fn key(section: &'static str, path: &str) -> Key {
 }
 
 #[test]
-fn names_hashes_and_uids_that_chance_chose_make_no_difference() {
+fn random_names_hashes_and_uids_are_no_difference() {
     let (one, other) = (rollout("5f5879765d", "rcx4l"), rollout("7c9b6bd4f", "zz2kq"));
     assert_eq!(compare(&facts(&one, &script()), &facts(&other, &script())), []);
 }
 
 #[test]
-fn what_never_came_to_be_is_recognized_by_its_suffix() {
+fn a_name_without_an_object_is_recognized_by_its_suffix() {
     let own = BTreeSet::from([("Deployment".to_owned(), "web".to_owned())]);
     let canonical = Canonical::new(&rollout("5f5879765d", "rcx4l"), &own);
     for (concrete, expected) in [
@@ -187,7 +187,7 @@ fn workloads_have_names_of_their_own_that_are_namespaces() {
 }
 
 #[test]
-fn each_row_of_the_table_is_shown_by_a_workload_or_a_test_that_is_there() {
+fn each_row_of_the_table_names_an_existing_workload_or_test() {
     for row in ALL {
         assert!(!table::shown_by(row).is_empty(), "nothing shows: {}", row.windlass);
     }
@@ -199,7 +199,7 @@ fn each_row_of_the_table_is_shown_by_a_workload_or_a_test_that_is_there() {
 }
 
 #[test]
-fn each_integration_test_of_upstream_has_a_counterpart_that_is_there() {
+fn each_integration_test_of_upstream_has_an_existing_counterpart() {
     let names: BTreeSet<&str> = workloads::all().iter().map(|workload| workload.name).collect();
     for (upstream, here) in DEPLOYMENT.iter().chain(REPLICA_SET).chain(REPLICATION_CONTROLLER) {
         assert!(!here.is_empty(), "{upstream}");
@@ -233,7 +233,7 @@ fn the_page_of_differences_is_what_is_declared() {
 }
 
 #[test]
-fn an_undeclared_difference_and_an_unused_declaration_are_told() {
+fn an_undeclared_difference_and_an_unused_declaration_are_reported() {
     use harness::play::Played;
     use harness::report::{Scope, report};
     static DECLARED: &[harness::declared::Declared] =

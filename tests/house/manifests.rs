@@ -2,7 +2,7 @@
 //! they come up on the sandbox.
 //!
 //! `deploy/` is looked at always. With `WINDLASS_RENDERED`, a folder that `.ci/chart check` has filled, so is what
-//! the chart renders for each of its sets of values.
+//! the chart renders for each of its files of values.
 
 mod fields;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ fn installations() -> Vec<Installation> {
 }
 
 #[test]
-fn every_field_is_one_that_kubernetes_knows() {
+fn every_field_of_a_manifest_exists_in_the_kubernetes_api() {
     let mut number = 0;
     for Installation { origin, objects } in installations() {
         for object in objects {
@@ -76,7 +76,7 @@ fn every_field_is_one_that_kubernetes_knows() {
     assert_eq!(unknown_fields(&typo), ["spec.?.replica", "spec.?.template.?.spec.?.containers.?.0.portz"]);
 }
 
-/// What the Pod Security Standard "restricted" asks, as far as it concerns these pods.
+/// The rules of the Pod Security Standard "restricted", as far as they concern these pods.
 fn breaches_of_restricted(spec: &Value) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut expect = |holds: bool, what: &str| {
@@ -153,7 +153,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 #[test]
-fn what_selects_pods_selects_those_of_this_installation_and_no_others() {
+fn pod_selectors_match_only_the_pods_of_this_installation() {
     for installation in installations() {
         let origin = &installation.origin;
         let templates = installation.templates();
@@ -191,7 +191,7 @@ fn what_selects_pods_selects_those_of_this_installation_and_no_others() {
 }
 
 #[test]
-fn probes_ask_what_everybody_may_ask_on_the_port_that_is_served() {
+fn probes_use_always_allowed_paths_on_the_served_port() {
     for installation in installations() {
         for (title, template) in installation.templates() {
             let container = &template["spec"]["containers"][0];
@@ -270,7 +270,7 @@ fn rights_and_the_admission_policy_are_for_the_account_of_the_pods() {
 }
 
 #[test]
-fn its_requests_have_the_priority_of_kube_controller_manager_and_its_lease_that_of_elections() {
+fn requests_have_the_priority_level_of_kube_controller_manager_and_the_lease_that_of_elections() {
     let deployed = deployed();
     let levels: BTreeMap<String, (&Value, i64)> = deployed
         .of("FlowSchema")
@@ -296,10 +296,10 @@ fn its_requests_have_the_priority_of_kube_controller_manager_and_its_lease_that_
     assert!(template["spec"]["containers"][0]["args"].as_array().unwrap().contains(&argument.into()));
 }
 
-/// The rights of an installation of the chart with this set of values.
-fn granted(set: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
+/// The rights of an installation of the chart with this file of values.
+fn granted(values: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
     let folder = PathBuf::from(std::env::var_os("WINDLASS_RENDERED")?);
-    let objects = objects(&read(folder.join(format!("{set}.yaml"))));
+    let objects = objects(&read(folder.join(format!("{values}.yaml"))));
     let own: Vec<Value> = objects
         .into_iter()
         .filter(|it| !title(it).ends_with("-test") && !title(it).ends_with("-leader-election"))
@@ -309,8 +309,8 @@ fn granted(set: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
 }
 
 #[test]
-fn a_controller_that_does_not_run_has_no_rights_to_write() {
-    for (set, gone, left) in [
+fn a_disabled_controller_has_no_write_permissions() {
+    for (values, gone, left) in [
         (
             "deployments-only",
             &["create pods", "patch replicasets.apps/status"][..],
@@ -329,10 +329,10 @@ fn a_controller_that_does_not_run_has_no_rights_to_write() {
             "create pods",
         ),
     ] {
-        let Some((granted, _)) = granted(&format!("{set}-kube-system")) else { return };
-        assert!(granted.contains(left), "{set}: {granted:?}");
+        let Some((granted, _)) = granted(&format!("{values}-kube-system")) else { return };
+        assert!(granted.contains(left), "{values}: {granted:?}");
         let there: Vec<_> = gone.iter().filter(|right| granted.contains(**right)).collect();
-        assert!(there.is_empty(), "{set}: {there:?}");
+        assert!(there.is_empty(), "{values}: {there:?}");
     }
     let Some((_, roles)) = granted("own-namespace-kube-system") else { return };
     assert_eq!(roles, BTreeSet::from(["Role/windlass".to_owned()]), "no rights outside of the namespace");
@@ -348,7 +348,7 @@ fn a_controller_that_does_not_run_has_no_rights_to_write() {
 }
 
 #[test]
-fn one_version_is_everywhere() {
+fn the_version_is_the_same_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
     let chart: Value = manifests::object(&read("charts/windlass/Chart.yaml"));
     assert_eq!([&chart["version"], &chart["appVersion"]], [version, version]);
@@ -361,7 +361,7 @@ fn one_version_is_everywhere() {
 }
 
 #[test]
-fn the_example_clusters_switch_off_what_windlass_runs() {
+fn the_example_clusters_disable_the_controllers_that_windlass_runs() {
     let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller";
     let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
     let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
@@ -374,7 +374,7 @@ fn the_example_clusters_switch_off_what_windlass_runs() {
 
 /// No image is published yet, so the chart's own would never be pulled.
 #[test]
-fn who_follows_the_instructions_has_an_image() {
+fn the_installation_instructions_build_an_image() {
     for file in [
         "README.md",
         "docs/install.md",
@@ -391,7 +391,7 @@ fn who_follows_the_instructions_has_an_image() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_installation_comes_up_on_the_sandbox() {
+async fn each_installation_rolls_out_on_the_sandbox() {
     for installation in installations() {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
@@ -399,7 +399,7 @@ async fn each_installation_comes_up_on_the_sandbox() {
             let namespace = json!({"metadata": {"name": name}});
             let _ = cluster.try_call(Method::POST, "/api/v1/namespaces", &namespace).await; // Some are there.
         }
-        // The nodes are there by then. One set of values wants them to be of the control plane.
+        // The nodes are there by then. One file of values wants control-plane nodes.
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         let nodes = cluster.call(Method::GET, "/api/v1/nodes", &Value::Null).await;
         for node in nodes["items"].as_array().unwrap() {

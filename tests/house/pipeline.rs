@@ -1,4 +1,4 @@
-//! What an attacker of the release would look for: actions and images that somebody else can change, and jobs with
+//! The attack surface of the release: actions and images that others can change, and jobs with
 //! more rights than they need. zizmor looks deeper, in `.ci/workflows`; this needs nothing but the files.
 
 use std::collections::BTreeMap;
@@ -173,7 +173,7 @@ fn an_image_has_its_name_only_when_it_has_been_compared() {
 
 /// The classic store of Docker, which the runners have, refuses a digest that it has for another platform.
 #[test]
-fn the_image_of_a_platform_is_asked_for_by_its_own_digest() {
+fn the_image_of_each_platform_is_tested_by_its_own_digest() {
     let release = &workflows()["release.yaml"];
     let creations: Vec<&str> = release.lines().filter(|line| line.contains("docker create")).collect();
     assert!(!creations.is_empty());
@@ -196,11 +196,11 @@ fn no_cache_of_a_build_is_shared_by_two_platforms() {
 
 /// Helm 3 looks for the logs when it has deleted the pod of a test that succeeded, and fails then.
 #[test]
-fn helm_test_is_not_asked_for_logs_of_what_it_deletes() {
+fn helm_test_does_not_request_logs_of_deleted_pods() {
     assert!(read("charts/windlass/templates/tests/rollout.yaml").contains("hook-succeeded"));
     for (file, text) in workflows() {
-        let asks = text.lines().find(|line| line.contains("helm test") && line.contains("--logs"));
-        assert_eq!(asks, None, "{file}");
+        let requests_logs = text.lines().find(|line| line.contains("helm test") && line.contains("--logs"));
+        assert_eq!(requests_logs, None, "{file}");
     }
 }
 
@@ -238,13 +238,13 @@ fn the_image_runs_as_a_numeric_user_that_is_not_root() {
 
 /// An older compiler could not build it, and the tests would not say so: they run on the newest.
 #[test]
-fn the_compiler_of_a_release_is_at_least_the_one_that_is_asked_for() {
+fn the_compiler_of_a_release_has_at_least_the_minimum_version() {
     fn version(text: &str) -> Vec<u32> {
         text.split('.').map(|part| part.parse().unwrap()).collect()
     }
     let released = compiler_of_a_release();
-    let asked = env!("CARGO_PKG_RUST_VERSION");
-    assert!(version(&released) >= version(asked), "{released} is older than {asked}");
+    let minimum = env!("CARGO_PKG_RUST_VERSION");
+    assert!(version(&released) >= version(minimum), "{released} is older than {minimum}");
 }
 
 fn compiler_of_a_release() -> String {
@@ -254,7 +254,7 @@ fn compiler_of_a_release() -> String {
 }
 
 #[test]
-fn what_is_tested_is_compiled_as_what_is_released() {
+fn tests_and_releases_are_compiled_with_the_same_settings() {
     let toolchain = read("rust-toolchain.toml");
     let channel = format!("channel = \"{}\"", compiler_of_a_release());
     assert!(toolchain.lines().any(|line| line == channel), "no {channel} in rust-toolchain.toml");
@@ -264,7 +264,7 @@ fn what_is_tested_is_compiled_as_what_is_released() {
     }
 }
 
-/// Cargo compiles a dependency with the features that anybody asks for: one line in the wrong section, and every build of
+/// Cargo compiles a dependency with the union of all requested features: one line in the wrong section, and every build of
 /// the daemon has the terminal's view or virtual time in it.
 #[test]
 fn the_daemon_compiles_nothing_that_only_the_sandbox_and_the_simulation_need() {

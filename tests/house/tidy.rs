@@ -191,7 +191,7 @@ fn only_three_files_write_to_the_api() {
 }
 
 #[test]
-fn what_containers_said_is_shown_in_one_place() {
+fn termination_messages_are_shown_in_one_place() {
     check("only answers to authorized requests show what a container said", &[], |s| {
         let may = s.path == "controllers/explanations.rs";
         (!may && s.shipped().contains(".reveal()")).then(|| "says .reveal()".into())
@@ -199,7 +199,7 @@ fn what_containers_said_is_shown_in_one_place() {
 }
 
 #[test]
-fn every_bug_on_the_list_is_planted_once_and_no_other_is() {
+fn every_listed_mutation_is_planted_once_and_no_other_is() {
     let mut planted: Vec<String> = Vec::new();
     for source in sources().iter().filter(|source| source.path != "mutations.rs") {
         let points = source.shipped().split("planted!(\"").skip(1);
@@ -212,7 +212,7 @@ fn every_bug_on_the_list_is_planted_once_and_no_other_is() {
 }
 
 #[test]
-fn a_rule_has_at_most_one_planted_mistake() {
+fn a_rule_has_at_most_one_mutation() {
     check("no function of plan/ has more than one planted mistake; see mutations.rs", &["plan/"], |s| {
         let mut functions = s.shipped().split("fn ").skip(1);
         let crowded = functions.find(|function| function.matches("planted!(").count() > 1)?;
@@ -221,7 +221,7 @@ fn a_rule_has_at_most_one_planted_mistake() {
 }
 
 #[test]
-fn no_file_is_too_long_to_see_at_a_glance() {
+fn no_file_is_too_long() {
     let all = sources();
     // A module that its parent declares for tests only is a test, whatever its file is called.
     let is_test = |s: &Source| {
@@ -310,7 +310,7 @@ fn only_their_own_files_name_a_kind() {
 }
 
 #[test]
-fn no_drawer_for_odds_and_ends() {
+fn no_module_is_named_util_or_helper() {
     check("no module is called util or helpers", &[], |s| {
         let name = s.path.rsplit('/').next().unwrap();
         ["util", "utils", "helper", "helpers", "misc", "common"]

@@ -29,7 +29,7 @@ async fn secure(limits: Limits) -> Serving {
 }
 
 #[tokio::test]
-async fn a_header_that_never_ends_is_cut_off_however_busily_it_dribbles() {
+async fn a_request_header_that_never_ends_is_cut_off_however_often_bytes_arrive() {
     let serving = secure(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() }).await;
     let mut stream = serving.connect(None, b"http/1.1").await;
     let begin = Instant::now();
@@ -49,7 +49,7 @@ async fn a_header_that_never_ends_is_cut_off_however_busily_it_dribbles() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_begins_tls_is_cut_off() {
+async fn a_client_that_never_starts_the_tls_handshake_is_cut_off() {
     let serving = secure(Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() }).await;
     let mut stream = TcpStream::connect(serving.address).await.unwrap();
     let ended = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_huge_header_is_a_431_on_both_protocols() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_unless_it_is_disabled() {
+async fn http2_is_served_unless_it_is_disabled() {
     let serving = secure(Limits::default()).await;
     let (mut client, connection) = h2::client::handshake(serving.connect(None, b"h2").await).await.unwrap();
     tokio::spawn(connection);
@@ -106,7 +106,7 @@ async fn http2_is_spoken_unless_it_is_disabled() {
 }
 
 #[tokio::test]
-async fn streams_reset_as_soon_as_they_are_opened_end_their_own_connection_only() {
+async fn rapid_stream_resets_end_only_their_own_connection() {
     let serving = secure(Limits::default()).await;
     let stream = serving.connect(None, b"h2").await;
     let (mut client, connection) = h2::client::Builder::new()
@@ -147,7 +147,7 @@ async fn get_from(serving: &Serving, from: [u8; 4], path: &str, token: Option<&s
     ask(&mut stream, path, &headers).await.0
 }
 
-/// Opens a connection of HTTP/2 from this address, asks for an answer of which it takes no byte, and pings
+/// Opens a connection of HTTP/2 from this address, sends a request whose response it never reads, and pings
 /// for as long as the server lets it. The task ends with the connection.
 async fn hold_busy(serving: &Serving, from: [u8; 4]) -> JoinHandle<()> {
     let stream = connect_from(from, serving.address).await.unwrap();
@@ -169,7 +169,7 @@ async fn hold_busy(serving: &Serving, from: [u8; 4]) -> JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn an_address_that_keeps_every_place_busy_starves_no_other() {
+async fn an_address_that_uses_up_its_connections_does_not_starve_others() {
     let serving = secure(Limits { connections: 16, ..Limits::default() }).await;
     for _ in 0..16 {
         hold_busy(&serving, LOUD).await;
@@ -186,7 +186,7 @@ async fn an_address_that_keeps_every_place_busy_starves_no_other() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_ends_its_connection_however_often_it_pings() {
+async fn a_response_that_is_never_read_ends_its_connection_despite_pings() {
     let serving = secure(Limits { request_timeout: Duration::from_millis(500), ..Limits::default() }).await;
     let begin = Instant::now();
     let held = hold_busy(&serving, LOUD).await;
@@ -213,7 +213,7 @@ async fn ask_at_once(serving: &Serving, from: [u8; 4], requests: &[http::Request
     join_all(asking).await;
 }
 
-/// Asks with so many different tokens at once, which nobody knows.
+/// Sends requests with so many different invalid tokens at once.
 async fn guess(serving: &Serving, from: [u8; 4], tokens: usize) {
     let request = |n| {
         let request = http::Request::get("https://localhost/metrics");
@@ -222,7 +222,7 @@ async fn guess(serving: &Serving, from: [u8; 4], tokens: usize) {
     ask_at_once(serving, from, &(0..tokens).map(request).collect::<Vec<_>>()).await;
 }
 
-/// Has somebody else scrape while `asking` is under way; how many reviews the one who asks is allowed until then:
+/// Another client scrapes while `asking` runs; the number of reviews that `asking` may cause until then:
 /// ten at once, then two in a second.
 async fn scraped_meanwhile(serving: &Serving, asking: impl Future<Output = ()>) -> usize {
     let begin = Instant::now();
@@ -236,7 +236,7 @@ async fn scraped_meanwhile(serving: &Serving, asking: impl Future<Output = ()>) 
 }
 
 #[tokio::test]
-async fn one_address_that_guesses_tokens_leaves_the_reviews_to_the_others() {
+async fn one_address_that_guesses_tokens_does_not_use_up_the_reviews_of_others() {
     let serving = secure(Limits::default()).await;
     let most = scraped_meanwhile(&serving, guess(&serving, LOUD, 200)).await;
     let asked = serving.api.asked().tokens.load(Ordering::Relaxed);
@@ -244,7 +244,7 @@ async fn one_address_that_guesses_tokens_leaves_the_reviews_to_the_others() {
 }
 
 #[tokio::test]
-async fn one_address_that_tries_paths_leaves_the_reviews_to_the_others() {
+async fn one_address_that_tries_paths_does_not_use_up_the_reviews_of_others() {
     let serving = secure(Limits::default()).await;
     let request = |n| http::Request::get(format!("https://localhost/{n}")).body(()).unwrap();
     let requests: Vec<_> = (0..200).map(request).collect();
@@ -254,7 +254,7 @@ async fn one_address_that_tries_paths_leaves_the_reviews_to_the_others() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_good_is_asked_about_again_whatever_its_neighbours_guess() {
+async fn a_formerly_valid_token_is_reviewed_again_even_if_its_address_is_throttled() {
     let ttl = Duration::from_millis(10);
     let mut options = Options::default();
     options.authentication.token_cache_ttl = ttl;
@@ -314,18 +314,18 @@ async fn plain(bind: &str) -> (std::net::SocketAddr, tokio_util::sync::DropGuard
 }
 
 #[tokio::test]
-async fn a_page_that_rebinds_its_name_to_loopback_reads_nothing() {
+async fn a_dns_rebinding_page_reads_nothing() {
     let (address, _server) = plain("127.0.0.1:0").await;
     let port = address.port();
-    let asks = async |path: &str, host: &str| {
+    let get = async |path: &str, host: &str| {
         answer_to(address, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n")).await
     };
     for host in [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
-        assert_eq!(asks("/metrics", &host).await.0, 200, "{host}");
+        assert_eq!(get("/metrics", &host).await.0, 200, "{host}");
     }
     for host in ["attacker.example", "attacker.example:10252", "10.0.0.1", "localhost.attacker.example"] {
         for path in ["/metrics", "/healthz", "/configz", "/debug/deployments/shop/web", "/nothing"] {
-            let (code, text) = asks(path, host).await;
+            let (code, text) = get(path, host).await;
             assert_eq!(code, 421, "{host} {path}: {text}");
             assert!(text.contains("127.0.0.1") && !text.contains("attacker"), "{text}");
         }
@@ -337,7 +337,7 @@ async fn a_page_that_rebinds_its_name_to_loopback_reads_nothing() {
 }
 
 #[tokio::test]
-async fn beyond_loopback_a_probe_by_the_pods_address_is_answered_and_a_page_is_not() {
+async fn beyond_loopback_a_probe_to_the_pod_address_is_served_and_a_page_is_not() {
     let (address, _server) = plain("0.0.0.0:0").await;
     for (host, code) in [("10.244.1.7:10252", 200), ("[fd00::7]:10252", 200), ("attacker.example:10252", 421)]
     {

@@ -1,4 +1,4 @@
-//! What the daemon serves over HTTP and HTTPS, and to whom: real sockets and real time, no process of its own.
+//! The HTTP and HTTPS servers of the daemon: real sockets and real time, no process of its own.
 
 mod hostile_http;
 mod serving;

@@ -1,4 +1,4 @@
-//! Who may read what over HTTPS: tokens, client certificates, front proxies, and whom nobody vouches for.
+//! Authentication and authorization over HTTPS: tokens, client certificates, front proxies, and anonymous clients.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ async fn start(map: Result<serde_json::Value, u16>) -> Serving {
 }
 
 #[tokio::test]
-async fn a_stranger_gets_health_and_nothing_else() {
+async fn an_anonymous_client_gets_health_and_nothing_else() {
     let serving = start(Err(404)).await;
     for path in ["/healthz", "/livez", "/readyz?verbose"] {
         assert_eq!(serving.get(path, &[], None).await.0, 200, "{path}");
@@ -52,7 +52,7 @@ async fn a_stranger_gets_health_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_token_that_the_api_server_knows_may_scrape_and_another_is_refused() {
+async fn a_valid_token_may_scrape_and_an_invalid_one_is_refused() {
     let serving = start(Err(404)).await;
     let scrape = async |token: &str| serving.get("/metrics", &[("Authorization", token)], None).await;
     let (code, text) = serving.get("/metrics", &[("Authorization", "Bearer good")], None).await;
@@ -72,7 +72,7 @@ async fn a_token_that_the_api_server_knows_may_scrape_and_another_is_refused() {
 }
 
 #[tokio::test]
-async fn a_thousand_requests_with_one_bad_token_are_a_handful_of_reviews() {
+async fn a_thousand_requests_with_one_invalid_token_cause_a_handful_of_reviews() {
     let serving = start(Err(404)).await;
     let headers = [("Authorization", "Bearer bad")];
     for _ in 0..20 {
@@ -84,7 +84,7 @@ async fn a_thousand_requests_with_one_bad_token_are_a_handful_of_reviews() {
 }
 
 #[tokio::test]
-async fn one_address_with_a_thousand_bad_tokens_is_slowed_down_and_a_known_token_is_not() {
+async fn a_thousand_invalid_tokens_from_one_address_are_throttled_and_a_valid_token_is_not() {
     let mut options = Options::default();
     options.serving.limits.unauthenticated_qps = 0.1;
     options.serving.limits.unauthenticated_burst = 20;
@@ -104,7 +104,7 @@ async fn one_address_with_a_thousand_bad_tokens_is_slowed_down_and_a_known_token
 }
 
 #[tokio::test]
-async fn a_kept_answer_is_asked_for_again_when_it_has_expired() {
+async fn a_cached_review_is_renewed_when_it_has_expired() {
     let authentication =
         AuthenticationOptions { token_cache_ttl: Duration::from_millis(300), ..Default::default() };
     let options = Options { authentication, ..Options::default() };
@@ -124,7 +124,7 @@ async fn a_kept_answer_is_asked_for_again_when_it_has_expired() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_its_common_name_and_masters_need_no_review() {
+async fn a_client_certificate_authenticates_its_common_name_and_masters_need_no_review() {
     let (clients, strangers) = (Authority::new("clients"), Authority::new("strangers"));
     let serving = start(Ok(json!({"client-ca-file": clients.pem}))).await;
     assert_eq!(serving.get("/metrics", &[], Some(&clients.client("ada", Some("team")))).await.0, 200);
@@ -142,7 +142,7 @@ async fn a_client_certificate_is_its_common_name_and_masters_need_no_review() {
 }
 
 #[tokio::test]
-async fn forged_headers_count_for_nothing_and_a_front_proxys_for_whom_it_asks() {
+async fn forged_user_headers_are_ignored_and_those_of_a_front_proxy_are_trusted() {
     let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
     let serving = start(Ok(published(&clients, &proxies))).await;
     let forged = [("X-Remote-User", "ada"), ("X-Remote-Group", "system:masters")];
@@ -179,7 +179,7 @@ async fn the_configmap_may_be_missing_but_not_forbidden_unless_tolerated() {
 }
 
 #[tokio::test]
-async fn an_api_server_in_trouble_delays_certificates_but_not_health() {
+async fn a_failing_api_server_delays_client_certificates_but_not_health() {
     let clients = Authority::new("clients");
     let authentication =
         AuthenticationOptions { lookup_interval: Duration::from_millis(50), ..Default::default() };
@@ -204,7 +204,7 @@ async fn an_api_server_in_trouble_delays_certificates_but_not_health() {
 }
 
 #[tokio::test]
-async fn an_api_server_without_reviews_allows_health_only_and_the_answer_says_why() {
+async fn an_api_server_without_reviews_allows_health_only_and_the_response_has_the_reason() {
     let clients = Authority::new("clients");
     let serving = start(Ok(json!({"client-ca-file": clients.pem}))).await;
     *serving.api.asked().trouble.lock() = Some(404);
@@ -220,7 +220,7 @@ async fn an_api_server_without_reviews_allows_health_only_and_the_answer_says_wh
 }
 
 #[tokio::test]
-async fn beside_the_sandbox_it_starts_with_the_defaults_and_serves_health() {
+async fn with_the_sandbox_the_daemon_starts_with_defaults_and_serves_health() {
     let now: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let sandbox = windlass_apiserver::Sandbox::new(windlass_apiserver::Options::new(Arc::new(move || now)));
     let client = kube::Client::new(sandbox.router(), "default");
@@ -239,7 +239,7 @@ async fn shown(serving: &Serving) -> CertificateDer<'static> {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_never() {
+async fn a_new_certificate_is_served_without_a_restart_and_an_invalid_one_never() {
     let mut options = Options::default();
     options.serving.reload_interval = Duration::from_millis(50);
     let serving = Serving::start(ApiServer::new(Err(404)), options).await;
@@ -264,7 +264,7 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_never() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_for_another_name_is_shown_that_names_certificate() {
+async fn a_client_gets_the_certificate_for_its_server_name_indication() {
     let dir = tempfile::tempdir().unwrap();
     let (cert_file, key_file) = (dir.path().join("other.crt"), dir.path().join("other.key"));
     let mut options = Options::default();
@@ -280,7 +280,7 @@ async fn a_client_that_asks_for_another_name_is_shown_that_names_certificate() {
 }
 
 #[tokio::test]
-async fn a_version_below_the_least_is_not_spoken() {
+async fn a_tls_version_below_the_minimum_is_refused() {
     let mut options = Options::default();
     options.serving.tls.min_version = "VersionTLS13".parse().unwrap();
     let strict = Serving::start(ApiServer::new(Err(404)), options).await;
@@ -304,11 +304,11 @@ async fn plain(route: axum::Router) -> (SocketAddr, CancellationToken, JoinHandl
 }
 
 #[tokio::test]
-async fn a_shutdown_lets_a_request_finish_and_waits_for_nobody_idle() {
+async fn a_shutdown_lets_a_request_finish_and_does_not_wait_for_idle_connections() {
     let begun = Arc::new(tokio::sync::Notify::new());
-    let told = begun.clone();
+    let notify = begun.clone();
     let slow = move || async move {
-        told.notify_one();
+        notify.notify_one();
         tokio::time::sleep(Duration::from_millis(300)).await;
         "done"
     };
@@ -327,7 +327,7 @@ async fn a_shutdown_lets_a_request_finish_and_waits_for_nobody_idle() {
 }
 
 #[tokio::test]
-async fn an_answer_that_panics_is_a_500_and_the_connection_goes_on() {
+async fn a_panicking_handler_gives_a_500_and_the_connection_stays_open() {
     let panics = || async { if true { panic!("a mistake") } else { "unreachable" } };
     let route = axum::Router::new().route("/panic", axum::routing::get(panics));
     let (address, _stop, _serving) = plain(route.route("/", axum::routing::get(|| async { "fine" }))).await;
@@ -341,7 +341,7 @@ async fn an_answer_that_panics_is_a_500_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_told_of_at_the_start_by_flag_and_file() {
+async fn invalid_settings_are_reported_at_startup_with_flag_and_file() {
     let missing = PathBuf::from("/does/not/exist");
     let error = async |options: Options| {
         let started = Serving::try_start(ApiServer::new(Err(404)), options).await;
@@ -364,7 +364,7 @@ async fn what_cannot_work_is_told_of_at_the_start_by_flag_and_file() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_told_of_by_its_flag() {
+async fn a_port_in_use_is_reported_with_its_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = windlass::metrics::Metrics::new();
     let serving = ServingOptions {
@@ -385,7 +385,7 @@ async fn a_port_that_is_taken_is_told_of_by_its_flag() {
 }
 
 #[tokio::test]
-async fn any_address_is_any_of_ipv4_and_of_ipv6() {
+async fn an_unspecified_bind_address_covers_ipv4_or_ipv6() {
     let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
     for bind_address in ["0.0.0.0", "::"] {
         if bind_address == "::" && !has_ipv6 {

@@ -1,4 +1,4 @@
-//! What a container says when it crashes is for those who may read it.
+//! Only authorized clients may read the termination message of a container.
 //!
 //! No other test of this program runs controllers: which lines of a thread are logged can depend on who was the first to
 //! get to them, and whether that thread has a subscriber.
@@ -11,7 +11,7 @@ use windlass_testkit::cluster::{Cluster, ask};
 
 const WEB: &str = "/debug/deployments/shop/web";
 
-/// Where the log of a test goes.
+/// The log of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
 
@@ -27,7 +27,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_crashing_container_printed_is_told_to_the_authorized_only_and_never_logged() {
+async fn the_termination_message_of_a_container_is_shown_to_authorized_clients_only_and_never_logged() {
     const SECRET: &str = "postgres://admin:hunter2@db";
     let log = Log::default();
     let writer = log.clone();

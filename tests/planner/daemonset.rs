@@ -1,4 +1,4 @@
-//! Golden transcripts of DaemonSets: whole rollouts over changing nodes, step by step, as a reviewer wants to read them.
+//! Golden transcripts of DaemonSets: whole rollouts over changing nodes, step by step, for reviewers.
 //!
 //! Planner and a toy cluster; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test planner daemonset` writes the files under
 //! `tests/planner/daemonset/` anew: read the difference before it is committed.
@@ -16,7 +16,7 @@ use world::{World, daemon_set, surge, unavailable};
 fn check(name: &str, title: &str, nodes: usize, start: Value, play: impl FnOnce(&mut World)) {
     let mut world = World::new(title, start, nodes);
     play(&mut world);
-    world.judge_backoff();
+    world.check_backoff();
     let path = format!("{}/../../tests/planner/daemonset/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &world.transcript).unwrap();
@@ -29,7 +29,7 @@ fn check(name: &str, title: &str, nodes: usize, start: Value, play: impl FnOnce(
     );
 }
 
-/// A DaemonSet that has come to rest with version v1, then gets v2.
+/// A DaemonSet settled with version v1, then gets v2.
 fn roll_to_v2(world: &mut World) {
     world.settle();
     world.set_image("v2");
@@ -47,7 +47,7 @@ fn without_a_node_nothing_happens() {
 }
 
 #[test]
-fn nodes_come_go_and_come_back() {
+fn nodes_are_added_deleted_and_added_again() {
     check("nodes", "a node is added, one is removed and added again", 2, daemon_set(unavailable(1)), |w| {
         w.settle();
         w.add_node("n3");
@@ -73,7 +73,7 @@ fn a_node_that_is_added_again_before_its_pod_is_collected_keeps_the_pod() {
 }
 
 #[test]
-fn taints_keep_pods_away_and_drive_them_out() {
+fn taints_prevent_and_evict_pods() {
     check("taints", "NoSchedule, NoExecute, cordoned, dead", 3, daemon_set(unavailable(1)), |w| {
         w.settle();
         w.taint("n1", &["maintenance:NoSchedule"]);
@@ -114,7 +114,7 @@ fn one_node_at_a_time() {
 }
 
 #[test]
-fn a_share_of_the_nodes_rounds_up() {
+fn a_percentage_of_the_nodes_rounds_up() {
     check(
         "third-of-10",
         "10 nodes, maxUnavailable 30 %, new image",
@@ -132,7 +132,7 @@ fn a_share_of_the_nodes_rounds_up() {
 }
 
 #[test]
-fn new_pods_come_before_old_ones_go() {
+fn with_surge_new_pods_are_created_before_old_ones_are_deleted() {
     check("surge-1", "3 nodes, maxSurge 1, new image", 3, daemon_set(surge(1)), roll_to_v2);
     check("fifth-of-6", "6 nodes, maxSurge 20 %, new image", 6, daemon_set(surge("20%")), roll_to_v2);
 }
@@ -169,14 +169,14 @@ fn a_surge_over_nodes_that_should_not_run_keeps_their_pods_until_others_are_avai
 }
 
 #[test]
-fn two_zeroes_still_move() {
+fn zero_surge_and_zero_unavailability_still_progress() {
     let start =
         daemon_set(json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 0}}));
     check("both-zero", "2 nodes, maxUnavailable 0 and maxSurge 0, new image", 2, start, roll_to_v2);
 }
 
 #[test]
-fn on_delete_waits_for_people_and_a_switch_does_not() {
+fn on_delete_waits_for_deletions_and_a_switch_to_rolling_update_does_not() {
     check(
         "on-delete",
         "3 nodes, OnDelete, one pod deleted by hand, then RollingUpdate",
@@ -212,7 +212,7 @@ fn a_switch_of_strategy_in_mid_rollout() {
 }
 
 #[test]
-fn a_pod_counts_once_it_has_been_ready_for_a_while() {
+fn a_pod_is_available_after_min_ready_seconds() {
     for (name, strategy) in [("min-ready-seconds", unavailable(1)), ("min-ready-surge", surge(1))] {
         let mut start = daemon_set(strategy);
         start["spec"]["minReadySeconds"] = 10.into();
@@ -234,7 +234,7 @@ fn a_broken_image_stops_at_the_budget_and_is_undone() {
 }
 
 #[test]
-fn failed_pods_are_replaced_ever_more_slowly() {
+fn failed_pods_are_replaced_with_backoff() {
     for (name, strategy) in [("failed", unavailable(1)), ("failed-surge", surge(1))] {
         check(
             name,
@@ -255,7 +255,7 @@ fn failed_pods_are_replaced_ever_more_slowly() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_replaced_at_once() {
+fn a_succeeded_pod_is_replaced_at_once() {
     check(
         "succeeded",
         "the pods of two nodes end, one is held by a finalizer",
@@ -306,7 +306,7 @@ fn a_dead_node_uses_up_the_budget_in_mid_rollout() {
 }
 
 #[test]
-fn the_history_keeps_what_it_is_told_to() {
+fn the_history_keeps_revision_history_limit_revisions() {
     for limit in [0, 1, 10] {
         let mut start = daemon_set(unavailable("100%"));
         start["spec"]["revisionHistoryLimit"] = limit.into();
@@ -338,7 +338,7 @@ fn the_first_of_three_revisions_becomes_the_fourth() {
 }
 
 #[test]
-fn a_taken_name_of_a_revision_is_a_collision() {
+fn a_revision_name_in_use_is_a_collision() {
     check("collision", "a foreign revision has the name", 1, daemon_set(unavailable(1)), |w| {
         w.settle();
         w.set_image("v2");
@@ -388,7 +388,7 @@ fn duplicates_of_the_current_revision_are_merged() {
 fn orphans_are_adopted_with_their_history() {
     check(
         "orphans",
-        "deleted with --cascade=orphan and made anew with v2",
+        "deleted with --cascade=orphan and recreated with v2",
         2,
         daemon_set(unavailable(1)),
         |w| {

@@ -2,19 +2,19 @@
 //!
 //! | upstream | here |
 //! |---|---|
-//! | `TestSyncRolloutStatus` | [`what_the_progressing_condition_says`] |
+//! | `TestSyncRolloutStatus` | [`the_progressing_condition_per_situation`] |
 //! | `TestDeploymentProgressing` | [`more_new_ready_or_available_pods_or_fewer_old_ones_are_progress`] |
 //! | `TestDeploymentTimedOut`, `TestRequeueStuckDeployment` | deadlines |
 //! | `TestDeploymentComplete`, `TestGetReplicaCountForReplicaSets`, `TestMinAvailable` | counts |
 //! | `TestFindNewReplicaSet`, `TestFindOldReplicaSets`, `TestEqualIgnoreHash` | roles |
 //! | `TestAnnotationUtils`, `TestReplicasAnnotationsNeedUpdate`, `TestGenerateReplicaSetName` | annotations and names |
-//! | `TestSetCondition`, `TestRemoveCondition` | [`conditions_are_one_of_a_kind`] |
+//! | `TestSetCondition`, `TestRemoveCondition` | [`each_condition_type_occurs_once`] |
 //!
 //! Where Windlass gives another answer, on purpose:
-//! - The set for the template is found or created in the reconcile that judges progress, so that a
+//! - The ReplicaSet for the template is found or created in the reconcile that evaluates progress, so that a
 //!   missing condition becomes `FoundNewReplicaSet` or `NewReplicaSetCreated`; upstream's table skips
 //!   that half and expects `ReplicaSetUpdated`.
-//! - A deadline that has passed is judged at once; upstream comes back for it a second later.
+//! - A deadline that has passed is evaluated at once; upstream requeues it for a second later.
 //! - A condition that is set again under the same reason takes the new message, and no time moves with
 //!   it; upstream keeps the old text.
 //! - `revision-history` is kept to 2,000 characters, which is no parameter.
@@ -42,19 +42,23 @@ fn web(replicas: i32, deadline: Option<i32>, was: [i32; 4], conditions: Value) -
     object
 }
 
-fn judged(object: &Value, replica_sets: &[ReplicaSetBuilder], at: Timestamp) -> Option<Condition> {
+fn progressing_condition(
+    object: &Value,
+    replica_sets: &[ReplicaSetBuilder],
+    at: Timestamp,
+) -> Option<Condition> {
     let settled = Situation::of(object, replica_sets).settled_at(at);
     condition::find(&settled.status.conditions, "Progressing").cloned()
 }
 
 #[test]
-fn what_the_progressing_condition_says() {
+fn the_progressing_condition_per_situation() {
     let old_time = ago(1_000_000);
     let said = |status, reason| progressing(status, reason, old_time);
     let updated = || said("True", "ReplicaSetUpdated");
     let stuck = || said("False", "ProgressDeadlineExceeded");
     let available = || said("True", "NewReplicaSetAvailable");
-    // An old pod is on its way out and one more than before is available: progress.
+    // An old pod is terminating and one more than before is available: progress.
     let moving = || vec![replica_set("v1", 0).has(1).available(1), replica_set("v2", 3).has(2).available(2)];
     let standing = || vec![replica_set("v2", 3).has(2).available(2)];
     let done = || vec![replica_set("v2", 3)];
@@ -122,14 +126,15 @@ fn what_the_progressing_condition_says() {
         ),
     ];
     for (what, object, replica_sets, expected) in rows {
-        let c = judged(&object, &replica_sets, now()).expect(what);
+        let c = progressing_condition(&object, &replica_sets, now()).expect(what);
         let is_old = |time: Option<Timestamp>| time == Some(old_time);
         let got = (&*c.status, &*c.reason, &*c.message, is_old(c.last_update), is_old(c.last_transition));
         assert_eq!(got, expected, "{what}");
     }
-    assert_eq!(judged(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
-    // Nothing is wanted, nothing is there: the set is created all the same, for the history.
-    let created = judged(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
+    assert_eq!(progressing_condition(&web(3, None, some, updated()), &moving(), now()), None, "no deadline");
+    // Zero replicas and no pods: the ReplicaSet is created all the same, for the history.
+    let created =
+        progressing_condition(&web(0, Some(60), all, updated()), &[replica_set("v1", 0)], now()).unwrap();
     assert_eq!(&*created.reason, "NewReplicaSetCreated");
 }
 
@@ -151,7 +156,7 @@ fn more_new_ready_or_available_pods_or_fewer_old_ones_are_progress() {
             replica_set("v2", new).available(available).ready(ready),
         ];
         let object = web(20, Some(600), before, progressing("True", "ReplicaSetUpdated", ago(30)));
-        let c = judged(&object, &replica_sets, now()).unwrap();
+        let c = progressing_condition(&object, &replica_sets, now()).unwrap();
         let expected = if moves { now() } else { ago(30) };
         assert_eq!(
             (&*c.reason, c.last_update),
@@ -162,7 +167,7 @@ fn more_new_ready_or_available_pods_or_fewer_old_ones_are_progress() {
 }
 
 #[test]
-fn a_rollout_without_progress_is_late_after_its_deadline() {
+fn a_rollout_without_progress_exceeds_its_deadline() {
     let late = "ProgressDeadlineExceeded";
     for (deadline, since, reason, expected) in [
         (None, 11, "ReplicaSetUpdated", None),
@@ -174,13 +179,13 @@ fn a_rollout_without_progress_is_late_after_its_deadline() {
         (Some(10), 11, "NewReplicaSetAvailable", Some("NewReplicaSetAvailable")),
     ] {
         let object = web(3, deadline, [3, 3, 1, 1], progressing("True", reason, ago(since)));
-        let c = judged(&object, &[replica_set("v2", 3).available(1)], now());
+        let c = progressing_condition(&object, &[replica_set("v2", 3).available(1)], now());
         assert_eq!(c.as_ref().map(|c| &*c.reason), expected, "{deadline:?} {since} {reason}");
     }
 }
 
 #[test]
-fn a_stuck_rollout_is_looked_at_again_when_its_deadline_is_due() {
+fn a_stuck_rollout_is_requeued_for_its_deadline() {
     let updated = || progressing("True", "ReplicaSetUpdated", ago(0));
     let stuck = || progressing("False", "ProgressDeadlineExceeded", ago(0));
     let three = |available| vec![replica_set("v2", 3).available(available)];
@@ -204,7 +209,7 @@ fn a_stuck_rollout_is_looked_at_again_when_its_deadline_is_due() {
 }
 
 #[test]
-fn complete_is_all_new_all_available_and_nothing_else() {
+fn a_rollout_is_complete_with_only_new_available_pods() {
     // Wanted; pods in all, new, available.
     for (replicas, pods, new, available, complete) in [
         (5, 5, 5, 4, false),
@@ -227,7 +232,7 @@ fn complete_is_all_new_all_available_and_nothing_else() {
 }
 
 #[test]
-fn available_is_said_from_the_minimum_on() {
+fn available_is_true_from_the_minimum_on() {
     // Wanted, the most that may be missing, and the fewest that are enough.
     for (replicas, unavailable, enough) in [
         (10, json!(5), 5),
@@ -247,12 +252,12 @@ fn available_is_said_from_the_minimum_on() {
 }
 
 #[test]
-fn the_counts_of_several_sets() {
+fn the_status_counts_of_several_replica_sets() {
     let one = || replica_set("v1", 1).has(2).terminating(Some(3));
     let two = || replica_set("v2", 2).has(3).terminating(Some(1));
     let unseen = || replica_set("v3", 3).unseen();
     let uncounted = || replica_set("v4", 1).terminating(None);
-    // Wanted, there, on their way out.
+    // Desired, existing, terminating.
     for (replica_sets, wanted, pods, terminating) in [
         (vec![one()], 1, 2, Some(3)),
         (vec![one(), two()], 3, 5, Some(4)),
@@ -270,7 +275,7 @@ fn the_counts_of_several_sets() {
 }
 
 #[test]
-fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
+fn the_oldest_replica_set_with_the_template_is_the_new_one_and_all_others_are_old() {
     let old = || replica_set("v1", 1);
     let hashed = |tag: &str, hash| replica_set(tag, 1).image("v9").template_label("pod-template-hash", hash);
     let (first, second) = (|| hashed("v2", "different-hash"), || hashed("v3", "hash"));
@@ -290,7 +295,7 @@ fn the_oldest_set_with_the_template_is_the_new_one_and_all_others_are_old() {
 }
 
 #[test]
-fn templates_are_the_same_but_for_the_hash_label() {
+fn templates_are_compared_without_the_hash_label() {
     let plain = || replica_set("v1", 1).template_label("something", "else");
     let hashed = |hash| plain().template_label("pod-template-hash", hash);
     let only_hashed = || replica_set("v1", 1).template_label("pod-template-hash", "value-1");
@@ -317,7 +322,7 @@ fn templates_are_the_same_but_for_the_hash_label() {
 }
 
 #[test]
-fn a_set_that_comes_back_again_and_again_remembers_its_revisions() {
+fn a_reused_replica_set_keeps_its_revision_history() {
     let mut back = replica_set("v2", 1).revision("10");
     let mut history: Vec<String> = Vec::new();
     for last in 10..20 {
@@ -349,7 +354,7 @@ fn size_annotations_are_written_when_they_differ() {
 }
 
 #[test]
-fn a_long_name_is_cut_so_that_the_hash_fits() {
+fn a_long_name_is_truncated_so_that_the_hash_fits() {
     let hash = "abcde12345";
     for (length, kept) in [(13, 13), (242, 242), (250, 242)] {
         let name = new_replica_set::replica_set_name(&"a".repeat(length), hash);
@@ -359,7 +364,7 @@ fn a_long_name_is_cut_so_that_the_hash_fits() {
 }
 
 #[test]
-fn conditions_are_one_of_a_kind() {
+fn each_condition_type_occurs_once() {
     let new = |kind: &str, reason: &str| Condition::new(kind, "True", reason, "", now());
     let mut all = vec![];
     condition::set(&mut all, new("Available", "AwesomeController"));

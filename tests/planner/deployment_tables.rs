@@ -3,19 +3,19 @@
 //! | upstream | here |
 //! |---|---|
 //! | `TestScale`, `TestGetReplicaSetFraction`, `IsSaturated` | scaling: the first five tests |
-//! | `TestGetNonNegativeInt32FromAnnotation` | [`what_is_no_count_in_a_size_annotation_is_no_scaling`] |
-//! | `reconcileNewReplicaSet`, `TestNewRSNewReplicas` | [`the_new_set_grows_into_the_surge`] |
-//! | `reconcileOldReplicaSets`, `cleanupUnhealthyReplicas`, `scaleDownOldReplicaSetsForRollingUpdate` | [`the_old_sets_shrink_as_far_as_availability_allows`] |
+//! | `TestGetNonNegativeInt32FromAnnotation` | [`an_invalid_size_annotation_is_no_scaling_event`] |
+//! | `reconcileNewReplicaSet`, `TestNewRSNewReplicas` | [`the_new_replica_set_is_scaled_up_to_the_surge`] |
+//! | `reconcileOldReplicaSets`, `cleanupUnhealthyReplicas`, `scaleDownOldReplicaSetsForRollingUpdate` | [`old_replica_sets_are_scaled_down_as_far_as_availability_allows`] |
 //! | `TestResolveFenceposts`, `TestMaxUnavailable`, `TestMinAvailable` | budgets |
 //! | `TestOldPodsRunning`, `TestScaleDownOldReplicaSets` | Recreate |
 //! | `cleanupDeployment`, `cleanupDeploymentOrder` | history |
 //!
 //! Where Windlass gives another answer, on purpose:
-//! - Upstream's tables ask one step at a time. A plan of Windlass has them all: what is sick and what is
-//!   above the minimum goes, and the new set grows into the room, in one reconcile. So the rows give
-//!   every set's size, and rows in which upstream asks about one half only are completed.
-//! - Availability counts only up to a set's size, so that a status from before a resize frees no budget.
-//! - A new set above `spec.replicas` shrinks to it; upstream's `NewRSNewReplicas` alone leaves it, and
+//! - Upstream's tables cover one step at a time. A plan of Windlass has them all: what is unhealthy and what is
+//!   above the minimum is deleted, and the new ReplicaSet is scaled up, in one reconcile. So the rows give
+//!   the size of every ReplicaSet, and rows in which upstream covers one half only are completed.
+//! - Availability counts only up to the size of a ReplicaSet, so that a status from before a resize frees no budget.
+//! - A new ReplicaSet above `spec.replicas` is scaled down to it; upstream's `NewRSNewReplicas` alone leaves it, and
 //!   its caller shrinks it.
 //! - An absent `maxSurge` or `maxUnavailable` is the API's default of 25 %, as in any stored object;
 //!   upstream's function takes it for nothing.
@@ -33,32 +33,32 @@ fn check_sizes(what: &str, start: DeploymentBuilder, replica_sets: &[ReplicaSetB
     assert_eq!(Situation::new(start, replica_sets).sizes_after(), expected, "{what}");
 }
 
-/// `web` at the image of the youngest set, with a budget in pods.
+/// `web` at the image of the youngest ReplicaSet, with a budget in pods.
 fn web(replicas: i32, surge: i32, unavailable: i32, image: &str) -> DeploymentBuilder {
     deployment("web").replicas(replicas).surge(surge).unavailable(unavailable).image(image)
 }
 
 #[test]
-fn a_lone_set_is_scaled_to_what_is_wanted() {
+fn a_single_replica_set_is_scaled_to_the_desired_replicas() {
     for (from, to) in [(10, 12), (10, 5), (10, 0)] {
         check_sizes("", web(to, 0, 1, "v1"), &[replica_set("v1", from).sized(from, from)], &[to]);
     }
 }
 
 #[test]
-fn a_change_of_replicas_is_spread_in_proportion() {
-    // Replicas before and after; sizes before and after, oldest first, the last one the new set.
+fn a_change_of_replicas_is_distributed_proportionally() {
+    // Replicas before and after; sizes before and after, oldest first, the last one the new ReplicaSet.
     let rows: [(i32, i32, &[i32], &[i32]); 9] = [
         (5, 10, &[3, 2], &[6, 4]),
         (5, 3, &[3, 2], &[2, 1]),
         (9, 4, &[1, 8], &[0, 4]),
         (7, 10, &[2, 3, 2], &[3, 4, 3]),
         (13, 8, &[3, 8, 2], &[2, 5, 1]),
-        // What rounding leaves over goes to the youngest of equals, and comes from the oldest.
+        // The rounding remainder is added to the youngest of equals, and subtracted from the oldest.
         (3, 4, &[1, 1, 1], &[1, 1, 2]),
         (3, 2, &[1, 1, 1], &[0, 1, 1]),
         (6, 0, &[1, 2, 3], &[0, 0, 0]),
-        // Nothing is left of the old sizes to be in proportion to: the new set takes it all.
+        // Nothing is left of the old sizes to be in proportion to: the new ReplicaSet gets all replicas.
         (0, 6, &[0, 0, 0], &[0, 0, 6]),
     ];
     for (before, after, from, to) in rows {
@@ -73,13 +73,13 @@ fn a_change_of_replicas_is_spread_in_proportion() {
 }
 
 #[test]
-fn surge_pods_a_missing_new_set_and_a_write_that_failed_are_scaled_too() {
+fn surge_pods_a_missing_new_replica_set_and_a_failed_write_are_scaled_too() {
     let both = |a, b, replicas, most| {
         [replica_set("v1", a).sized(replicas, most), replica_set("v2", b).sized(replicas, most)]
     };
     check_sizes("surge", web(20, 2, 0, "v2"), &both(6, 6, 10, 12), &[11, 11]);
     check_sizes("surge and size", web(50, 6, 0, "v2"), &both(8, 5, 10, 13), &[34, 22]);
-    check_sizes("no new set", web(5, 0, 1, "v3"), &both(2, 2, 4, 4), &[2, 3]);
+    check_sizes("no new ReplicaSet", web(5, 0, 1, "v3"), &both(2, 2, 4, 4), &[2, 3]);
     check_sizes("size and template", web(14, 0, 1, "v3"), &both(3, 7, 10, 10), &[4, 10]);
     // From 3 to 5: the write to v3 got through and the one to v2 did not.
     let replica_sets = [
@@ -90,11 +90,11 @@ fn surge_pods_a_missing_new_set_and_a_write_that_failed_are_scaled_too() {
     check_sizes("half done", web(5, 0, 1, "v3"), &replica_sets, &[1, 2, 2]);
     let broken =
         [replica_set("v1", 1).available(0).sized(2, 3), replica_set("v2", 2).available(0).sized(2, 3)];
-    check_sizes("a full but broken new set", web(2, 1, 1, "v2"), &broken, &[1, 2]);
+    check_sizes("a full but broken new ReplicaSet", web(2, 1, 1, "v2"), &broken, &[1, 2]);
 }
 
 #[test]
-fn a_share_is_a_part_of_the_most_there_may_be() {
+fn a_share_is_a_fraction_of_replicas_plus_surge() {
     // Replicas and surge; the most there could be before; sizes before and after.
     for (replicas, surge, before, from, to) in [
         (120, 0, 100, [50, 50], [60, 60]),
@@ -107,7 +107,7 @@ fn a_share_is_a_part_of_the_most_there_may_be() {
             [replica_set("v1", from[0]).sized(1, before), replica_set("v2", from[1]).sized(1, before)];
         check_sizes(&format!("{from:?} of {before}"), web(replicas, surge, 1, "v2"), &replica_sets, &to);
     }
-    // Somebody took the annotation away, or made it 0: the pods in the status stand in for it.
+    // The annotation was removed or set to 0: the pods in the status are used instead.
     for most in [None, Some("0")] {
         let replica_sets = ["v1", "v2"].map(|tag| {
             let replica_set =
@@ -119,14 +119,14 @@ fn a_share_is_a_part_of_the_most_there_may_be() {
         let mut object = web(120, 0, 1, "v2").json();
         object["status"] = json!({"replicas": 100});
         assert_eq!(Situation::of(&object, &replica_sets).sizes_after(), [60, 60], "{most:?}");
-        // And with no pods there either nobody has a share, and all of it is left over for the largest.
+        // Without pods there are no shares either, and the largest gets the whole remainder.
         object["status"] = json!({"replicas": 0});
         assert_eq!(Situation::of(&object, &replica_sets).sizes_after(), [50, 70], "{most:?}");
     }
 }
 
 #[test]
-fn once_the_new_set_is_all_there_scaling_brings_the_old_ones_to_nothing() {
+fn with_a_complete_new_replica_set_scaling_brings_the_old_ones_to_zero() {
     let old = replica_set("v1", 2).sized(5, 6);
     check_sizes("saturated", web(3, 1, 0, "v2"), &[old.clone(), replica_set("v2", 3).sized(3, 4)], &[0, 3]);
     let not_yet = replica_set("v2", 3).available(2).sized(3, 4);
@@ -134,7 +134,7 @@ fn once_the_new_set_is_all_there_scaling_brings_the_old_ones_to_nothing() {
 }
 
 #[test]
-fn what_is_no_count_in_a_size_annotation_is_no_scaling() {
+fn an_invalid_size_annotation_is_no_scaling_event() {
     for (text, is_count) in [
         ("", false),
         ("invalid", false),
@@ -152,10 +152,10 @@ fn what_is_no_count_in_a_size_annotation_is_no_scaling() {
 }
 
 #[test]
-fn the_new_set_grows_into_the_surge() {
+fn the_new_replica_set_is_scaled_up_to_the_surge() {
     for (what, start, old, new, expected) in [
         (
-            "no surge: by what the old set loses",
+            "no surge: by the replicas that the old ReplicaSet loses",
             web(10, 0, 0, "v2"),
             replica_set("v1", 10),
             replica_set("v2", 0),
@@ -177,21 +177,21 @@ fn the_new_set_grows_into_the_surge() {
             [10, 2],
         ),
         (
-            "more than wanted",
+            "more than desired",
             web(10, 2, 0, "v2"),
             replica_set("v1", 2),
             replica_set("v2", 11).available(0),
             [2, 10],
         ),
         (
-            "more than wanted, all of it well",
+            "more than desired, all healthy",
             web(10, 2, 0, "v2"),
             replica_set("v1", 2),
             replica_set("v2", 11),
             [0, 10],
         ),
         (
-            "never above what is wanted",
+            "never above the desired replicas",
             web(6, 10, 1, "v2"),
             replica_set("v1", 5),
             replica_set("v2", 2).available(0),
@@ -210,24 +210,24 @@ fn the_new_set_grows_into_the_surge() {
 }
 
 #[test]
-fn the_old_sets_shrink_as_far_as_availability_allows() {
+fn old_replica_sets_are_scaled_down_as_far_as_availability_allows() {
     // Unavailable at most; old size and available; new size and available; sizes after.
     for (unavailable, old, new, expected) in [
         (0, (10, 10), (0, 0), [9, 1]),
         (2, (10, 10), (0, 0), [8, 2]),
-        // What is sick goes first and costs nothing, up to the budget.
+        // Unhealthy pods are deleted first, without loss of availability, up to the budget.
         (2, (10, 8), (0, 0), [8, 2]),
         (2, (10, 9), (0, 0), [8, 2]),
         (1, (10, 8), (0, 0), [9, 1]),
         (2, (10, 1), (0, 0), [8, 2]),
-        // Two sick ones, and one of the others.
+        // Two unhealthy ones, and one of the others.
         (3, (10, 8), (0, 0), [7, 3]),
-        // None is sick, three may be missing.
+        // None is unhealthy, three may be unavailable.
         (3, (10, 10), (0, 0), [7, 3]),
-        // Sick pods of the new set use up the budget.
+        // Unhealthy pods of the new ReplicaSet use up the budget.
         (2, (8, 8), (2, 0), [8, 2]),
         (1, (10, 8), (1, 0), [9, 1]),
-        // A set of size 0 has no available pods, whatever its status says.
+        // A ReplicaSet of size 0 has no available pods, whatever its status says.
         (2, (0, 10), (0, 0), [0, 10]),
     ] {
         let replica_sets =
@@ -239,7 +239,7 @@ fn the_old_sets_shrink_as_far_as_availability_allows() {
             &expected,
         );
     }
-    // The whole surge is in use and nothing may be missing: sick or not, nobody goes.
+    // The whole surge is in use and maxUnavailable is 0: no pod is deleted, not even an unhealthy one.
     let replica_sets = [replica_set("v1", 10).available(8), replica_set("v2", 2).available(0)];
     check_sizes("no budget", web(10, 2, 0, "v2"), &replica_sets, &[10, 2]);
 }
@@ -255,7 +255,7 @@ fn with_budget(replicas: i32, surge: Option<Value>, unavailable: Option<Value>) 
 }
 
 #[test]
-fn surge_rounds_up_unavailable_down_and_both_are_never_nothing() {
+fn surge_rounds_up_unavailable_rounds_down_and_they_are_never_both_zero() {
     let percent = |p: &str| Some(json!(p));
     for (replicas, surge, unavailable, expected) in [
         (0, percent("0%"), percent("0%"), (0, 1)),
@@ -277,7 +277,7 @@ fn surge_rounds_up_unavailable_down_and_both_are_never_nothing() {
 }
 
 #[test]
-fn no_more_pods_can_be_missing_than_there_are() {
+fn max_unavailable_is_at_most_the_replicas() {
     for (replicas, unavailable, missing) in [
         (10, json!(5), 5),
         (10, json!(10), 10),
@@ -296,10 +296,15 @@ fn no_more_pods_can_be_missing_than_there_are() {
 }
 
 #[test]
-fn recreate_takes_old_sets_to_nothing_and_waits_for_their_pods() {
+fn recreate_scales_old_replica_sets_to_zero_and_waits_for_their_pods() {
     let web = || deployment("web").replicas(3).recreate().image("v2");
-    check_sizes("the old set goes", web(), &[replica_set("v1", 3), replica_set("v2", 1)], &[0, 1]);
-    check_sizes("no old set", web(), &[replica_set("v2", 1)], &[3]);
+    check_sizes(
+        "the old ReplicaSet is scaled to zero",
+        web(),
+        &[replica_set("v1", 3), replica_set("v2", 1)],
+        &[0, 1],
+    );
+    check_sizes("no old ReplicaSet", web(), &[replica_set("v2", 1)], &[3]);
     check_sizes("nothing left", web(), &[replica_set("v1", 0), replica_set("v2", 0)], &[0, 3]);
     check_sizes("pods in the status", web(), &[replica_set("v1", 0).has(1), replica_set("v2", 0)], &[0, 0]);
     let situation = Situation::new(web(), &[replica_set("v1", 0), replica_set("v2", 0)]);
@@ -315,7 +320,7 @@ fn recreate_takes_old_sets_to_nothing_and_waits_for_their_pods() {
 }
 
 #[test]
-fn pods_that_have_ended_keep_nobody_waiting_and_all_others_do() {
+fn recreate_waits_for_all_old_pods_except_terminal_ones() {
     for (phase, runs) in
         [("Pending", true), ("Running", true), ("Unknown", true), ("Succeeded", false), ("Failed", false)]
     {
@@ -331,7 +336,7 @@ fn check_deleted(limit: i32, old: &[ReplicaSetBuilder], expected: &[&str]) {
     check_deleted_of(limit, &all, expected);
 }
 
-/// The same without a set for the current template, unless there is one among `replica_sets`.
+/// The same without a ReplicaSet for the current template, unless there is one among `replica_sets`.
 #[track_caller]
 fn check_deleted_of(limit: i32, replica_sets: &[ReplicaSetBuilder], expected: &[&str]) {
     let situation = Situation::new(deployment("web").image("v9").history(limit), replica_sets);
@@ -346,7 +351,7 @@ fn check_deleted_of(limit: i32, replica_sets: &[ReplicaSetBuilder], expected: &[
 }
 
 #[test]
-fn only_sets_that_want_and_have_no_pods_leave_the_history() {
+fn only_replica_sets_without_desired_and_actual_pods_are_trimmed_from_the_history() {
     let empty = |tag| replica_set(tag, 0);
     check_deleted(1, &[empty("v1"), empty("v2"), empty("v3")], &["web-v1", "web-v2"]);
     let replica_sets = [empty("v1"), empty("v2").has(1), replica_set("v3", 1).has(0), replica_set("v4", 1)];
@@ -357,10 +362,10 @@ fn only_sets_that_want_and_have_no_pods_leave_the_history() {
     check_deleted(i32::MAX, &[empty("v1"), empty("v2"), empty("v3")], &[]);
 }
 
-/// A Deployment of no replicas under Recreate waited for pods on their way out, lost its only set meanwhile, and
+/// A Deployment of no replicas under Recreate waited for terminating pods, lost its only ReplicaSet meanwhile, and
 /// began with revision 1 again.
 #[test]
-fn the_latest_revision_stays_until_there_is_a_newer_one() {
+fn the_latest_revision_is_kept_until_there_is_a_newer_one() {
     let at = |tag, revision| replica_set(tag, 0).revision(revision);
     check_deleted_of(0, &[at("v1", "7")], &[]);
     check_deleted_of(0, &[at("v1", "7"), at("v2", "6")], &["web-v2"]);
@@ -369,7 +374,7 @@ fn the_latest_revision_stays_until_there_is_a_newer_one() {
 }
 
 #[test]
-fn the_lowest_revisions_leave_the_history_first() {
+fn the_lowest_revisions_are_trimmed_first() {
     let at = |tag, revision| replica_set(tag, 0).revision(revision);
     check_deleted(1, &[at("v1", "1"), at("v2", "2")], &["web-v1"]);
     check_deleted(1, &[at("v1", "2"), at("v2", "1")], &["web-v2"]);

@@ -32,7 +32,7 @@ fn changed(replicas: i32, image: &str) -> Value {
 }
 
 #[test]
-fn a_generation_is_observed_once_every_step_went_through() {
+fn a_generation_is_observed_once_every_step_succeeded() {
     let sized = |tag: &str, size| replica_set(tag, size).sized(3, 4).revision("1");
     let situations = [
         ("scaled down", changed(2, "v1"), vec![sized("v1", 3)]),
@@ -65,7 +65,7 @@ fn a_generation_that_was_observed_stays_observed_when_a_later_step_is_refused() 
 }
 
 #[test]
-fn a_history_that_cannot_be_trimmed_holds_a_pause_back_and_no_rollout() {
+fn a_history_that_cannot_be_trimmed_delays_a_pause_and_no_rollout() {
     let old = || replica_set("v1", 0).revision("1");
     for (paused, expected) in [(false, 2), (true, 1)] {
         let mut object = changed(3, "v2");
@@ -93,7 +93,7 @@ fn a_deployment_whose_step_was_refused_is_not_complete() {
 }
 
 #[test]
-fn an_observed_generation_that_is_too_high_is_put_right() {
+fn an_observed_generation_that_is_too_high_is_corrected() {
     let mut object = changed(3, "v1");
     object["status"]["observedGeneration"] = json!(999);
     let at_rest = || vec![replica_set("v1", 3).sized(3, 4).revision("1")];
@@ -117,7 +117,7 @@ fn an_observed_generation_that_is_too_high_is_put_right() {
 }
 
 #[test]
-fn a_status_of_a_generation_that_there_is_not_is_not_counted_on() {
+fn a_status_with_a_future_generation_is_not_trusted() {
     let start = || deployment("web").replicas(3).surge(1).unavailable(0).image("v2");
     let sizes = |observed| {
         let replica_sets = [
@@ -128,25 +128,25 @@ fn a_status_of_a_generation_that_there_is_not_is_not_counted_on() {
     };
     assert_eq!(sizes(1), [2, 2], "the new pod is available");
     assert_eq!(sizes(0), [3, 1], "of an earlier generation");
-    assert_eq!(sizes(999), [3, 1], "somebody has written that, and the counts may be of any time");
+    assert_eq!(sizes(999), [3, 1], "another writer has set it, and the counts may be of any time");
 }
 
 #[test]
-fn a_replica_set_observes_a_generation_with_its_refusal_and_not_after_silence() {
-    let told = bare_replica_set(2).observing_generation(0);
+fn a_replica_set_observes_a_generation_after_a_refused_write_and_not_after_an_unanswered_one() {
+    let replica_set = bare_replica_set(2).observing_generation(0);
     let failure = Failure { reason: "FailedCreate", message: "quota".into() };
-    let mut settled = told.settled(&[pod("a").ready(60)], Some(&failure));
+    let mut settled = replica_set.settled(&[pod("a").ready(60)], Some(&failure));
     assert_eq!(settled.status.observed_generation, 1, "upstream's, which says ReplicaFailure beside it");
     assert_eq!(settled.status.conditions.len(), 1);
     settled.status.conditions.clear();
-    hold_generation(&told.build(), &mut settled.status);
+    hold_generation(&replica_set.build(), &mut settled.status);
     assert_eq!(settled.status.observed_generation, 0, "a lost reply");
     hold_generation(&bare_replica_set(2).observing_generation(7).build(), &mut settled.status);
-    assert_eq!(settled.status.observed_generation, 1, "one that is too high is put right all the same");
+    assert_eq!(settled.status.observed_generation, 1, "one that is too high is corrected all the same");
 }
 
 #[test]
-fn a_fall_is_urgent_for_a_deployment_and_a_rise_is_not() {
+fn a_decrease_of_a_deployments_counts_is_urgent_and_an_increase_is_not() {
     let web: Deployment = decode(&changed(3, "v1"));
     let was = |[replicas, ready, available]: [i32; 3]| Deployment {
         status: DeploymentStatus {
@@ -164,7 +164,7 @@ fn a_fall_is_urgent_for_a_deployment_and_a_rise_is_not() {
         ([3, 3, 3], [3, 3, 2], true),
         ([3, 2, 2], [3, 1, 1], true),
         ([4, 4, 4], [4, 3, 4], true),
-        // Complete no longer, though all that is wanted is available.
+        // No longer complete, though all desired pods are available.
         ([3, 3, 3], [4, 3, 3], true),
         ([3, 2, 2], [3, 3, 3], true),
         ([4, 2, 2], [4, 3, 3], false),

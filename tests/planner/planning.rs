@@ -37,7 +37,7 @@ fn plan_for(
     })
 }
 
-/// The new sizes in a plan, by set.
+/// The new sizes in a plan, by ReplicaSet.
 fn sizes(plan: &Plan) -> Vec<(String, i32)> {
     plan.writes
         .iter()
@@ -73,7 +73,7 @@ fn a_selector_that_selects_everything_is_refused_with_an_event() {
 }
 
 #[test]
-fn a_deployment_on_its_way_out_writes_nothing_to_its_sets() {
+fn a_deployment_that_is_being_deleted_does_not_write_to_its_replica_sets() {
     let mut web = deployment("web").replicas(5).json();
     web["metadata"]["deletionTimestamp"] = NOW.into();
     let plan = plan_for(&decode(&web), vec![replica_set("v0", 1, 1, json!({}))], Vec::new(), true);
@@ -81,7 +81,7 @@ fn a_deployment_on_its_way_out_writes_nothing_to_its_sets() {
 }
 
 #[test]
-fn an_orphan_is_adopted_first_and_alone_and_only_after_a_fresh_read() {
+fn an_orphan_is_adopted_first_and_alone_and_only_after_a_live_read() {
     let mut orphan = replica_set("v1", 1, 1, json!({}));
     orphan.meta.controller = None;
     let web = decode(&deployment("web").json());
@@ -102,7 +102,7 @@ fn a_crash_looping_new_version_uses_up_the_budget() {
 }
 
 #[test]
-fn unhealthy_old_pods_go_first_and_cost_no_availability() {
+fn unhealthy_old_pods_are_deleted_first_without_loss_of_availability() {
     let start = deployment("web").replicas(10).surge(0).unavailable(2).image("v3");
     let replica_sets = vec![
         replica_set("v1", 4, 4, sized(10, 10)),
@@ -113,7 +113,7 @@ fn unhealthy_old_pods_go_first_and_cost_no_availability() {
 }
 
 #[test]
-fn a_pod_that_is_ready_before_the_status_says_so_is_not_let_go_as_a_sick_one() {
+fn a_pod_that_is_ready_before_the_status_shows_it_is_not_deleted_as_unhealthy() {
     // Neither v1 nor v2 tells of a ready pod, and two pods of v1 have just become ready.
     let start = deployment("web").replicas(4).surge(2).unavailable(0).image("v3");
     let replica_sets = [("v1", 0), ("v2", 0), ("v3", 2)];
@@ -129,8 +129,8 @@ fn a_pod_that_is_ready_before_the_status_says_so_is_not_let_go_as_a_sick_one() {
 }
 
 #[test]
-fn a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget() {
-    // The old set was told to shrink to 8 and reports 10 available pods still; with 3 new ones that
+fn a_replica_set_whose_status_counts_deleted_pods_does_not_free_the_budget() {
+    // The old ReplicaSet was scaled down to 8 and still reports 10 available pods; with 3 new ones that
     // makes 11 and not 13, so 3 may go and not 5.
     let start = deployment("web").replicas(10).surge(3).unavailable(2).image("v2");
     let replica_sets = vec![replica_set("v1", 8, 10, sized(10, 13)), replica_set("v2", 5, 3, sized(10, 13))];
@@ -149,7 +149,7 @@ fn a_stale_size_annotation_with_the_right_size_is_refreshed_and_never_a_deadlock
 }
 
 #[test]
-fn scaling_spreads_in_proportion_and_adds_up() {
+fn proportional_scaling_adds_up_to_the_total() {
     for (replicas, replica_sets, expected) in [
         (20, [("v1", 8), ("v2", 5)], vec![("web-v1", 14), ("web-v2", 9)]),
         (5, [("v1", 8), ("v2", 5)], vec![("web-v1", 5), ("web-v2", 3)]),
@@ -177,7 +177,7 @@ fn counts_near_the_end_of_int32_neither_panic_nor_wrap() {
 }
 
 #[test]
-fn junk_in_revisions_neither_wraps_nor_spreads() {
+fn an_invalid_revision_is_ignored() {
     for junk in ["abc", "-7", "9223372036854775807", "9223372036854775808", ""] {
         let web: Deployment = decode(&deployment("web").image("v3").json());
         let old = replica_set("v1", 0, 0, json!({"deployment.kubernetes.io/revision": junk}));
@@ -189,7 +189,7 @@ fn junk_in_revisions_neither_wraps_nor_spreads() {
 }
 
 #[test]
-fn under_recreate_a_set_that_comes_back_is_the_current_revision_while_it_still_waits() {
+fn under_recreate_a_reused_replica_set_is_the_current_revision_while_it_waits() {
     let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
     let web: Deployment = decode(&deployment("web").recreate().image("v1").json());
     let plan = plan_for(
@@ -205,7 +205,7 @@ fn under_recreate_a_set_that_comes_back_is_the_current_revision_while_it_still_w
 }
 
 #[test]
-fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() {
+fn the_published_revision_never_decreases_even_if_the_first_write_fails() {
     let rev = |n: &str| json!({"deployment.kubernetes.io/revision": n});
     let web: Deployment = decode(&deployment("web").surge(0).unavailable(1).image("v1").json());
     let observed = Observed {
@@ -219,8 +219,8 @@ fn the_revision_that_is_published_never_falls_even_when_the_first_write_fails() 
 }
 
 #[test]
-fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
-    // Nothing is wanted and the old pods are on their way out: complete, and no new set yet.
+fn a_complete_deployment_that_waits_for_its_replica_set_reports_it_once() {
+    // Zero replicas, and the old pods are terminating: complete, and no new ReplicaSet yet.
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(0).image("v2").json());
     let old = Arc::new(replica_set("v1", 0, 0, json!({})));
     for (time, said_at) in [(NOW, NOW), ("2026-01-01T00:00:09Z", NOW)] {
@@ -239,7 +239,7 @@ fn a_complete_deployment_that_waits_for_its_set_says_so_once() {
 
 #[test]
 fn a_status_of_an_earlier_generation_frees_no_budget() {
-    // v1 was told to shrink to 5, then to grow to 10 again: it shows 10 pods, and may have 5.
+    // v1 was scaled to 5, then to 10 again: its status shows 10 pods, and it may have 5.
     let start = || deployment("web").replicas(10).surge(3).unavailable(2).image("v1");
     let old = replica_set("v2", 3, 3, sized(10, 13));
     let mut back = replica_set("v1", 10, 10, sized(10, 13));
@@ -249,8 +249,8 @@ fn a_status_of_an_earlier_generation_frees_no_budget() {
 }
 
 #[test]
-fn pods_that_are_ready_but_not_for_long_enough_are_not_taken_for_free() {
-    // The set may delete an available pod in place of the one that is ready for a moment only.
+fn ready_pods_within_min_ready_seconds_do_not_free_the_budget() {
+    // The ReplicaSet may delete an available pod instead of the one that is ready for a moment only.
     let start = || deployment("web").replicas(4).surge(0).unavailable(1).image("v2");
     let new = replica_set("v2", 0, 0, sized(4, 4));
     let mut old = replica_set("v1", 4, 3, sized(4, 4));
@@ -263,7 +263,7 @@ fn pods_that_are_ready_but_not_for_long_enough_are_not_taken_for_free() {
 }
 
 #[test]
-fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
+fn a_pause_does_not_skip_the_wait_of_recreate_for_old_pods() {
     let mut web: Deployment = decode(&deployment("web").recreate().replicas(3).image("v1").json());
     web.paused = true;
     let (back, old) =
@@ -280,7 +280,7 @@ fn a_pause_is_no_way_around_recreates_wait_for_the_old_pods() {
 }
 
 #[test]
-fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go() {
+fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_released() {
     let mut web = deployment("web").replicas(3).json();
     web["spec"]["selector"] = json!({"matchExpressions": [{"key": "app", "operator": "Near"}]});
     let web: Deployment = decode(&web);
@@ -290,7 +290,7 @@ fn an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go() {
 }
 
 #[test]
-fn a_size_below_nothing_is_nothing_and_no_panic() {
+fn negative_replicas_count_as_zero_and_do_not_panic() {
     let web: Deployment = decode(&deployment("web").replicas(-3).json());
     check_sizes(deployment("web").replicas(-3), Vec::new(), &[("new", 0)]);
     let plan = plan_for(
@@ -303,10 +303,10 @@ fn a_size_below_nothing_is_nothing_and_no_panic() {
 }
 
 #[test]
-fn terminating_pods_are_told_only_when_every_set_has_counted_them() {
+fn terminating_pods_are_reported_only_when_every_replica_set_has_counted_them() {
     let web: Deployment = decode(&deployment("web").image("v2").json());
     let (mut one, mut two) = (replica_set("v1", 1, 1, json!({})), replica_set("v2", 1, 1, json!({})));
-    let told = |one: &ReplicaSet, two: &ReplicaSet| {
+    let terminating = |one: &ReplicaSet, two: &ReplicaSet| {
         let replica_sets = ReplicaSets {
             new: Some(Arc::new(two.clone())),
             old: vec![Arc::new(one.clone())],
@@ -315,13 +315,13 @@ fn terminating_pods_are_told_only_when_every_set_has_counted_them() {
         counts(&web, &replica_sets).terminating
     };
     one.status.terminating = Some(2);
-    assert_eq!(told(&one, &two), None);
+    assert_eq!(terminating(&one, &two), None);
     two.status.observed_generation = 0;
-    assert_eq!(told(&one, &two), Some(2));
+    assert_eq!(terminating(&one, &two), Some(2));
 }
 
 #[test]
-fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() {
+fn a_deployment_that_is_being_deleted_past_its_deadline_is_not_requeued_forever() {
     let mut object = deployment("web").replicas(2).deadline(60).json();
     object["metadata"]["deletionTimestamp"] = json!("2025-12-31T23:00:00Z");
     object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
@@ -332,11 +332,11 @@ fn a_deployment_on_its_way_out_past_its_deadline_is_not_looked_at_without_end() 
     let observed =
         Observed { owned: vec![Arc::new(replica_set("v1", 2, 1, json!({})))], ..Observed::new(&web, now()) };
     let settled = settle(&observed, &plan(&observed), &Outcome::default());
-    assert_eq!(settled.requeue_after, None, "nobody will ever judge this deadline");
+    assert_eq!(settled.requeue_after, None, "no sync will ever evaluate this deadline");
 }
 
 #[test]
-fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for_ever() {
+fn a_deployment_that_does_not_select_its_template_creates_nothing() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]});
     for selector in [json!({"matchLabels": {"app": "other"}}), odd] {
         let mut object = deployment("web").json();
@@ -361,7 +361,7 @@ fn who_does_not_select_its_own_template_makes_nothing_since_it_would_make_it_for
 }
 
 #[test]
-fn a_replica_set_that_cannot_be_created_past_the_deadline_is_not_asked_for_without_a_pause() {
+fn a_replica_set_that_cannot_be_created_past_the_deadline_is_retried_with_backoff() {
     let mut web = deployment("web").deadline(10).json();
     web["status"] = json!({"conditions": [
         {"type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError", "message": "no",

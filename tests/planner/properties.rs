@@ -73,11 +73,11 @@ fn make_peace(history: &mut History) {
 }
 
 #[test]
-fn every_history_ends_with_one_full_set_and_nothing_left_to_do() {
+fn every_history_ends_with_one_complete_replica_set_and_an_empty_plan() {
     check(400, false, |history| {
         make_peace(history);
         history.settle();
-        history.world.judge_end();
+        history.world.check_end();
         let before = history.world.picture();
         for _ in 0..3 {
             assert!(
@@ -90,16 +90,16 @@ fn every_history_ends_with_one_full_set_and_nothing_left_to_do() {
 }
 
 #[test]
-fn sets_and_pods_that_lose_their_owner_or_label_do_not_stop_the_others() {
+fn replica_sets_and_pods_that_lose_their_owner_or_label_do_not_block_the_others() {
     check(300, true, |history| {
         make_peace(history);
         history.settle();
-        history.world.judge_end();
+        history.world.check_end();
     });
 }
 
 #[test]
-fn a_plan_may_end_after_any_write_and_the_end_is_the_same() {
+fn a_plan_interrupted_after_any_write_leads_to_the_same_end() {
     check(150, false, |history| {
         make_peace(history);
         let mut whole = history.clone();

@@ -28,7 +28,7 @@ fn pod(name: &str, reason: &str) -> Pod {
     Arc::unwrap_or_clone(pod.build())
 }
 
-/// What was seen: the Deployment, its sets, and pods by image tag.
+/// The observed state: the Deployment, its ReplicaSets, and pods by image tag.
 struct Seen {
     deployment: Value,
     replica_sets: Vec<ReplicaSet>,
@@ -36,7 +36,7 @@ struct Seen {
     pods: Vec<(&'static str, Vec<Pod>)>,
 }
 
-/// The sets are in the order of their revisions, and their annotations up to date unless they have some.
+/// The ReplicaSets are in the order of their revisions, and their annotations up to date unless they have some.
 fn seen(start: DeploymentBuilder, mut replica_sets: Vec<ReplicaSet>) -> Seen {
     let deployment = start.json();
     let decoded: Deployment = decode(&deployment);
@@ -107,14 +107,14 @@ fn no_deadline(start: DeploymentBuilder) -> DeploymentBuilder {
 }
 
 #[test]
-fn a_selector_that_cannot_be_acted_on_is_named() {
+fn an_invalid_selector_is_named() {
     seen(deployment("web"), Vec::new()).with(|seen| seen.deployment["spec"]["selector"] = json!({})).says(&[
         "nothing can be done: This deployment is selecting all pods. A non-empty selector is required.",
     ]);
 }
 
 #[test]
-fn deletion_pause_and_adoption_come_before_any_rollout() {
+fn deletion_pause_and_adoption_are_reported_before_any_rollout() {
     let replica_sets = || vec![replica_set("v1", 1, [1, 1, 1])];
     seen(deployment("web"), replica_sets())
         .with(|seen| seen.deployment["metadata"]["deletionTimestamp"] = NOW.into())
@@ -130,7 +130,7 @@ fn deletion_pause_and_adoption_come_before_any_rollout() {
 }
 
 #[test]
-fn scaling_says_from_what_to_what() {
+fn scaling_reports_the_old_and_the_new_replicas() {
     let mut sized = replica_set("v1", 3, [3, 3, 3]);
     let annotation = [("deployment.kubernetes.io/desired-replicas", "3")];
     sized.annotations = Arc::new(annotation.into_iter().collect());
@@ -140,7 +140,7 @@ fn scaling_says_from_what_to_what() {
 }
 
 #[test]
-fn a_new_template_is_a_new_set_within_the_budget() {
+fn a_new_template_gets_a_new_replica_set_within_the_budget() {
     let start = no_deadline(deployment("web").replicas(3).surge(1).unavailable(0).image("v2"));
     let said = seen(start, vec![replica_set("v1", 3, [3, 3, 3])]).sentences();
     assert!(said[0].starts_with("no ReplicaSet has the current template: web-"), "{said:?}");
@@ -156,7 +156,7 @@ fn a_new_template_is_a_new_set_within_the_budget() {
 }
 
 #[test]
-fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_trouble_first() {
+fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_the_reasons() {
     let start = no_deadline(deployment("web").replicas(10).surge(3).unavailable(2).image("v2"));
     let replica_sets = vec![replica_set("v1", 8, [8, 8, 8]), replica_set("v2", 5, [5, 0, 0])];
     let mut pods = vec![pod("web-v2-a", "ContainerCreating"), pod("web-v2-b", "")];
@@ -171,7 +171,7 @@ fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_their_
 }
 
 #[test]
-fn the_message_beside_a_reason_is_told_once() {
+fn a_message_equal_to_its_reason_is_reported_once() {
     let loops = |name: &str, message: &str| {
         let mut pod = pod(name, "CrashLoopBackOff");
         pod.waiting = Some(Box::new(waiting("CrashLoopBackOff", Some(message))));
@@ -190,7 +190,7 @@ fn the_message_beside_a_reason_is_told_once() {
 }
 
 #[test]
-fn what_is_not_created_not_ready_and_not_ready_for_long_are_told_apart() {
+fn missing_unready_and_not_yet_available_pods_are_distinguished() {
     let start = no_deadline(deployment("web").replicas(5).min_ready(30));
     let mut new = replica_set("v1", 5, [4, 3, 2]);
     new.min_ready_seconds = 30;
@@ -202,7 +202,7 @@ fn what_is_not_created_not_ready_and_not_ready_for_long_are_told_apart() {
 }
 
 #[test]
-fn old_pods_that_are_down_and_pods_that_failed_are_told_too() {
+fn unavailable_old_pods_and_failed_pods_are_reported_too() {
     let start = no_deadline(deployment("web").replicas(4).surge(0).unavailable(1).image("v2"));
     let mut evicted = pod("web-v1-x", "");
     evicted.phase = windlass::model::Phase::Failed;
@@ -229,14 +229,14 @@ fn recreate_names_the_old_pods_that_it_waits_for() {
 }
 
 #[test]
-fn recreate_says_when_nothing_keeps_the_new_set_back() {
+fn recreate_reports_when_nothing_blocks_the_new_replica_set() {
     let start = no_deadline(deployment("web").replicas(2).recreate().image("v2"));
     seen(start, vec![replica_set("v1", 0, [0, 0, 0]), replica_set("v2", 0, [0, 0, 0])])
         .says(&["Recreate: no old pod runs, so web-v2 goes from 0 to 2"]);
 }
 
 #[test]
-fn a_status_that_lags_behind_its_set_is_waited_for() {
+fn a_status_that_lags_behind_its_replica_set_is_waited_for() {
     let mut new = replica_set("v1", 3, [3, 3, 3]);
     new.meta.generation = 4;
     seen(no_deadline(deployment("web").replicas(3).surge(1).unavailable(0)), vec![
@@ -250,7 +250,7 @@ fn a_status_that_lags_behind_its_set_is_waited_for() {
 }
 
 #[test]
-fn a_quota_is_told_in_the_words_of_the_api_server() {
+fn a_quota_is_reported_with_the_message_of_the_api_server() {
     let mut new = replica_set("v1", 3, [1, 1, 1]);
     new.status.conditions = vec![windlass::model::Condition::new(
         "ReplicaFailure",
@@ -266,7 +266,7 @@ fn a_quota_is_told_in_the_words_of_the_api_server() {
 }
 
 #[test]
-fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
+fn completion_is_reported_and_trimmed_replica_sets_are_named() {
     let seen = |limit| {
         let replica_sets = vec![replica_set("v1", 0, [0, 0, 0]), replica_set("v2", 2, [2, 2, 2])];
         seen(deployment("web").replicas(2).history(limit).image("v2"), replica_sets)
@@ -277,14 +277,14 @@ fn the_end_is_said_and_old_sets_that_are_cleared_away_are_named() {
 }
 
 #[test]
-fn surplus_pods_are_waited_for() {
+fn the_deletion_of_surplus_pods_is_waited_for() {
     let replica_sets = vec![replica_set("v1", 0, [2, 2, 2]), replica_set("v2", 2, [2, 2, 2])];
     seen(no_deadline(deployment("web").replicas(2).image("v2")), replica_sets)
         .says_among_others("waiting for 2 surplus pods to leave");
 }
 
 #[test]
-fn the_deadline_is_told_before_it_and_after_it() {
+fn the_deadline_is_reported_before_and_after_it_passes() {
     let stuck = |since: &str| {
         seen(deployment("web").replicas(2).deadline(60), vec![replica_set("v1", 2, [2, 0, 0])]).with(|seen| {
             seen.deployment["status"] = json!({
@@ -301,7 +301,7 @@ fn the_deadline_is_told_before_it_and_after_it() {
 }
 
 #[test]
-fn a_reason_is_data_with_a_kind_and_numbers() {
+fn a_reason_is_structured_data_with_a_kind_and_numbers() {
     let start = no_deadline(deployment("web").replicas(2).surge(1).unavailable(0).image("v2"));
     let web: Deployment = decode(&start.json());
     let observed = Observed {

@@ -2,29 +2,29 @@
 //!
 //! | upstream | here |
 //! |---|---|
-//! | `TestSyncReplicaSetDoesNothing`, `TestDeleteFinalStateUnknown`, `TestControllerBurstReplicas` | [`the_difference_is_made_or_deleted_and_at_most_five_hundred_at_a_time`] |
-//! | `TestSlowStartBatch` | [`what_slow_start_sends_when_the_server_takes_so_many`]; with a real quota in `tests/cluster/replica_set_races.rs` |
-//! | `TestGetPodsToDelete` | [`the_pods_that_go`] |
-//! | `TestSortingActivePods`, `TestSortingActivePodsWithRanks` | [`the_pod_that_goes_before_another`], [`pods_that_nothing_but_their_uid_tells_apart`] |
-//! | `TestGetPodsRankedByRelatedPodsOnSameNode` | [`what_counts_as_a_crowd_on_a_node`]; [`the_pods_that_go`] |
-//! | `TestCalculateStatus` | [`what_is_counted`] |
-//! | `TestCalculateStatusConditions` | [`when_a_failure_is_reported`] |
+//! | `TestSyncReplicaSetDoesNothing`, `TestDeleteFinalStateUnknown`, `TestControllerBurstReplicas` | [`the_difference_is_created_or_deleted_and_at_most_500_pods_at_a_time`] |
+//! | `TestSlowStartBatch` | [`slow_start_batches_per_number_of_accepted_creations`]; with a real quota in `tests/cluster/replica_set_races.rs` |
+//! | `TestGetPodsToDelete` | [`pods_chosen_for_deletion`] |
+//! | `TestSortingActivePods`, `TestSortingActivePodsWithRanks` | [`deletion_order_of_two_pods`], [`pods_that_differ_only_in_their_uid_have_a_total_order`] |
+//! | `TestGetPodsRankedByRelatedPodsOnSameNode` | [`pods_counted_on_the_same_node`]; [`pods_chosen_for_deletion`] |
+//! | `TestCalculateStatus` | [`replica_set_status_counts`] |
+//! | `TestCalculateStatusConditions` | [`when_replica_failure_is_reported`] |
 //! | `TestSetCondition`, `TestRemoveCondition`, `TestGetCondition` | `deployment_status_tables.rs`: one code serves both |
-//! | `TestReplicaSetAvailabilityCheck`, `FindMinNextPodAvailabilityCheck` | [`when_the_next_pod_becomes_available`] |
-//! | `TestClaimPods` | [`whose_pod_it_is`] |
-//! | `TestUpdateSelectorControllerRef`, `TestUpdateLabelsRemoveControllerRef`, `TestPatchExtraPodsThenDelete`, `TestDoNotPatchPodWithOtherControlRef` | [`pods_are_let_go_and_taken_before_others_are_made_or_deleted`] |
-//! | `TestDoNotAdoptOrCreateIfBeingDeleted`, `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`a_set_on_its_way_out_does_nothing_about_its_pods`] |
-//! | `TestDeletionTimestamp` | [`a_pod_on_its_way_out_counts_as_gone`]; what is waited for: `tests/cluster/replica_set_races.rs` |
+//! | `TestReplicaSetAvailabilityCheck`, `FindMinNextPodAvailabilityCheck` | [`requeue_for_the_next_pod_to_become_available`] |
+//! | `TestClaimPods` | [`ownership_of_a_pod`] |
+//! | `TestUpdateSelectorControllerRef`, `TestUpdateLabelsRemoveControllerRef`, `TestPatchExtraPodsThenDelete`, `TestDoNotPatchPodWithOtherControlRef` | [`pods_are_released_and_adopted_before_others_are_created_or_deleted`] |
+//! | `TestDoNotAdoptOrCreateIfBeingDeleted`, `TestDoNotAdoptOrCreateIfBeingDeletedRace` | [`a_replica_set_that_is_being_deleted_does_not_change_its_pods`] |
+//! | `TestDeletionTimestamp` | [`a_terminating_pod_does_not_count`]; what is waited for: `tests/cluster/replica_set_races.rs` |
 //! | `TestPodControllerLookup`, `TestUpdatePods`, `TestWatchControllers`, `TestWatchPods`, `TestRelatedPodsLookup`, `TestPatchPodFails`, `TestRSSyncExpectations`, `TestDeleteControllerAndExpectations`, `TestExpectationsOnRecreate`, `TestControllerUpdateRequeue`, `TestControllerUpdateStatusWithFailure`, `TestOverlappingRSs`, `TestSyncReplicaSetDormancy` | `tests/cluster/replica_set_races.rs` |
 //! | `TestKeyFunc`, `TestGetPodKeys` | none: keys are values of a type here, not strings to be split |
 //!
 //! Where Windlass gives another answer, on purpose:
 //! - Pods whose ready times, or whose ages, fall into one logarithmic bucket go on to the next
 //!   criterion; upstream decides by UID at once, and is no order therefore.
-//! - `getPodsToDelete` leaves the order alone when all pods go; here the least worthy always goes first,
+//! - `getPodsToDelete` does not sort when all pods are deleted; here the lowest-ranked pod is always deleted first,
 //!   so that a deletion cut short has taken the right ones.
 //! - Pods that fail as soon as they are made are replaced one by one, after a growing wait
-//!   ([`pods_that_fail_as_soon_as_they_are_made_are_few_and_the_first_that_lives_ends_it`]).
+//!   ([`pods_that_fail_at_startup_are_created_with_backoff_until_one_runs`]).
 //! - A message of `ReplicaFailure` under the same reason is brought up to date; upstream keeps the first.
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn check(what: &str, replica_set: ReplicaSetBuilder, pods: &[PodBuilder], expect
 }
 
 #[test]
-fn the_difference_is_made_or_deleted_and_at_most_five_hundred_at_a_time() {
+fn the_difference_is_created_or_deleted_and_at_most_500_pods_at_a_time() {
     check("enough", bare_replica_set(2), &many(2), &[]);
     check("none", bare_replica_set(2), &[], &["create 2"]);
     check("too few", bare_replica_set(30), &many(12), &["create 18"]);
@@ -80,7 +80,7 @@ fn the_difference_is_made_or_deleted_and_at_most_five_hundred_at_a_time() {
 }
 
 #[test]
-fn what_slow_start_sends_when_the_server_takes_so_many() {
+fn slow_start_batches_per_number_of_accepted_creations() {
     // Wanted, what the server takes; then the calls, and how many of them succeed.
     for (count, taken, calls, made) in [(10, 0, 1, 0), (10, 10, 10, 10), (10, 5, 7, 5)] {
         let (mut called, mut succeeded) = (0, 0);
@@ -109,7 +109,7 @@ fn check_order(what: &str, pods: &[PodBuilder], siblings: &[PodBuilder], expecte
 }
 
 #[test]
-fn the_pods_that_go() {
+fn pods_chosen_for_deletion() {
     let unscheduled = pod("unscheduled");
     let pending = pod("pending").on("n");
     let unready = pod("unready").on("n").phase("Running");
@@ -128,7 +128,7 @@ fn the_pods_that_go() {
 }
 
 #[test]
-fn the_pod_that_goes_before_another() {
+fn deletion_order_of_two_pods() {
     let running = |name: &str, ready: i64, created: i64| pod(name).on("n").ready(ready).created(created);
     let unscheduled = pod("a-unscheduled");
     let pending = pod("b-pending").on("n");
@@ -141,7 +141,7 @@ fn the_pod_that_goes_before_another() {
     let old_but_ready_now = running("i-old-ready-now", 0, MONTH);
     let cheap = running("z-cheap", 0, MONTH).cost("10");
     let dear = running("a-dear", 0, MONTH).cost("100");
-    // Which goes first, which stays; how many siblings are on the node of each.
+    // The pod deleted first, the pod kept; the number of siblings on the node of each.
     let rows = [
         (&unscheduled, &pending, 1, 2),
         (&unscheduled, &pending, 2, 1),
@@ -176,7 +176,7 @@ fn the_pod_that_goes_before_another() {
 }
 
 #[test]
-fn pods_that_nothing_but_their_uid_tells_apart() {
+fn pods_that_differ_only_in_their_uid_have_a_total_order() {
     // Five and eight hours are one bucket of the logarithm, two hours are another.
     let ready = |name: &str, hours: i64| pod(name).on("n").ready(hours * HOUR).created(MONTH);
     check_order("ready", &[ready("b", 8), ready("a", 5), ready("c", 5)], &[], &["a", "b", "c"]);
@@ -188,13 +188,13 @@ fn pods_that_nothing_but_their_uid_tells_apart() {
 }
 
 #[test]
-fn what_counts_as_a_crowd_on_a_node() {
+fn pods_counted_on_the_same_node() {
     let here = [pod("a").on("n1").ready(600), pod("b").on("n2").ready(600), pod("c").on("n1").ready(600)];
     check_order("its own pods too", &here, &[], &["a", "c", "b"]);
     let two = [pod("x").of("uid-old").on("n2").ready(600), pod("y").of("uid-old").on("n2").ready(600)];
     check_order("two siblings outweigh one pod", &here, &two, &["b", "a", "c"]);
     let unscheduled = [pod("x").of("uid-old"), pod("y").of("uid-old")];
-    check_order("siblings on no node crowd nobody", &here, &unscheduled, &["a", "c", "b"]);
+    check_order("siblings without a node do not count", &here, &unscheduled, &["a", "c", "b"]);
 }
 
 /// Replicas, fully labelled, ready, available, terminating.
@@ -207,7 +207,7 @@ fn check_counts(what: &str, replica_set: &ReplicaSetBuilder, pods: &[PodBuilder]
 }
 
 #[test]
-fn what_is_counted() {
+fn replica_set_status_counts() {
     let plain = bare_replica_set(2);
     let labelled = bare_replica_set(2).template_label("type", "production");
     let full = |name: &str| running(name).label("type", "production");
@@ -225,19 +225,19 @@ fn what_is_counted() {
         [1, 1, 1, 0, 0],
     );
     check_counts(
-        "since nobody knows when",
+        "ready without a transition time",
         &bare_replica_set(1).min_ready(1),
         &[undated("a")],
         [1, 1, 1, 0, 0],
     );
     check_counts("and no wait", &bare_replica_set(1), &[undated("a")], [1, 1, 1, 1, 0]);
     let ignored = running("b").deleting();
-    check_counts("on its way out", &plain, &[running("a"), ignored.clone()], [1, 1, 1, 1, 1]);
+    check_counts("terminating", &plain, &[running("a"), ignored.clone()], [1, 1, 1, 1, 1]);
     check_counts("ended", &plain, &[running("a").phase("Failed"), running("b").phase("Succeeded")], [0; 5]);
-    check_counts("ended and on its way out", &plain, &[ignored.clone().phase("Failed")], [0; 5]);
+    check_counts("terminal and being deleted", &plain, &[ignored.clone().phase("Failed")], [0; 5]);
     let stranger = ignored.clone().of("uid-other");
     let unselected = ignored.label("app", "api");
-    check_counts("others on their way out", &plain, &[stranger, unselected], [0; 5]);
+    check_counts("others being deleted", &plain, &[stranger, unselected], [0; 5]);
 }
 
 fn undated(name: &str) -> PodBuilder {
@@ -245,7 +245,7 @@ fn undated(name: &str) -> PodBuilder {
 }
 
 #[test]
-fn when_a_failure_is_reported() {
+fn when_replica_failure_is_reported() {
     let failed = |reason: &'static str| Failure { reason, message: "no".into() };
     let earlier = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "old",
                           "lastTransitionTime": ago(HOUR).to_string()}]);
@@ -287,7 +287,7 @@ fn a_refused_deletion_is_reported_in_upstreams_words() {
 }
 
 #[test]
-fn when_the_next_pod_becomes_available() {
+fn requeue_for_the_next_pod_to_become_available() {
     let at =
         |replica_set: ReplicaSetBuilder, pods: &[PodBuilder]| replica_set.settled(pods, None).requeue_after;
     let ready = |name: &str, seconds: i64| pod(name).on("n").ready(seconds);
@@ -321,39 +321,34 @@ fn when_the_next_pod_becomes_available() {
     assert_eq!(
         at(bare_replica_set(3).min_ready(30), &[ready("a", 5), ignored]),
         s(25),
-        "not for one that goes"
+        "not for a terminating pod"
     );
 }
 
 #[test]
-fn whose_pod_it_is() {
+fn ownership_of_a_pod() {
     let other = |name: &str| running(name).label("app", "api");
-    check("nobody's", bare_replica_set(1), &[running("a").orphan()], &["adopt a"]);
+    check("orphan", bare_replica_set(1), &[running("a").orphan()], &["adopt a"]);
     check("ours", bare_replica_set(1), &[running("a")], &[]);
     check("another's", bare_replica_set(1), &[running("a").of("uid-other")], &["create 1"]);
-    check("nobody's and not selected", bare_replica_set(1), &[other("a").orphan()], &["create 1"]);
+    check("orphan, not selected", bare_replica_set(1), &[other("a").orphan()], &["create 1"]);
     check("ours and selected no longer", bare_replica_set(1), &[other("a")], &["release a", "create 1"]);
+    check("orphan, being deleted", bare_replica_set(1), &[running("a").orphan().deleting()], &["create 1"]);
+    check("owned, being deleted", bare_replica_set(1), &[other("a").deleting()], &["create 1"]);
     check(
-        "nobody's, on its way out",
-        bare_replica_set(1),
-        &[running("a").orphan().deleting()],
-        &["create 1"],
-    );
-    check("ours, on its way out", bare_replica_set(1), &[other("a").deleting()], &["create 1"]);
-    check(
-        "nobody's, and ended",
+        "orphan, terminal",
         bare_replica_set(1),
         &[running("a").orphan().phase("Succeeded")],
         &["create 1"],
     );
-    // Of a set that was made anew under the same name.
+    // Of a ReplicaSet that was recreated under the same name.
     check("the predecessor's", bare_replica_set(1), &[running("a").of("uid-web-0")], &["create 1"]);
     let everything = bare_replica_set(1).selecting(json!({}));
     check("an empty selector", everything, &[running("a"), running("b"), running("c").orphan()], &[]);
 }
 
 #[test]
-fn pods_are_let_go_and_taken_before_others_are_made_or_deleted() {
+fn pods_are_released_and_adopted_before_others_are_created_or_deleted() {
     let orphan = |name: &str| running(name).orphan();
     check(
         "one too many",
@@ -370,20 +365,20 @@ fn pods_are_let_go_and_taken_before_others_are_made_or_deleted() {
         &["release a", "release b", "create 2"],
     );
     check(
-        "a stray replaced by an orphan",
+        "a released pod is replaced by an orphan",
         bare_replica_set(1),
         &[strayed, orphan("b")],
         &["release a", "adopt b"],
     );
     check("another's", bare_replica_set(2), &[running("a").of("uid-other")], &["create 2"]);
-    // A selector that somebody has changed: what it no longer selects is let go.
+    // The selector was changed: pods that it no longer selects are released.
     let narrower =
         bare_replica_set(2).selecting(json!({"app": "web", "tier": "front"})).template_label("tier", "front");
     check("a new selector", narrower, &many(2), &["release p0", "release p1", "create 2"]);
 }
 
 #[test]
-fn a_set_on_its_way_out_does_nothing_about_its_pods() {
+fn a_replica_set_that_is_being_deleted_does_not_change_its_pods() {
     let situations: [&[PodBuilder]; 5] = [
         &[],
         &[running("a").orphan()],
@@ -393,7 +388,7 @@ fn a_set_on_its_way_out_does_nothing_about_its_pods() {
     ];
     for pods in situations {
         check("the cache knows", bare_replica_set(2).deleting(), pods, &[]);
-        // The server has been asked because there was an orphan, and said that the set is going.
+        // A live read because of an orphan has shown that the ReplicaSet is being deleted.
         if pods.iter().any(|pod| pod.build().meta.controller.is_none()) {
             check("only the server knows", bare_replica_set(2).going_behind_the_caches_back(), pods, &[]);
         }
@@ -403,19 +398,24 @@ fn a_set_on_its_way_out_does_nothing_about_its_pods() {
 }
 
 #[test]
-fn a_pod_on_its_way_out_counts_as_gone() {
+fn a_terminating_pod_does_not_count() {
     check("replaced at once", bare_replica_set(2), &[running("a"), running("b").deleting()], &["create 1"]);
     check("not deleted again", bare_replica_set(1), &[running("a"), running("b").deleting()], &[]);
-    check("another goes", bare_replica_set(0), &[running("a"), running("b").deleting()], &["delete a"]);
+    check(
+        "another pod is terminating",
+        bare_replica_set(0),
+        &[running("a"), running("b").deleting()],
+        &["delete a"],
+    );
 }
 
 #[test]
-fn a_template_that_the_selector_does_not_match_makes_no_pods() {
+fn a_template_that_the_selector_does_not_match_creates_no_pods() {
     let labels: Value = json!({"app": "api"});
     check("", bare_replica_set(2).selecting(labels), &[], &[]);
 }
 
-/// Plays an hour and ten minutes of a set of `size` whose pods fail a second after they were made, until
+/// Plays an hour and ten minutes of a ReplicaSet of `size` whose pods fail a second after their creation, until
 /// the nodes are well again; then they are ready after a second. Returns how many were made within five
 /// minutes, within the hour, and when all of them were ready.
 fn failed_pod_backoff(size: i32, well_from: i64) -> (usize, usize, i64) {
@@ -451,12 +451,12 @@ fn failed_pod_backoff(size: i32, well_from: i64) -> (usize, usize, i64) {
         // Nothing changes while it waits, but the pod that was sent ahead.
         now += plan.requeue_after.map_or(1, |wait| (wait.as_secs() as i64).clamp(1, 5));
     }
-    panic!("{} pods were made and the set is not full: {made:?}", made.len());
+    panic!("{} pods were created and the ReplicaSet is not complete: {made:?}", made.len());
 }
 
 #[test]
-fn pods_that_fail_as_soon_as_they_are_made_are_few_and_the_first_that_lives_ends_it() {
-    assert_eq!(failed_pod_backoff(10, 0).2, 1, "a healthy set waits for nothing");
+fn pods_that_fail_at_startup_are_created_with_backoff_until_one_runs() {
+    assert_eq!(failed_pod_backoff(10, 0).2, 1, "a healthy ReplicaSet waits for nothing");
     let (in_five_minutes, in_an_hour, full) = failed_pod_backoff(10, 3600);
     assert!((10..=17).contains(&in_five_minutes), "{in_five_minutes}");
     assert!((20..=29).contains(&in_an_hour), "{in_an_hour}");

@@ -1,11 +1,11 @@
-//! Golden transcripts: whole rollouts, step by step, as a reviewer wants to read them.
+//! Golden transcripts: whole rollouts, step by step, for reviewers.
 //!
 //! Planner, pod planner and a toy kubelet; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test
 //! planner rollout` writes the files under `tests/planner/rollout/` anew: read the difference before it is
 //! committed.
 
+mod failures;
 mod midway;
-mod mishaps;
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_planner_testkit::rollout::Rollout;
 
@@ -26,7 +26,7 @@ fn check(name: &str, title: &str, start: DeploymentBuilder, play: impl FnOnce(&m
     );
 }
 
-/// A Deployment that has come to rest with version v1, then gets v2.
+/// A Deployment settled with version v1, then gets v2.
 fn roll_to_v2(rollout: &mut Rollout) {
     rollout.settle();
     rollout.set_image("v2");
@@ -34,29 +34,29 @@ fn roll_to_v2(rollout: &mut Rollout) {
 }
 
 #[test]
-fn a_new_deployment_comes_up() {
+fn a_new_deployment_rolls_out() {
     check("create", "3 replicas, new", deployment("web").replicas(3), Rollout::settle);
 }
 
 #[test]
-fn nothing_is_wanted() {
+fn a_deployment_with_zero_replicas() {
     check("zero", "0 replicas, then a new image", deployment("web").replicas(0), roll_to_v2);
 }
 
 #[test]
-fn one_above_none_below() {
+fn surge_of_one_and_no_unavailability() {
     let start = deployment("web").replicas(3).surge(1).unavailable(0);
     check("surge-1", "3 replicas, maxSurge 1, maxUnavailable 0, new image", start, roll_to_v2);
 }
 
 #[test]
-fn none_above_one_below() {
+fn unavailability_of_one_and_no_surge() {
     let start = deployment("web").replicas(3).surge(0).unavailable(1);
     check("unavailable-1", "3 replicas, maxSurge 0, maxUnavailable 1, new image", start, roll_to_v2);
 }
 
 #[test]
-fn a_quarter_above_and_below() {
+fn surge_and_unavailability_of_a_quarter() {
     check(
         "quarter-of-10",
         "10 replicas, 25 % and 25 %, new image",
@@ -66,12 +66,12 @@ fn a_quarter_above_and_below() {
 }
 
 #[test]
-fn a_quarter_of_one_pod_is_one_above_and_none_below() {
+fn a_quarter_of_one_pod_is_a_surge_of_one_and_no_unavailability() {
     check("quarter-of-1", "1 replica, 25 % and 25 %, new image", deployment("web").replicas(1), roll_to_v2);
 }
 
 #[test]
-fn two_zero_budgets_still_move() {
+fn zero_surge_and_zero_unavailability_still_progress() {
     let start = deployment("web").replicas(2).surge(0).unavailable("10%");
     check("both-zero", "2 replicas, maxSurge 0, maxUnavailable 10 % (none), new image", start, roll_to_v2);
 }
@@ -96,7 +96,7 @@ fn recreate_waits_for_slow_pods() {
 }
 
 #[test]
-fn the_template_goes_back() {
+fn a_template_is_rolled_back() {
     let start = deployment("web").replicas(3).surge(1).unavailable(0);
     check("roll-back", "3 replicas, v2 rolls out, then the template is v1 again", start, |w| {
         roll_to_v2(w);
@@ -141,7 +141,7 @@ fn a_stuck_rollout_recovers() {
 }
 
 #[test]
-fn more_replicas_in_the_middle_of_a_rollout() {
+fn a_scale_up_in_mid_rollout() {
     let start = deployment("web").replicas(10).surge(3).unavailable(2);
     check("scale-up-midway", "10 replicas, scaled to 20 while v2 rolls out", start, |w| {
         w.settle();
@@ -153,7 +153,7 @@ fn more_replicas_in_the_middle_of_a_rollout() {
 }
 
 #[test]
-fn fewer_replicas_in_the_middle_of_a_rollout() {
+fn a_scale_down_in_mid_rollout() {
     let start = deployment("web").replicas(10).surge(3).unavailable(2);
     check("scale-down-midway", "10 replicas, scaled to 4 while v2 rolls out", start, |w| {
         w.settle();
@@ -165,7 +165,7 @@ fn fewer_replicas_in_the_middle_of_a_rollout() {
 }
 
 #[test]
-fn a_pause_in_the_middle() {
+fn a_pause_in_mid_rollout() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check("pause-midway", "4 replicas, paused while v2 rolls out, scaled, resumed", start, |w| {
         w.settle();
@@ -181,13 +181,13 @@ fn a_pause_in_the_middle() {
 }
 
 #[test]
-fn pods_count_once_they_have_been_ready_for_a_while() {
+fn pods_are_available_after_min_ready_seconds() {
     let start = deployment("web").replicas(2).surge(1).unavailable(0).min_ready(10);
     check("min-ready-seconds", "2 replicas, minReadySeconds 10, new image", start, roll_to_v2);
 }
 
 #[test]
-fn the_history_keeps_what_it_is_told_to() {
+fn the_history_keeps_revision_history_limit_revisions() {
     let start = deployment("web").replicas(1).history(1);
     check("history-1", "1 replica, revisionHistoryLimit 1, v1 to v4", start, |w| {
         roll_to_v2(w);
@@ -199,11 +199,11 @@ fn the_history_keeps_what_it_is_told_to() {
 }
 
 #[test]
-fn recreate_with_two_active_sets_and_new_replicas_rolls_out() {
+fn recreate_with_two_active_replica_sets_and_new_replicas_rolls_out() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check(
         "switch-to-recreate",
-        "strategy and replicas change while two sets have pods (kubernetes#125568)",
+        "strategy and replicas change while two ReplicaSets have pods (kubernetes#125568)",
         start,
         |w| {
             w.settle();
@@ -219,7 +219,7 @@ fn recreate_with_two_active_sets_and_new_replicas_rolls_out() {
 }
 
 #[test]
-fn odd_shares_of_small_numbers_round_up_above_and_down_below() {
+fn odd_percentages_of_small_numbers_round_surge_up_and_unavailability_down() {
     for (name, replicas, surge, unavailable) in [
         ("quarter-of-2", 2, "25%", "25%"),
         ("quarter-of-3", 3, "25%", "25%"),
@@ -235,7 +235,7 @@ fn odd_shares_of_small_numbers_round_up_above_and_down_below() {
 }
 
 #[test]
-fn a_deployment_at_rest_is_scaled() {
+fn a_complete_deployment_is_scaled() {
     check("scale-at-rest", "3 replicas, then 5, 2, 0 and 4", deployment("web").replicas(3), |w| {
         w.settle();
         for replicas in [5, 2, 0, 4] {
@@ -270,7 +270,7 @@ fn the_first_of_five_revisions_becomes_the_sixth() {
 }
 
 #[test]
-fn recreate_is_scaled_without_taking_pods_down() {
+fn recreate_is_scaled_without_deleting_pods() {
     let start = deployment("web").replicas(2).recreate();
     check("recreate-scale", "2 replicas, Recreate, v2, then 3 replicas and 1", start, |w| {
         roll_to_v2(w);
@@ -282,7 +282,7 @@ fn recreate_is_scaled_without_taking_pods_down() {
 }
 
 #[test]
-fn under_recreate_a_version_that_is_overtaken_never_starts() {
+fn under_recreate_a_superseded_version_never_starts() {
     let start = deployment("web").replicas(2).recreate();
     check("recreate-rollover", "2 replicas, Recreate, v3 comes while the pods of v1 stop", start, |w| {
         w.stop_seconds = 30;
@@ -295,7 +295,7 @@ fn under_recreate_a_version_that_is_overtaken_never_starts() {
 }
 
 #[test]
-fn a_rollback_is_asked_for_by_annotation() {
+fn a_rollback_is_requested_by_annotation() {
     let start = deployment("web").replicas(2).surge(1).unavailable(0);
     check("rollback-annotation", "deprecated.deployment.rollback.to: 0, then 1, then 7", start, |w| {
         roll_to_v2(w);

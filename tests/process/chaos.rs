@@ -21,9 +21,9 @@ fn replica_set(name: &str, replicas: i32) -> Value {
     })
 }
 
-/// Upstream, measured under the same conditions, made 237 pods.
+/// Upstream, measured under the same conditions, created 237 pods.
 #[tokio::test]
-async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hundred_pods_are_made() {
+async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly_200_pods_are_created() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.client.clone(), 30, Duration::from_secs(3), 7).await;
     let config = server.file("proxy.kubeconfig");
@@ -41,7 +41,7 @@ async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hun
             break;
         }
         let log = fs::read_to_string(server.file("daemon.log")).unwrap_or_default();
-        assert!(Instant::now() < end, "the sets are not complete\n{log}");
+        assert!(Instant::now() < end, "the ReplicaSets are not complete\n{log}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     // Long enough for a decision on what the watches show late.

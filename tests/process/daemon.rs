@@ -7,7 +7,7 @@ use serde_json::Value;
 use windlass_testkit::process::{Server, run, windlass};
 
 #[tokio::test]
-async fn the_daemon_killed_in_the_middle_and_started_again_ends_right_with_no_pod_twice() {
+async fn a_daemon_killed_in_mid_rollout_completes_it_after_a_restart_without_duplicate_pods() {
     let server = Server::start().await;
     // Alone, so that the second need not wait for the end of the first one's lease; see failover.rs.
     let alone = ["--leader-elect=false"];
@@ -41,7 +41,7 @@ async fn sigterm_ends_the_daemon_in_order_and_with_code_0() {
 /// A plugin that never answers; it ends with the directory of its test.
 const HANGS: &str = "touch $DIR/begun; while [ -e $DIR/begun ]; do sleep 0.1; done";
 
-/// Gives a token that has to be asked for anew with each request, until there is the file `hang`.
+/// Returns a token that expires with each request; hangs once the file `hang` exists.
 const HANGS_LATER: &str = r#"
     if [ -e $DIR/hang ]; then touch $DIR/begun; while [ -e $DIR/begun ]; do sleep 0.1; done; fi
     echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
@@ -57,7 +57,7 @@ async fn appears(file: &std::path::Path) {
 }
 
 #[tokio::test]
-async fn a_credential_plugin_that_hangs_at_the_start_holds_up_no_signal() {
+async fn a_credential_plugin_that_hangs_at_startup_does_not_delay_a_signal() {
     let server = Server::start().await;
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(HANGS).display());
     let mut daemon = server.daemon("daemon.log", &[&kubeconfig]);
@@ -71,7 +71,7 @@ async fn a_credential_plugin_that_hangs_at_the_start_holds_up_no_signal() {
 }
 
 #[tokio::test]
-async fn a_credential_plugin_that_hangs_later_holds_up_neither_a_signal_nor_the_end_of_the_leadership() {
+async fn a_credential_plugin_that_hangs_later_delays_neither_a_signal_nor_the_loss_of_leadership() {
     for is_signalled in [true, false] {
         let server = Server::start().await;
         let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(HANGS_LATER).display());
@@ -108,7 +108,7 @@ const FAILS_LATER: &str = r#"
 "#;
 
 #[tokio::test]
-async fn a_credential_plugin_that_fails_later_is_told_of_without_what_must_stay_secret() {
+async fn a_failure_of_a_credential_plugin_is_logged_without_its_secrets() {
     let server = Server::start().await;
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_with_plugin(FAILS_LATER).display());
     let mut daemon = server.daemon("daemon.log", &[&kubeconfig]);
@@ -122,7 +122,7 @@ async fn a_credential_plugin_that_fails_later_is_told_of_without_what_must_stay_
 }
 
 #[tokio::test]
-async fn a_daemon_whose_log_nobody_reads_any_more_goes_on() {
+async fn a_daemon_keeps_running_when_its_log_pipe_is_closed() {
     let server = Server::start().await;
     let mut child = std::process::Command::new(windlass())
         .arg(format!("--kubeconfig={}", server.file("kubeconfig").display()))
@@ -162,7 +162,7 @@ async fn metrics_and_health_are_served_on_loopback() {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_says_which_flag_to_mend() {
+fn a_daemon_that_cannot_start_names_the_flag_to_change() {
     for (args, code, text) in [
         (&["--concurrent-deployment-syncs=0"][..], 2, "--concurrent-deployment-syncs must be"),
         (&["--no-such-flag"][..], 2, "--no-such-flag"),

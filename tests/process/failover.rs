@@ -111,7 +111,7 @@ impl Field {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_was_stopped_and_wakes_after_another_took_over_writes_nothing_and_exits() {
+async fn a_frozen_leader_that_resumes_after_a_takeover_writes_nothing_and_exits() {
     let field = Field::new().await;
     let (mut a, _b) = field.two().await;
     a.signal("-STOP");
@@ -131,7 +131,7 @@ async fn a_leader_that_was_stopped_and_wakes_after_another_took_over_writes_noth
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_killed_is_followed_when_its_lease_ends() {
+async fn a_killed_leader_is_replaced_when_its_lease_expires() {
     let field = Field::new().await;
     let (mut a, _b) = field.two().await;
     field.rig.cluster.set_image("web", "v2").await;
@@ -147,7 +147,7 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_asked_to_stop_hands_over_and_exits_with_0() {
+async fn a_leader_that_gets_sigterm_releases_the_lease_and_exits_with_0() {
     let field = Field::new().await;
     let (mut a, b) = field.two().await;
     a.signal("-TERM");
@@ -161,7 +161,7 @@ async fn a_leader_that_is_asked_to_stop_hands_over_and_exits_with_0() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_lease_was_taken_exits_with_1_and_names_the_taker() {
+async fn a_leader_that_lost_its_lease_exits_with_1_and_names_the_new_holder() {
     let field = Field::new().await;
     let mut a = field.start(A).await;
     field.rig.until(30, "a leads", |rig| !rig.holder().is_empty()).await;

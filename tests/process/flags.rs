@@ -26,7 +26,7 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
 }
 
 #[test]
-fn what_cannot_be_used_ends_the_program_with_code_two_before_anything_is_started() {
+fn invalid_flags_end_the_program_with_code_2_before_anything_starts() {
     for (flags, words) in [
         (&["--controllers=job"][..], "--controllers must be a list of *, deployment-controller"),
         (&["--tls-cert-file=a"], "--tls-private-key-file"),

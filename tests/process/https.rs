@@ -115,7 +115,7 @@ fn unchunked(mut rest: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_replaced_is_shown_from_the_next_connection_on() {
+async fn a_replaced_certificate_is_served_from_the_next_connection_on() {
     let house = House::new().await;
     let daemon = house.start("daemon.log", &[]);
     daemon.says("over HTTPS").await;
@@ -134,7 +134,7 @@ async fn a_certificate_that_is_replaced_is_shown_from_the_next_connection_on() {
     daemon.says("the serving certificate was replaced").await;
     assert_eq!(ask(&mut open, "/metrics", &[]).await.0, 200, "an open connection is not broken off");
 
-    // Half of a pair, as while somebody copies: what works stays.
+    // Half of a pair, as during a copy: the valid certificate is kept.
     let second = daemon.shown().await;
     std::fs::write(house.files().1, &house.servers.server("third.test").key).unwrap();
     daemon.says("the old one stays").await;
@@ -143,7 +143,7 @@ async fn a_certificate_that_is_replaced_is_shown_from_the_next_connection_on() {
 }
 
 #[tokio::test]
-async fn configz_tells_those_who_may_ask_what_is_in_force() {
+async fn configz_shows_the_configuration_to_authorized_clients() {
     let house = House::new().await;
     std::fs::write(house.server.file("windlass.yaml"), "kube-api-burst: 77\n").unwrap();
     let file = format!("--config={}", house.server.file("windlass.yaml").display());
@@ -163,7 +163,7 @@ async fn configz_tells_those_who_may_ask_what_is_in_force() {
 }
 
 #[tokio::test]
-async fn a_standby_is_ready_and_says_that_it_does_not_lead() {
+async fn a_standby_is_ready_and_reports_that_it_is_not_the_leader() {
     let house = House::new().await;
     let leader = house.start("leader.log", &[]);
     leader.says("this process leads").await;

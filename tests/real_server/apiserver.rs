@@ -103,7 +103,7 @@ const BOUND: [&str; 3] = [
     "get configmaps",
 ];
 
-pub(crate) fn the_program_needs_exactly_the_rights_that_ship() {
+pub(crate) fn the_daemon_needs_exactly_the_shipped_permissions() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start_with(folder, &[DAEMON, SCRAPER, STRANGER]).await;
         let client = server.client().await;
@@ -139,7 +139,7 @@ pub(crate) fn the_program_needs_exactly_the_rights_that_ship() {
         assert_eq!(metrics.lines().filter(refused).collect::<Vec<_>>(), [""; 0], "{log}");
         assert!(metrics.contains("leader_election_master_status{name=\"windlass\"} 1"), "{metrics}");
         let audit = server.audit();
-        // The test has asked in its name whether the policy is in force.
+        // The test has sent a request in its name to check whether the policy is in force.
         let is_its_own =
             |event: &Value| event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("windlass"));
         let asked: Vec<&Value> = audit
@@ -174,11 +174,11 @@ async fn play_workloads(client: kube::Client) {
     let [rolls, annotated, orphans, left, taken] = &stages;
     let own = [stage().await, stage().await, stage().await];
     tokio::join!(
-        scenarios::a_deployment_comes_up_rolls_and_goes_back(rolls),
+        scenarios::a_deployment_rolls_out_and_rolls_back(rolls),
         scenarios::a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(annotated),
-        scenarios::orphans_that_match_are_adopted_and_what_stops_matching_is_released(orphans),
-        scenarios::a_set_that_was_left_behind_is_taken_over_with_its_pods(left),
-        scenarios::a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(taken),
+        scenarios::matching_orphans_are_adopted_and_pods_that_stop_matching_are_released(orphans),
+        scenarios::an_orphaned_replica_set_is_adopted_with_its_pods(left),
+        scenarios::a_name_in_use_is_counted_as_a_collision_and_another_is_used(taken),
         history_is_cleaned_up_and_a_cascade_ends_it(&own[0]),
         a_replication_controller_adopts_releases_and_scales(&own[1]),
         a_daemon_set_lives_its_life(&own[2]),
@@ -190,7 +190,7 @@ async fn history_is_cleaned_up_and_a_cascade_ends_it(stage: &Stage) {
     stage.rolled_out("web").await;
     stage.set_image("web", "v2").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the old set is cleaned up", |seen| seen.replica_sets.len() == 1).await;
+    stage.eventually(30, "the old ReplicaSet is deleted", |seen| seen.replica_sets.len() == 1).await;
     stage.delete("web", "Foreground").await;
     let nothing_left =
         |seen: &Seen| seen.deployments.is_empty() && seen.replica_sets.is_empty() && seen.pods.is_empty();
@@ -214,10 +214,10 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
     stage.call(Method::PATCH, &pod, &label("old")).await;
     let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController";
     let adopted = |seen: &Seen| seen.pods.len() == 2 && seen.pods.iter().all(owned);
-    stage.eventually(30, "it is adopted, and one of three goes", adopted).await;
+    stage.eventually(30, "it is adopted, and one of three pods is deleted", adopted).await;
 
     stage.call(Method::PATCH, &controller, &json!({"spec": {"replicas": 1}})).await;
-    stage.eventually(30, "one goes", |seen| seen.pods.len() == 1).await;
+    stage.eventually(30, "one is deleted", |seen| seen.pods.len() == 1).await;
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let status = stage.call(Method::GET, &controller, &Value::Null).await["status"].clone();
@@ -232,7 +232,7 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
     stage.eventually(30, "its pods go with it", |seen| seen.pods.is_empty()).await;
 }
 
-/// Binds the scraper to the role that ships for it; nobody else.
+/// Binds only the scraper to the shipped role.
 async fn metrics_are_for_those_who_may_read_them(client: &kube::Client, port: u16) {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

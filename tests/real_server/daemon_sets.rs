@@ -10,7 +10,7 @@ use windlass_testkit::stage::{Stage, name};
 
 /// The paths of one namespace.
 struct Paths {
-    sets: String,
+    daemon_sets: String,
     revisions: String,
     pods: String,
 }
@@ -19,7 +19,7 @@ impl Paths {
     fn of(stage: &Stage) -> Self {
         let apps = format!("/apis/apps/v1/namespaces/{}", stage.namespace);
         Paths {
-            sets: format!("{apps}/daemonsets"),
+            daemon_sets: format!("{apps}/daemonsets"),
             revisions: format!("{apps}/controllerrevisions"),
             pods: stage.path("Pod"),
         }
@@ -48,10 +48,10 @@ async fn rolled_out(stage: &Stage, paths: &Paths) {
 }
 
 async fn is_complete(stage: &Stage, paths: &Paths) -> Result<(), String> {
-    let set = stage.call(Method::GET, &format!("{}/agent", paths.sets), &Value::Null).await;
-    let status = &set["status"];
+    let daemon_set = stage.call(Method::GET, &format!("{}/agent", paths.daemon_sets), &Value::Null).await;
+    let status = &daemon_set["status"];
     let all = ["desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"];
-    let is_seen = status["observedGeneration"] == set["metadata"]["generation"];
+    let is_seen = status["observedGeneration"] == daemon_set["metadata"]["generation"];
     let is_complete = is_seen && all.iter().all(|field| status[field] == 3);
     if is_complete { Ok(()) } else { Err(status.to_string()) }
 }
@@ -66,8 +66,8 @@ async fn has_revisions(stage: &Stage, paths: &Paths, is_so: fn(&[i64]) -> bool) 
     if is_so(&numbers) { Ok(()) } else { Err(format!("{numbers:?}")) }
 }
 
-async fn has_no_set(stage: &Stage, paths: &Paths) -> Result<(), String> {
-    if items(stage, &paths.sets).await.is_empty() { Ok(()) } else { Err("it is there".into()) }
+async fn has_no_daemon_set(stage: &Stage, paths: &Paths) -> Result<(), String> {
+    if items(stage, &paths.daemon_sets).await.is_empty() { Ok(()) } else { Err("it is there".into()) }
 }
 
 /// The UIDs of the pods.
@@ -91,7 +91,7 @@ async fn numbers(stage: &Stage, paths: &Paths) -> Vec<i64> {
 async fn set_image(stage: &Stage, paths: &Paths, tag: &str) {
     let containers = json!([{"name": "c", "image": format!("agent:{tag}")}]);
     let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-    stage.call(Method::PATCH, &format!("{}/agent", paths.sets), &patch).await;
+    stage.call(Method::PATCH, &format!("{}/agent", paths.daemon_sets), &patch).await;
 }
 
 async fn revision(stage: &Stage, paths: &Paths, number: i64) -> Value {
@@ -112,7 +112,7 @@ fn agent(tag: &str) -> Value {
 /// Uses every right that the controller has.
 pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     let paths = Paths::of(stage);
-    stage.call(Method::POST, &paths.sets, &agent("v1")).await;
+    stage.call(Method::POST, &paths.daemon_sets, &agent("v1")).await;
     rolled_out(stage, &paths).await;
     assert_eq!(items(stage, &paths.pods).await.len(), 3);
     set_image(stage, &paths, "v2").await;
@@ -124,11 +124,11 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     let mut template = first["data"]["spec"]["template"].clone();
     template.as_object_mut().unwrap().remove("$patch");
     let patch = json!({"spec": {"template": template}});
-    stage.call(Method::PATCH, &format!("{}/agent", paths.sets), &patch).await;
+    stage.call(Method::PATCH, &format!("{}/agent", paths.daemon_sets), &patch).await;
     rolled_out(stage, &paths).await;
     eventually!("the old revision is the newest", has_revisions(stage, &paths, |numbers| numbers == [2, 3]));
 
-    // Somebody else has the name of the revision that comes next.
+    // A foreign object has the name of the next revision.
     let second = revision(stage, &paths, 2).await;
     let taken = name(&second);
     stage.call(Method::DELETE, &format!("{}/{taken}", paths.revisions), &Value::Null).await;
@@ -137,8 +137,8 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     stage.call(Method::POST, &paths.revisions, &foreign).await;
     set_image(stage, &paths, "v2").await;
     rolled_out(stage, &paths).await;
-    let set = stage.call(Method::GET, &format!("{}/agent", paths.sets), &Value::Null).await;
-    assert_eq!(set["status"]["collisionCount"], 1);
+    let daemon_set = stage.call(Method::GET, &format!("{}/agent", paths.daemon_sets), &Value::Null).await;
+    assert_eq!(daemon_set["status"]["collisionCount"], 1);
     // The history has room for one.
     set_image(stage, &paths, "v3").await;
     rolled_out(stage, &paths).await;
@@ -151,20 +151,20 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     eventually!("it is released and replaced", has_pods(stage, &paths, 4));
     rolled_out(stage, &paths).await;
     stage.call(Method::PATCH, &pod, &label("agent")).await;
-    eventually!("it is adopted, and one of two goes", has_pods(stage, &paths, 3));
+    eventually!("it is adopted, and one of two pods is deleted", has_pods(stage, &paths, 3));
     rolled_out(stage, &paths).await;
 
     // Orphans are taken over as they are.
     let before = uids(stage, &paths).await;
     let policy =
         |policy: &str| json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy});
-    stage.call(Method::DELETE, &format!("{}/agent", paths.sets), &policy("Orphan")).await;
-    eventually!("it is gone", has_no_set(stage, &paths));
-    stage.call(Method::POST, &paths.sets, &agent("v3")).await;
+    stage.call(Method::DELETE, &format!("{}/agent", paths.daemon_sets), &policy("Orphan")).await;
+    eventually!("it is deleted", has_no_daemon_set(stage, &paths));
+    stage.call(Method::POST, &paths.daemon_sets, &agent("v3")).await;
     rolled_out(stage, &paths).await;
     assert_eq!(uids(stage, &paths).await, before);
 
-    stage.call(Method::DELETE, &format!("{}/agent", paths.sets), &policy("Foreground")).await;
+    stage.call(Method::DELETE, &format!("{}/agent", paths.daemon_sets), &policy("Foreground")).await;
     eventually!("its pods go", has_pods(stage, &paths, 0));
     eventually!("its revisions go", has_revisions(stage, &paths, |numbers| numbers.is_empty()));
 }

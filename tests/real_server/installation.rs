@@ -1,5 +1,5 @@
-//! What ships for a cluster, on a real kube-apiserver: it is taken as it is, its rights and its admission policy let the
-//! daemon work and nobody else. So is what the chart renders for each of its sets of values (see
+//! The shipped manifests on a real kube-apiserver: they are accepted, and their permissions and admission policy allow
+//! what the daemon needs and nothing else. The same for the chart rendered with each of its files of values (see
 //! `tests/house/manifests.rs`).
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use windlass_testkit::rights::{self, PODS, REPLICA_SETS, pod};
 use windlass_testkit::stage::{Stage, Writes};
 use windlass_testkit::{https, manifests, scenarios};
 
-fn set(name: &str, owner: Value) -> Value {
+fn replica_set(name: &str, owner: Value) -> Value {
     let Value::Object(mut metadata) = pod(name, owner)["metadata"].take() else { unreachable!() };
     metadata.remove("labels");
     json!({
@@ -32,7 +32,7 @@ fn deployment(name: &str, annotations: Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-        "spec": set(name, Value::Null)["spec"],
+        "spec": replica_set(name, Value::Null)["spec"],
     })
 }
 
@@ -40,7 +40,7 @@ fn owner(api_version: &str, kind: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": format!("uid-of-{kind}"), "controller": true})
 }
 
-pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls() {
+pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start_with(folder, &[DAEMON]).await;
         let client = server.client().await;
@@ -52,30 +52,31 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
         let _ = client.request::<Value>(request.body(default.to_string().into_bytes()).unwrap()).await;
         rights::wait_for_the_admission_policy(&server).await;
 
-        let (of_set, of_rc) = (owner("apps/v1", "ReplicaSet"), owner("v1", "ReplicationController"));
+        let (of_replica_set, of_rc) = (owner("apps/v1", "ReplicaSet"), owner("v1", "ReplicationController"));
         let of_deployment = owner("apps/v1", "Deployment");
         let of_stateful_set = owner("apps/v1", "StatefulSet");
-        // By the administrator.
+        // Created by the administrator.
         let there = [
             pod("bare", Value::Null),
-            pod("of-a-set", of_set.clone()),
-            pod("to-relabel", of_set.clone()),
+            pod("of-a-replica-set", of_replica_set.clone()),
+            pod("to-relabel", of_replica_set.clone()),
             pod("of-another", of_stateful_set.clone()),
-            set("bare", Value::Null),
-            set("of-a-deployment", of_deployment.clone()),
+            replica_set("bare", Value::Null),
+            replica_set("of-a-deployment", of_deployment.clone()),
             deployment("plain", Value::Null),
             deployment("to-roll-back", json!({"deprecated.deployment.rollback.to": "1"})),
         ];
         rights::create(&client, &there).await;
         let pod_at = |name: &str| format!("{PODS}/{name}");
-        let set_at = |name: &str| format!("{REPLICA_SETS}/{name}");
+        let replica_set_at = |name: &str| format!("{REPLICA_SETS}/{name}");
         let owners = |owner: &Value| json!({"metadata": {"ownerReferences": [owner]}});
-        let release = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": of_set["uid"]}]}});
-        let mut both = owners(&of_set);
+        let release =
+            json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": of_replica_set["uid"]}]}});
+        let mut both = owners(&of_replica_set);
         both["metadata"]["labels"] = json!({"app": "b"});
-        let mut and_a_webhooks_label = owners(&of_set);
+        let mut and_a_webhooks_label = owners(&of_replica_set);
         and_a_webhooks_label["metadata"]["labels"] = json!({"mesh": "on"});
-        let mut not_controlling = of_set.clone();
+        let mut not_controlling = of_replica_set.clone();
         not_controlling["controller"] = json!(false);
         let resize = json!({"spec": {"replicas": 1}});
         let deployment_at = |name: &str| format!("/apis/apps/v1/namespaces/default/deployments/{name}");
@@ -87,148 +88,121 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
         rollback_and_more["spec"]["replicas"] = json!(9);
         let nothing = Value::Null;
         let (post, patch, delete) = (Method::POST, Method::PATCH, Method::DELETE);
+        let uncontrolled = Some("only objects controlled by");
+        let other_fields = Some("only the owner references");
+        let no_rollback = Some("only be rolled back");
         for (what, method, path, body, refusal) in [
-            ("a pod of a set", &post, PODS.to_owned(), pod("a", of_set.clone()), None),
-            ("a pod of an old controller", &post, PODS.to_owned(), pod("b", of_rc.clone()), None),
-            ("a set of a Deployment", &post, REPLICA_SETS.to_owned(), set("c", of_deployment.clone()), None),
+            ("creates a pod of a ReplicaSet", &post, PODS.to_owned(), pod("a", of_replica_set.clone()), None),
             (
-                "a bare pod",
+                "creates a pod of a ReplicationController",
                 &post,
                 PODS.to_owned(),
-                pod("d", nothing.clone()),
-                Some("only what is controlled"),
+                pod("b", of_rc.clone()),
+                None,
             ),
             (
-                "owned, not controlled",
+                "creates a ReplicaSet of a Deployment",
+                &post,
+                REPLICA_SETS.to_owned(),
+                replica_set("c", of_deployment.clone()),
+                None,
+            ),
+            ("creates a bare pod", &post, PODS.to_owned(), pod("d", nothing.clone()), uncontrolled),
+            (
+                "creates a pod that is owned but not controlled",
                 &post,
                 PODS.to_owned(),
                 pod("d", not_controlling),
-                Some("only what is"),
+                uncontrolled,
             ),
             (
-                "a pod of another",
+                "creates a pod of a StatefulSet",
                 &post,
                 PODS.to_owned(),
                 pod("d", of_stateful_set.clone()),
-                Some("only what is"),
+                uncontrolled,
             ),
             (
-                "a false group",
+                "creates a pod with an owner of the wrong group",
                 &post,
                 PODS.to_owned(),
                 pod("d", owner("apps/v2", "ReplicaSet")),
-                Some("only what"),
+                uncontrolled,
             ),
             (
-                "a bare set",
+                "creates a bare ReplicaSet",
                 &post,
                 REPLICA_SETS.to_owned(),
-                set("d", nothing.clone()),
-                Some("only what is controlled"),
+                replica_set("d", nothing.clone()),
+                uncontrolled,
             ),
             (
-                "a set of a set",
+                "creates a ReplicaSet of a ReplicaSet",
                 &post,
                 REPLICA_SETS.to_owned(),
-                set("d", of_set.clone()),
-                Some("only what is controlled"),
+                replica_set("d", of_replica_set.clone()),
+                uncontrolled,
             ),
-            ("another label", &patch, pod_at("to-relabel"), both.clone(), Some("only the owner references")),
-            ("theft", &patch, pod_at("of-another"), release.clone(), Some("only what is controlled by")),
-            ("adoption and more", &patch, pod_at("bare"), both, Some("only the owner references")),
+            ("changes a label", &patch, pod_at("to-relabel"), both.clone(), other_fields),
+            ("releases a pod of a StatefulSet", &patch, pod_at("of-another"), release.clone(), uncontrolled),
+            ("adopts a pod and changes a label", &patch, pod_at("bare"), both, other_fields),
             (
-                "no adoption",
+                "changes a bare pod without adopting it",
                 &patch,
                 pod_at("bare"),
                 json!({"metadata": {"labels": {"a": "b"}}}),
-                Some("only what"),
+                uncontrolled,
             ),
+            ("deletes a bare pod", &delete, pod_at("bare"), nothing.clone(), uncontrolled),
+            ("deletes a pod of a StatefulSet", &delete, pod_at("of-another"), nothing.clone(), uncontrolled),
+            ("scales a bare ReplicaSet", &patch, replica_set_at("bare"), resize.clone(), uncontrolled),
+            ("deletes a bare ReplicaSet", &delete, replica_set_at("bare"), nothing.clone(), uncontrolled),
             (
-                "deletes a bare pod",
-                &delete,
-                pod_at("bare"),
-                nothing.clone(),
-                Some("only what is controlled by"),
-            ),
-            (
-                "deletes another's",
-                &delete,
-                pod_at("of-another"),
-                nothing.clone(),
-                Some("only what is controlled"),
-            ),
-            (
-                "resizes a bare set",
-                &patch,
-                set_at("bare"),
-                resize.clone(),
-                Some("only what is controlled by"),
-            ),
-            (
-                "deletes a bare set",
-                &delete,
-                set_at("bare"),
-                nothing.clone(),
-                Some("only what is controlled by"),
-            ),
-            (
-                "another template of a Deployment",
+                "changes the template of a Deployment",
                 &patch,
                 deployment_at("plain"),
                 image.clone(),
-                Some("only rolled back"),
+                no_rollback,
             ),
-            ("a Deployment's size", &patch, deployment_at("plain"), resize.clone(), Some("only rolled back")),
+            ("scales a Deployment", &patch, deployment_at("plain"), resize.clone(), no_rollback),
             (
-                "marks a Deployment for itself",
+                "requests a rollback itself",
                 &patch,
                 deployment_at("plain"),
                 json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
-                Some("only rolled back"),
+                no_rollback,
             ),
             (
-                "marks it by way of the status",
+                "requests a rollback through the status",
                 &patch,
                 format!("{}/status", deployment_at("plain")),
                 json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
                 None,
             ),
+            ("has requested nothing that way", &patch, deployment_at("plain"), image.clone(), no_rollback),
             (
-                "has marked nothing so",
-                &patch,
-                deployment_at("plain"),
-                image.clone(),
-                Some("only rolled back"),
-            ),
-            (
-                "a rollback and a size",
+                "rolls back and scales",
                 &patch,
                 deployment_at("to-roll-back"),
                 rollback_and_more,
-                Some("keeps its size"),
+                Some("replicas of a Deployment may not be changed"),
             ),
             ("rolls back", &patch, deployment_at("to-roll-back"), rollback, None),
+            ("rolls back twice", &patch, deployment_at("to-roll-back"), resize.clone(), no_rollback),
             (
-                "rolls back twice",
+                "changes the template of a ReplicaSet",
                 &patch,
-                deployment_at("to-roll-back"),
-                resize.clone(),
-                Some("only rolled back"),
-            ),
-            (
-                "another template of a set",
-                &patch,
-                set_at("of-a-deployment"),
+                replica_set_at("of-a-deployment"),
                 image,
-                Some("keeps its template"),
+                Some("template of a ReplicaSet may not be changed"),
             ),
-            ("resizes", &patch, set_at("of-a-deployment"), resize, None),
-            ("adopts with a label more", &patch, pod_at("bare"), and_a_webhooks_label, None),
-            ("adopts", &patch, pod_at("bare"), owners(&of_set), None),
-            ("releases", &patch, pod_at("bare"), release, None),
-            ("adopts a set", &patch, set_at("bare"), owners(&of_deployment), None),
-            ("deletes its own", &delete, pod_at("of-a-set"), nothing.clone(), None),
-            ("deletes its own set", &delete, set_at("of-a-deployment"), nothing, None),
+            ("scales a ReplicaSet", &patch, replica_set_at("of-a-deployment"), resize, None),
+            ("adopts a pod with a label of a webhook", &patch, pod_at("bare"), and_a_webhooks_label, None),
+            ("adopts a pod", &patch, pod_at("bare"), owners(&of_replica_set), None),
+            ("releases a pod", &patch, pod_at("bare"), release, None),
+            ("adopts a ReplicaSet", &patch, replica_set_at("bare"), owners(&of_deployment), None),
+            ("deletes its own pod", &delete, pod_at("of-a-replica-set"), nothing.clone(), None),
+            ("deletes its own ReplicaSet", &delete, replica_set_at("of-a-deployment"), nothing, None),
         ] {
             let (code, message) = rights::try_as_the_daemon(&server, method.clone(), &path, &body).await;
             match refusal {
@@ -239,22 +213,22 @@ pub(crate) fn whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment
     });
 }
 
-/// What `.ci/chart check` has rendered.
+/// The output of `.ci/chart check`.
 fn rendered() -> Vec<(String, Vec<Value>)> {
     let rendered = manifests::rendered();
-    assert!(!rendered.is_empty(), "WINDLASS_RENDERED names no folder that .ci/chart check has filled");
+    assert!(!rendered.is_empty(), "WINDLASS_RENDERED must name the output folder of .ci/chart check");
     rendered
 }
 
-/// Whether the server would take an object: a dry run.
-async fn judge(client: &kube::Client, object: &Value) -> kube::Result<()> {
+/// Whether the server accepts an object: a dry run.
+async fn dry_run(client: &kube::Client, object: &Value) -> kube::Result<()> {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", manifests::collection(object));
     let request = http::Request::post(path).header("content-type", "application/json");
     let request = request.body(object.to_string().into_bytes()).unwrap();
     client.request::<Value>(request).await.map(drop)
 }
 
-/// What the chart may be installed into.
+/// The namespaces for installations of the chart.
 async fn create_namespaces(client: &kube::Client) {
     let namespaces = ["windlass", "shop", "monitoring", "restricted"].map(|name| {
         let enforce = if name == "restricted" { "restricted" } else { "privileged" };
@@ -264,7 +238,7 @@ async fn create_namespaces(client: &kube::Client) {
     rights::create(client, &namespaces).await;
 }
 
-pub(crate) fn the_manifests_that_ship_are_taken_as_they_are() {
+pub(crate) fn the_shipped_manifests_are_accepted() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start(folder).await;
         let client = server.client().await;
@@ -278,21 +252,21 @@ pub(crate) fn the_manifests_that_ship_are_taken_as_they_are() {
             if template["spec"].is_object() {
                 let metadata = json!({"name": "one", "namespace": "restricted"});
                 let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
-                judge(&client, &pod).await.unwrap();
+                dry_run(&client, &pod).await.unwrap();
                 pod["spec"]["hostNetwork"] = json!(true);
-                let refused = judge(&client, &pod).await.unwrap_err().to_string();
+                let refused = dry_run(&client, &pod).await.unwrap_err().to_string();
                 assert!(refused.contains("violates PodSecurity"), "{refused}");
             }
         }
     });
 }
 
-pub(crate) fn what_the_chart_renders_is_taken_as_it_is() {
+pub(crate) fn the_rendered_chart_is_accepted() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start(folder).await;
         let client = server.client().await;
         create_namespaces(&client).await;
-        // Judged, not kept: the sets of values share names.
+        // Validated, not stored: the files of values share names.
         for (origin, objects) in rendered() {
             for mut object in objects {
                 if object["apiVersion"] == "monitoring.coreos.com/v1" {
@@ -300,7 +274,7 @@ pub(crate) fn what_the_chart_renders_is_taken_as_it_is() {
                 }
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                 object["metadata"]["name"] = json!(format!("another-{name}"));
-                let answer = judge(&client, &object).await;
+                let answer = dry_run(&client, &object).await;
                 assert!(answer.is_ok(), "{origin}: {name}: {answer:?}");
             }
         }
@@ -314,11 +288,11 @@ const SCOPED: User = User {
     groups: "system:serviceaccounts,system:serviceaccounts:windlass",
 };
 
-pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
-    for set in ["namespace-windlass", "own-namespace-kube-system"] {
+pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs() {
+    for values in ["namespace-windlass", "own-namespace-kube-system"] {
         on_a_real_server(async |folder| {
-            let (_, objects) = rendered().into_iter().find(|(origin, _)| origin == set).unwrap();
-            let user = if set.starts_with("own") { DAEMON } else { SCOPED };
+            let (_, objects) = rendered().into_iter().find(|(origin, _)| origin == values).unwrap();
+            let user = if values.starts_with("own") { DAEMON } else { SCOPED };
             let server = ApiServer::start_with(folder, &[user]).await;
             let client = server.client().await;
             let namespace =
@@ -330,7 +304,7 @@ pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
                     && !object["metadata"]["name"].as_str().unwrap().ends_with("-test")
             };
             rights::create(&client, &objects.iter().filter(is_a_right).cloned().collect::<Vec<_>>()).await;
-            let scope = if set.starts_with("own") { "kube-system" } else { "shop" };
+            let scope = if values.starts_with("own") { "kube-system" } else { "shop" };
             let needed = json!({"verb": "create", "resource": "pods", "namespace": scope});
             rights::wait_until_allowed(&client, user.name, &[needed]).await;
             let end = CancellationToken::new();
@@ -354,18 +328,18 @@ pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
             let daemon = Process::start(&windlass(), &flags, &log);
             let stage = Stage::in_namespace(client.clone(), client.clone(), Writes::default(), scope.into());
             let played = tokio::spawn(async move {
-                scenarios::a_deployment_comes_up_rolls_and_goes_back(&stage).await;
+                scenarios::a_deployment_rolls_out_and_rolls_back(&stage).await;
             });
             let played = played.await;
             let said = std::fs::read_to_string(&log).unwrap();
-            played.unwrap_or_else(|error| panic!("{set}: {}\n{said}", apiserver::said(error)));
+            played.unwrap_or_else(|error| panic!("{values}: {}\n{said}", apiserver::said(error)));
             for path in ["/livez", "/readyz"] {
-                assert_eq!(https::get(port, path, None).await.0, 200, "{set}: {path}\n{said}");
+                assert_eq!(https::get(port, path, None).await.0, 200, "{values}: {path}\n{said}");
             }
             let is_of_the_test = |object: &&Value| object["metadata"]["name"] == "windlass-test";
             let of_the_test: Vec<Value> = objects.iter().filter(is_of_the_test).cloned().collect();
             tokio::task::block_in_place(|| run_the_charts_test(folder, &server, &of_the_test, scope));
-            // It stands for the pod of the StatefulSet, which makes the first pods of the Deployment.
+            // The daemon takes the part of the StatefulSet's pod, which creates the first pods of the Deployment.
             if deployment["metadata"]["namespace"] == scope {
                 rights::create(&client, std::slice::from_ref(deployment)).await;
                 let stage = Stage::in_namespace(client.clone(), client, Writes::default(), scope.into());
@@ -379,12 +353,12 @@ pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there() {
                     && event["responseStatus"]["code"] == 403
             };
             let refused: Vec<&Value> = audit.iter().filter(refused).collect();
-            assert!(refused.is_empty(), "{set}: {refused:#?}");
+            assert!(refused.is_empty(), "{values}: {refused:#?}");
         });
     }
 }
 
-/// What `helm test` has the kubelet do: the pod's containers in turn, with its account's rights, here by kubectl.
+/// The steps of `helm test`: the pod's containers in turn, with the permissions of its account, here by kubectl.
 fn run_the_charts_test(assets: &Path, server: &ApiServer, objects: &[Value], namespace: &str) {
     let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
     let admin = server.kubeconfig(TOKEN);

@@ -30,7 +30,7 @@ impl Needs {
 
     fn are_met(self) -> bool {
         let chart = || {
-            // In CI nobody reads what is ignored, so that the chart would never be judged: there the test fails.
+            // In CI an ignored test is not noticed, and the chart would never be validated: there the test fails.
             std::env::var_os("WINDLASS_RENDERED").is_some() || std::env::var_os("CI").is_some()
         };
         match self {
@@ -56,11 +56,11 @@ macro_rules! trials {
 fn main() -> ExitCode {
     let trials = trials![
         Server: apiserver::the_scenarios_hold_on_a_real_api_server,
-        Server: apiserver::the_program_needs_exactly_the_rights_that_ship,
-        Server: installation::whoever_has_the_daemons_token_writes_only_what_a_set_or_deployment_controls,
-        Server: installation::the_manifests_that_ship_are_taken_as_they_are,
-        ServerAndChart: installation::what_the_chart_renders_is_taken_as_it_is,
-        ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_what_it_needs_there,
+        Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
+        Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
+        Server: installation::the_shipped_manifests_are_accepted,
+        ServerAndChart: installation::the_rendered_chart_is_accepted,
+        ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

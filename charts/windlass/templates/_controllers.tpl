@@ -1,9 +1,9 @@
 {{/*
-Which controllers run, here and in a kube-controller-manager. Both read --controllers alike: the first entry that
-is the name, or the name after a '-', decides; else '*' does.
+Which controllers run, here and in a kube-controller-manager. Both parse --controllers alike: the first entry that
+is the name, or the name after a '-', decides; otherwise '*' does.
 */}}
 
-{{/* "true" if the list `controllers` has the controller `name` run. */}}
+{{/* "true" if the list `controllers` enables the controller `name`. */}}
 {{- define "windlass.runs" -}}
 {{- $short := trimSuffix "-controller" .name -}}
 {{- $answer := "" -}}
@@ -22,7 +22,7 @@ is the name, or the name after a '-', decides; else '*' does.
 {{- $answer -}}
 {{- end }}
 
-{{/* The controllers of this release, with commas between them. */}}
+{{/* The controllers of this release, separated by commas. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
 {{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" -}}
@@ -33,7 +33,7 @@ is the name, or the name after a '-', decides; else '*' does.
 {{- join "," $running -}}
 {{- end }}
 
-{{/* What a kube-controller-manager must be told to leave them to this release. */}}
+{{/* The --controllers entries that disable the controllers of this release in a kube-controller-manager. */}}
 {{- define "windlass.switchOff" -}}
 {{- $without := list -}}
 {{- range splitList "," (include "windlass.running" .) -}}
@@ -43,9 +43,9 @@ is the name, or the name after a '-', decides; else '*' does.
 {{- end }}
 
 {{/*
-The kube-controller-managers that can be seen: JSON with `seen`, how many, and `clashes`, a sentence for each that
-runs one of ours. A managed control plane shows none, and k3s and k0s run theirs outside of any pod. Their label is
-kubeadm's or kops', and an older kops has all flags in one text for a shell.
+The kube-controller-managers that run as pods: JSON with `seen`, their number, and `clashes`, a sentence for each that
+runs a controller of this release. A managed control plane shows none, and k3s and k0s run theirs outside of any pod.
+The label is kubeadm's or kops', and an older kops has all flags in one shell command.
 */}}
 {{- define "windlass.preflight" -}}
 {{- $seen := 0 -}}

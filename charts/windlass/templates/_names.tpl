@@ -6,8 +6,8 @@
 
 {{/*
 "windlass" for a release of that name, else RELEASE-windlass. A release may be called team.windlass or 123, a Service
-may not: no dots, and a letter first. Suffixes are added, so it stays short; what is cut off leaves a hash, or two
-releases that begin alike would share their objects.
+may not: no dots, and a letter first. Suffixes are added, so it stays short; a truncated name ends with a hash, or two
+releases with the same prefix would share their objects.
 */}}
 {{- define "windlass.fullname" -}}
 {{- $name := include "windlass.name" . -}}
@@ -39,7 +39,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Of the Deployment itself, which a scope.selector may ask for. */}}
+{{/* The labels of the Deployment itself, which scope.selector may have to match. */}}
 {{- define "windlass.deploymentLabels" -}}
 {{ include "windlass.labels" . }}
 app.kubernetes.io/component: controller-manager
@@ -52,7 +52,7 @@ app.kubernetes.io/component: controller-manager
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "windlass.fullname" .) -}}
 {{- else -}}
-{{- required "serviceAccount.name is needed where serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.create=false needs serviceAccount.name, the name of an existing ServiceAccount" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end }}
 
@@ -62,7 +62,7 @@ app.kubernetes.io/component: controller-manager
   namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
-{{/* Of `image` (repository, tag, digest), with `version` where there is neither tag nor digest. */}}
+{{/* The reference of `image` (repository, tag, digest), with `version` where there is neither tag nor digest. */}}
 {{- define "windlass.image" -}}
 {{- if .image.digest -}}
 {{- printf "%s@%s" .image.repository .image.digest -}}
@@ -71,7 +71,7 @@ app.kubernetes.io/component: controller-manager
 {{- end -}}
 {{- end }}
 
-{{/* Releases without a scope must take turns whatever their names, so they share one Lease. */}}
+{{/* Of the releases without a scope only one may lead, whatever their names, so they share one Lease. */}}
 {{- define "windlass.leaseName" -}}
 {{- if .Values.leaderElection.resourceName -}}
 {{- .Values.leaderElection.resourceName -}}
@@ -82,7 +82,7 @@ windlass
 {{- end -}}
 {{- end }}
 
-{{/* The same for their namespaces: the Lease is where all of them find it. */}}
+{{/* The namespace of the Lease is therefore the same for all of them, whatever their own namespaces. */}}
 {{- define "windlass.leaseNamespace" -}}
 {{- if .Values.leaderElection.resourceNamespace -}}
 {{- .Values.leaderElection.resourceNamespace -}}

@@ -1,4 +1,4 @@
-{{/* The template of a pod: of the Deployment, and of the StatefulSet beside it. Needs `root` and `component`. */}}
+{{/* The pod template of the Deployment and of the bootstrap StatefulSet. Needs `root` and `component`. */}}
 {{- define "windlass.pod" -}}
 {{- $component := .component -}}
 {{- with .root -}}
@@ -84,7 +84,7 @@ spec:
         scheme: HTTPS
       timeoutSeconds: 5
       failureThreshold: 6
-    # A standby is ready too, so that a rolling update goes on.
+    # A standby is ready too, or a rolling update would never finish.
     readinessProbe:
       httpGet:
         path: /readyz
@@ -111,7 +111,7 @@ spec:
       readOnly: true
     {{- end }}
   volumes:
-  # Bound to this pod, and short-lived; the kubelet renews it.
+  # Bound to this pod and short-lived; the kubelet renews it.
   - name: token
     projected:
       defaultMode: 292 # 0444

@@ -1,9 +1,9 @@
-{{/* What the scope takes in. */}}
+{{/* Which labels scope.selector matches. */}}
 
 {{/*
-"true" if `selector` takes `labels`. It reads what --selector reads, all of which must hold: key, !key, key=value,
-key!=value, key in (a,b), key notin (a,b). Of the last two and != an object without the key does not need one. What is
-none of these is left to the program, which refuses it by name.
+"true" if `selector` matches `labels`. It parses what --selector parses, and all requirements must hold: key, !key,
+key=value, key!=value, key in (a,b), key notin (a,b). != and notin also match an object without the key. Anything else
+is left to the program, which refuses it with an error that names it.
 */}}
 {{- define "windlass.selects" -}}
 {{- $labels := .labels -}}
@@ -42,7 +42,7 @@ none of these is left to the program, which refuses it by name.
 {{- $answer -}}
 {{- end }}
 
-{{/* "true" if scope.selector takes the release's own Deployment. */}}
+{{/* "true" if scope.selector matches the release's own Deployment. */}}
 {{- define "windlass.selectsItself" -}}
 {{- $labels := include "windlass.deploymentLabels" . | fromYaml -}}
 {{- include "windlass.selects" (dict "selector" .Values.scope.selector "labels" $labels) -}}

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_can_give_away_all_that_it_has() {
+    fn allocatable_defaults_to_the_capacity() {
         let capacity = json!({"pods": "10"});
         check("Node", json!({"status": {"capacity": capacity}}), "/status/allocatable", capacity.clone());
         let both = json!({"status": {"capacity": capacity, "allocatable": {"pods": "9"}}});
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_of_few_words_becomes_a_rolling_update_of_one_replica() {
+    fn a_minimal_deployment_gets_a_rolling_update_of_one_replica() {
         check(
             "Deployment",
             json!({"spec": {"template": {"spec": {"containers": []}}}}),
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_chose_stays() {
+    fn values_set_by_the_user_are_kept() {
         let strategy = json!({"type": "Recreate"});
         let object = json!({"spec": {"replicas": 0, "revisionHistoryLimit": 0, "strategy": strategy}});
         check("Deployment", object.clone(), "/spec/replicas", json!(0));
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_strange_shapes_are_left_alone() {
+    fn malformed_objects_are_left_alone() {
         let kinds = "ControllerRevision DaemonSet Deployment ReplicaSet ReplicationController Pod Service Namespace Secret Node Lease";
         for kind in kinds.split(' ') {
             for strange in [

@@ -1,6 +1,5 @@
-//! The seam for observing requests and injecting faults: one function that sees every request before
-//! it is carried out and decides its fate. Tests need no mock: the client, its retries and its error
-//! handling all meet the real thing.
+//! Observing requests and injecting faults: one function sees every request before it is carried out and decides what
+//! happens to it. Tests need no mock: the client, its retries and its error handling are the real ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,16 +31,16 @@ pub struct RequestInfo {
     pub content_type: String,
     /// The User-Agent header, or "".
     pub user_agent: String,
-    /// The body as sent, except that one in protobuf is shown as the JSON it stands for.
+    /// The body as sent; a protobuf body is converted to JSON.
     pub body: Bytes,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// It is carried out.
+pub enum FaultDecision {
+    /// The request is carried out.
     Proceed,
-    /// It is not carried out; the client gets a Status with these.
+    /// The request is not carried out; the client gets a Status with these fields.
     Refuse {
         /// The HTTP status code, such as 503.
         code: u16,
@@ -50,31 +49,30 @@ pub enum Verdict {
         /// The machine-readable reason, such as "ServiceUnavailable".
         reason: String,
     },
-    /// The client gets a Status with this code, 429 or 503, and is asked to send the request again after so many
-    /// seconds.
-    AskToWait {
+    /// The client gets a Status with this code, 429 or 503, and the header `Retry-After`.
+    RetryAfter {
         /// The HTTP status code.
         code: u16,
         /// The value of `Retry-After`.
         seconds: u32,
-        /// Whether the request is carried out all the same, as where a proxy in between gave it up too early.
+        /// Whether the request is carried out all the same, as when a proxy gives up too early.
         carried_out: bool,
     },
-    /// It is not carried out, and the connection breaks: the client cannot tell it from
-    /// [`Verdict::LoseReply`].
+    /// The request is not carried out, and the connection breaks: the client cannot distinguish this from
+    /// [`FaultDecision::LoseReply`].
     LoseRequest,
-    /// It is carried out, but the connection breaks before the answer.
+    /// The request is carried out, but the connection breaks before the response.
     LoseReply,
-    /// It is carried out after this time of tokio's clock, even if the client has given up by then.
+    /// The request is carried out after this time of tokio's clock, even if the client has given up by then.
     Delay(Duration),
-    /// It is carried out at once, and the answer arrives after this time of tokio's clock.
+    /// The request is carried out at once, and the response arrives after this time of tokio's clock.
     DelayReply(Duration),
 }
 
 /// See the module. Called once per request, in the order of arrival; it must not block.
-pub type FaultInjector = Arc<dyn Fn(&RequestInfo) -> Verdict + Send + Sync>;
+pub type FaultInjector = Arc<dyn Fn(&RequestInfo) -> FaultDecision + Send + Sync>;
 
-/// What a client sees of a lost reply: an answer whose body breaks off before its first byte.
+/// A lost reply as the client sees it: a response whose body ends before its first byte.
 #[derive(Debug)]
 pub(crate) struct ConnectionLost;
 

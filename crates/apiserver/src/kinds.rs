@@ -77,9 +77,9 @@ pub(crate) struct Kind {
     pub(crate) create_on_update: bool,
     /// Whether DELETE answers with the removed object instead of a Status (`ReturnDeletedObject`).
     pub(crate) returns_deleted: bool,
-    /// Whether a DELETE that says nothing about dependents lets them go instead of deleting them
+    /// Whether a DELETE without a propagation policy orphans the dependents instead of deleting them
     /// (`DefaultGarbageCollectionPolicy`). Older than the garbage collector, and kept for its old clients;
-    /// kubectl always says what it wants.
+    /// kubectl always sends a policy.
     pub(crate) orphans_dependents: bool,
     pub(crate) wire: Wire,
 }

@@ -1,13 +1,12 @@
-//! An embedded Kubernetes API server, for tests and for people who want to try things without a cluster.
+//! An embedded Kubernetes API server, for tests and for demonstrations without a cluster.
 //!
-//! The guarantee: what a client may rely on with a real API server it may rely on here, for the kinds
-//! served. Stale writes are refused, status and spec are apart, deletions are graceful, watches are
-//! consistent and can expire. What is left out is refused, not faked: there is no authentication, no
-//! server-side apply and no managedFields.
+//! The guarantee: for the served kinds, a client may rely on the semantics of a real API server. Stale writes are
+//! refused, status and spec are separate, deletions are graceful, watches are consistent and can expire. Missing features
+//! are refused, not faked: there is no authentication, no server-side apply and no managedFields.
 //!
-//! [`Sandbox::router`] is an [`axum::Router`], which is a transport for `kube::Client` as it stands, and
-//! [`Sandbox::serve`] puts the same router on a socket for kubectl. Time and randomness are handed in,
-//! so under tokio's paused clock a rollout of minutes takes milliseconds and repeats exactly:
+//! [`Sandbox::router`] is an [`axum::Router`], which is a transport for `kube::Client`, and [`Sandbox::serve`] serves the
+//! same router on a socket for kubectl. Clock and seed are arguments, so under tokio's paused clock a rollout of minutes
+//! takes milliseconds and is reproducible:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -24,7 +23,7 @@
 //! # });
 //! ```
 
-// What a request goes through: the wire, the kinds, the objects.
+// The path of a request: HTTP, kinds, objects.
 mod conversion;
 mod discovery;
 mod fault_injection;
@@ -42,7 +41,7 @@ mod status;
 mod store;
 mod watch;
 
-// What the API means, as pure functions.
+// The semantics of the API, as pure functions.
 pub mod defaults;
 pub mod openapi;
 pub mod quantity;
@@ -67,19 +66,19 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use fault_injection::{FaultInjector, RequestInfo, Verdict};
+pub use fault_injection::{FaultDecision, FaultInjector, RequestInfo};
 pub use kinds::{ServedKind, served_kinds};
 pub use protobuf::write::value as to_protobuf;
 
 use rest::Server;
 
-/// How long open requests may take to end when [`Sandbox::serve`] is told to stop.
+/// The time that open requests have to end when [`Sandbox::serve`] shuts down.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// The namespaces of every new cluster.
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// What a sandbox is made of. [`Options::new`] has the defaults.
+/// The options of a sandbox. [`Options::new`] has the defaults.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -88,23 +87,23 @@ pub struct Options {
     pub now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>,
     /// Seed of UIDs, generated names and cluster IPs. The default is 0.
     pub seed: u64,
-    /// Changes of each kind that are kept; a watch from before the oldest gets 410. The default is
-    /// 10 000, the least is 1.
+    /// The number of changes of each kind in the history; a watch from before the oldest gets 410. The default is
+    /// 10 000, the minimum is 1.
     pub history: usize,
     /// Time between the bookmarks of a watch that allows them. The default is 10 s.
     pub bookmark_interval: Duration,
-    /// How a watch from an expired revision is refused.
+    /// The form of the error for a watch from an expired revision.
     pub expired_watch: ExpiredWatch,
     /// Whether `sendInitialEvents` is served (KEP-3157, the WatchList feature); otherwise it is refused
     /// with 422, as by servers before 1.32. The default is true.
     pub streaming_lists: bool,
     /// Whether pods are served in protobuf to clients that ask for it. The default is true.
     pub protobuf: bool,
-    /// Sees every request and decides its fate. The default is none.
+    /// Sees every request and decides what happens to it. The default is none.
     pub on_request: Option<FaultInjector>,
 }
 
-/// The two forms in which servers and proxies say that a watch's revision has expired.
+/// The two forms in which servers and proxies report that a watch's revision has expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpiredWatch {
     /// An ERROR event in a stream that began with 200, as kube-apiserver does.
@@ -162,32 +161,33 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A cluster with the namespaces that every cluster begins with, and nothing else.
+    /// A cluster with the initial namespaces of every cluster, and nothing else.
     pub fn new(options: Options) -> Self {
         let server = Arc::new(Server::new(options));
         if let Some(kind) = kinds::named("Namespace") {
             for name in NAMESPACES {
                 let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
                 if let Err(failure) = rest::insert(&server, kind, namespace, false) {
-                    tracing::error!(name, message = failure.message, "a first namespace was refused");
+                    tracing::error!(name, message = failure.message, "cannot create an initial namespace");
                 }
             }
         }
         Sandbox { server }
     }
 
-    /// The API, for `kube::Client::new(sandbox.router(), "default")` or a server of one's own.
+    /// The API, for `kube::Client::new(sandbox.router(), "default")` or another HTTP server.
     pub fn router(&self) -> Router {
         self.routes(CancellationToken::new())
     }
 
-    /// Serves the API on a socket, without TLS, until `shutdown` is cancelled. Open watches end then, and
-    /// other requests have two seconds to.
+    /// Serves the API on a socket, without TLS, until `shutdown` is cancelled. Then open watches end at once, and other
+    /// requests have two seconds to end.
     ///
     /// # Errors
-    /// What the socket reports. Failed connections are no error.
+    /// Errors of the socket. Failed connections are no error.
     //
-    // Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits it.
+    // Boxed, so that the compiler generates code for it once, in this library: an `async fn` is generated again in each
+    // crate that awaits it.
     pub fn serve(
         &self,
         listener: tokio::net::TcpListener,
@@ -204,7 +204,7 @@ impl Sandbox {
         // Without this, a watch event may wait 40 ms for the acknowledgement of the one before.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "a connection stays with delayed small packets");
+                tracing::debug!(%error, "cannot set TCP_NODELAY on a connection; small packets may be delayed");
             }
         });
         let serving = axum::serve(listener, self.routes(shutdown.clone()))
@@ -219,8 +219,8 @@ impl Sandbox {
         }
     }
 
-    /// Forgets the history, as etcd's compaction does: a watch, an exact list or a continue token from an
-    /// earlier revision gets 410. Open watches that are up to date go on.
+    /// Drops the history, as etcd's compaction does: a watch, an exact list or a continue token from an earlier revision
+    /// gets 410. Open watches that are up to date continue.
     pub fn compact(&self) {
         self.server.store.compact();
     }
@@ -230,7 +230,7 @@ impl Sandbox {
         self.server.break_watches();
     }
 
-    /// Replaces the hook of [`Options::on_request`] for the requests from now on.
+    /// Replaces the hook of [`Options::on_request`] for later requests.
     pub fn on_request(&self, fault_injector: Option<FaultInjector>) {
         *self.server.fault_injector.write() = fault_injector;
     }
@@ -240,8 +240,8 @@ impl Sandbox {
         self.server.store.revision()
     }
 
-    /// The stored objects of a kind in the order of namespace and name, read without a request: for
-    /// monitors that judge a request by the state it will meet. Empty for a kind that is not served.
+    /// The stored objects of a kind in the order of namespace and name, read without a request: for checks of a request
+    /// against the current state. Empty for a kind that is not served.
     pub fn objects(&self, kind: &str) -> Vec<Value> {
         match self.server.store.list(kind, "", None, None) {
             Ok(snapshot) => {

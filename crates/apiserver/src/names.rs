@@ -1,4 +1,4 @@
-//! What the server makes up: UIDs and the ends of generated names, from one seeded source.
+//! Random values: UIDs and the suffixes of generated names, from one seeded source.
 
 use parking_lot::Mutex;
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_name_fits_a_label() {
+    fn a_generated_name_fits_in_a_label() {
         assert_eq!(Names::new(1).generate(&"x".repeat(100)).len(), 63);
     }
 }

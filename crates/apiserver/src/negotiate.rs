@@ -1,4 +1,4 @@
-//! Which of the forms of an answer the client's Accept header asks for.
+//! Content negotiation: the form of a response by the client's Accept header.
 
 use super::protobuf::MEDIA_TYPE;
 use super::status::Failure;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_no_json_is_told_so() {
+    fn a_client_that_does_not_accept_json_gets_an_error() {
         assert_eq!(negotiate("application/cbor", Offer::default()).unwrap_err().code, 406);
     }
 

@@ -10,7 +10,7 @@ use super::protobuf::write;
 /// An object as of one revision. Immutable: a write stores another one.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Shared with whoever looks at it without a request, so that nobody copies what a history is full of.
+    /// Shared with readers that send no request, so that objects of the history are not copied.
     pub(crate) value: Arc<Value>,
     text: OnceLock<Bytes>,
     message: OnceLock<Bytes>,

@@ -22,7 +22,7 @@ pub(crate) enum Match {
     NotOlderThan,
 }
 
-/// How `includeObject` wants a table's rows.
+/// The form of a table's rows by `includeObject`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Include {
     None,

@@ -1,6 +1,6 @@
 //! Bodies in Kubernetes' protobuf encoding, turned into JSON.
 //!
-//! Go clients since client-go 1.32 send the objects of built-in kinds this way unless they are told
+//! Go clients since client-go 1.32 send the objects of built-in kinds this way unless they are configured
 //! otherwise, `kubectl create deployment` among them. They accept answers in JSON; pods are served in protobuf
 //! to those who ask for it ([`write`]). The price of hand-made tables of messages is that a rare field may be
 //! missing from them; a request with such a field is refused with a message that names it.
@@ -28,9 +28,9 @@ const MAX_DEPTH: usize = 32;
 pub(crate) enum Error {
     #[error("the protobuf body is malformed")]
     Malformed,
-    #[error("objects of kind {0:?} cannot be read from protobuf; send JSON")]
+    #[error("the sandbox cannot decode objects of kind {0:?} from protobuf; send JSON")]
     Kind(String),
-    #[error("field {number} of a {message} cannot be read from protobuf; send JSON")]
+    #[error("the sandbox cannot decode field {number} of {message} from protobuf; send JSON")]
     Field { message: String, number: u64 },
 }
 

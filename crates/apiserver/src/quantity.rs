@@ -129,7 +129,7 @@ fn scale(suffix: &str) -> Option<(Format, i32, i128)> {
 /// The magnitude in nanos, rounded up to the next nano and capped.
 fn magnitude(whole: &str, fraction: &str, power_of_ten: i32, multiplier: i128) -> i128 {
     let whole = whole.trim_start_matches('0');
-    // Beyond 20 decimals nothing can be told apart; keeping fewer keeps the arithmetic in 128 bits.
+    // More than 20 decimals make no difference; keeping fewer keeps the arithmetic in 128 bits.
     let fraction = fraction.get(..20).unwrap_or(fraction).trim_end_matches('0');
     let digits = whole.len() + fraction.len();
     if digits == 0 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_not_a_quantity() {
+    fn an_invalid_quantity_is_refused() {
         for junk in ["", "-", "x", "1.2.3", "1KiB", "1e", "m", "1 ", "0x1", "1e1.5", "."] {
             assert!(Quantity::parse(junk).is_none(), "{junk:?}");
         }

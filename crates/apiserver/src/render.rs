@@ -1,4 +1,4 @@
-//! Stored objects in the form the client asked for.
+//! Stored objects in the form that the client requested.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From method and path to what is asked of which object.
+//! Parsing method and path into a verb and an object.
 
 use bytes::Bytes;
 use http::Method;
@@ -9,7 +9,7 @@ use super::params::Params;
 use super::status::Failure;
 use super::store::Key;
 
-/// What is asked for.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_wrong_scope_leads_nowhere() {
+    fn a_path_with_the_wrong_scope_is_not_found() {
         assert_eq!(at("/api/v1/pods/a"), None);
         assert_eq!(at("/api/v1/namespaces/a/nodes"), None);
         assert_eq!(at("/api/v1/namespaces/a/configmaps/b/status"), None);

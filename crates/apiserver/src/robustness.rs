@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn defaults_settle_at_once(kind in kinds(), object in values()) {
+    fn defaulting_is_idempotent(kind in kinds(), object in values()) {
         let mut once = object;
         defaults::apply(kind, &mut once);
         let mut twice = once.clone();

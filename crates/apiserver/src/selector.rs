@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_refused_with_what_was_expected() {
+    fn an_invalid_selector_is_refused_with_the_expected_token() {
         refuse(",", "found ',', expected: !, identifier, or 'end of string'");
         refuse("a,", "found '', expected: identifier after ','");
         refuse("a=b c", "found 'c', expected: ',' or 'end of string'");

@@ -175,7 +175,7 @@ impl Failure {
         }
     }
 
-    /// A continue token whose revision is gone. `fresh` continues at the current revision.
+    /// A continue token whose revision is compacted. `fresh` continues at the current revision.
     pub(crate) fn continue_expired(fresh: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. \
                        Start a new list without it, or use the continue token of this answer for the \

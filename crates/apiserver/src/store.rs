@@ -81,7 +81,7 @@ struct Shelf {
     lost: u64,
     /// The oldest revision that a list or watch may start from.
     floor: u64,
-    /// Tells watchers that there is something to read; the value itself is not used.
+    /// Notifies watchers of changes; the value itself is not used.
     /// Not a `tokio::sync::watch`, which wakes its receivers in an order drawn by chance.
     bell: tokio::sync::broadcast::Sender<u64>,
 }
@@ -273,7 +273,7 @@ impl Shelf {
                 self.floor = self.floor.max(lost.revision);
             }
         }
-        // An error says that nobody watches.
+        // An error means that there is no watcher.
         let _listeners = self.bell.send(revision);
         departed
     }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_slower_than_the_history_is_told_so() {
+    fn a_reader_slower_than_the_history_gets_an_error() {
         let store = Store::new(2);
         let start = store.revision();
         for name in ["a", "b", "c"] {

@@ -193,7 +193,7 @@ fn merge_list(
     Ok(())
 }
 
-/// By what the elements of a list are told apart: their merge key, or themselves.
+/// The identity of the elements of a list: their merge key, or themselves.
 fn identities(items: &[Value], merge_key: Option<&str>) -> Vec<Value> {
     items.iter().map(|item| identity(item, merge_key).clone()).collect()
 }
@@ -355,7 +355,7 @@ mod tests {
 
     /// The expected orders are those that kube-apiserver answered with.
     #[test]
-    fn what_is_new_comes_first_and_others_stay_before_what_they_stood_before() {
+    fn new_elements_come_first_and_others_keep_their_order() {
         // Each letter is a container; one after a minus is deleted.
         let check = |start: &str, order: Option<&str>, patch: &str, expected: &str| {
             let named = |letters: &str| -> Vec<Value> {

@@ -88,7 +88,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     {
         prune_nulls(selector, true);
     }
-    // The data of a revision is the business of whoever wrote it: a null in it deletes something.
+    // The data of a revision is opaque to the server: a null in it deletes something.
     let revision_data = if kind == "ControllerRevision" { take(&mut object, "data") } else { None };
     prune_nulls(&mut object, false);
     canonical::rewrite(&mut object, &mut Vec::new())?;
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_patch_has_changed_is_checked_and_the_rest_stays_word_for_word() {
+    fn only_the_changes_of_a_patch_are_validated_and_the_rest_is_unchanged() {
         let stored = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 3}, "status": {"replicas": 1},

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_tells_when_what_and_about_whom() {
+    fn the_row_of_an_event_has_its_time_reason_and_object() {
         check(
             "Event",
             json!({
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_strange_shapes_have_rows_too() {
+    fn malformed_objects_have_rows_too() {
         let kinds = "ControllerRevision DaemonSet Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
                      ServiceAccount Lease Event X";
         for kind in kinds.split(' ') {

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_strange_shapes_do_not_panic() {
+    fn malformed_objects_do_not_panic() {
         let kinds = "ControllerRevision DaemonSet Deployment ReplicaSet ReplicationController Pod Service Namespace Node Secret ConfigMap \
                      ServiceAccount Lease Event Scale";
         for kind in kinds.split(' ') {

@@ -30,7 +30,7 @@ use super::store::{Change, Unreadable};
 const BATCH: usize = 256;
 /// When a watch without `timeoutSeconds` ends. A real server picks something between 30 and 60 minutes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
-/// A watch has a last bookmark so long before its end, as on a real server: who resumes it has missed little.
+/// A watch has a last bookmark so long before its end, as on a real server: a client that resumes it has missed little.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Marks the bookmark that ends the initial events of a streaming list (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

@@ -95,7 +95,7 @@ impl CallError {
         matches!(self, CallError::Refused(status) if status.reason == "AlreadyExists")
     }
 
-    /// Asking again will not help: the request itself was judged wrong.
+    /// A retry cannot succeed: the request itself is invalid.
     pub fn is_final(&self) -> bool {
         matches!(self, CallError::Refused(status) if matches!(status.code, 400 | 404 | 405 | 415 | 422))
     }

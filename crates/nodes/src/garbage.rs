@@ -1,9 +1,8 @@
 //! The garbage collector: cascading deletion in the background, in the foreground, and orphaning.
 //!
-//! A client of the API server like the real one. An owner is a UID; that one is absent from the cache
-//! proves nothing, so before anything is deleted for it the server is asked by name. A delete carries the
-//! UID and the resourceVersion it was decided on: if the object changed meanwhile (say, it was adopted),
-//! the server refuses, and the object is looked at again.
+//! A client of the API server like the real one. An owner is a UID. Its absence from the cache proves nothing, so a live
+//! read by name precedes each deletion. A delete has the UID and the resourceVersion of the decision as preconditions: if
+//! the object changed meanwhile (for example, it was adopted), the server refuses, and the object is processed again.
 
 pub mod graph;
 
@@ -30,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::graph::{FOREGROUND, Fate, Graph, Item, ORPHAN, Owner, Verdict, judge};
+use self::graph::{Action, FOREGROUND, Graph, Item, ORPHAN, Owner, Resolution, resolve};
 use super::{
     api_client::{CallError, Kind, backoff, discover, send},
     reflector::{Change, follow, for_a_day},
@@ -38,18 +37,18 @@ use super::{
 
 /// As many as upstream's `--concurrent-gc-syncs`.
 const CONCURRENT: usize = 20;
-/// How many owners known to be absent are remembered, as in upstream's cache.
-const REMEMBERED: usize = 500;
+/// The capacity of the cache of absent owners, as upstream's.
+const ABSENT_OWNERS: usize = 500;
 
 type Object = PartialObjectMeta<DynamicObject>;
 
-/// Collects garbage until `shutdown`. Which kinds there are is asked once, at the start.
+/// Collects garbage until `shutdown`. Discovery runs once, at the start.
 pub fn run(client: Client, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
     run_for(client, |_| true, shutdown)
 }
 
-/// The same for the resources, in the plural, that `are_collected`: each is a watch, and costs something even where
-/// nothing happens.
+/// The same only for the resources, in the plural, that `are_collected`: each is a watch, which has a cost even when
+/// idle.
 pub fn run_for(
     client: Client,
     are_collected: fn(&str) -> bool,
@@ -72,32 +71,32 @@ async fn discover_patiently(client: &Client) -> Vec<Kind> {
             Ok(kinds) => return kinds,
             Err(error) => {
                 failures += 1;
-                tracing::warn!(%error, "cannot find out which kinds there are, trying again");
+                tracing::warn!(%error, "the garbage collector cannot discover the kinds of the API server; retrying");
                 tokio::time::sleep(backoff(failures)).await;
             }
         }
     }
 }
 
-/// An owner reference with the namespace it is meant in: what the server was asked about. The UID alone
-/// would not do, since a reference with a wrong name must not make others with that UID look absent.
+/// An owner reference with its namespace: the key of the cache of absent owners. The UID alone does not suffice, since a
+/// reference with a wrong name must not make others with that UID look absent.
 type Coordinates = (String, String, Option<String>, String, String);
 
 struct Collector {
     client: Client,
     kinds: Arc<Vec<Kind>>,
     graph: Graph,
-    /// To look at, and since when that is due.
+    /// The queue: UIDs and when they are due.
     due: BTreeSet<(Instant, String)>,
     due_at: BTreeMap<String, Instant>,
-    /// Being looked at; the flag says that it must be looked at once more.
+    /// UIDs in processing; the flag means that they must be processed once more.
     busy: BTreeMap<String, bool>,
     failures: BTreeMap<String, u32>,
     absent: BTreeSet<Coordinates>,
     unsynced: BTreeSet<usize>,
 }
 
-struct Looked {
+struct Processed {
     uid: String,
     result: Result<(), CallError>,
     absent: Vec<Coordinates>,
@@ -125,14 +124,14 @@ impl Collector {
             let stream = follow(api, for_a_day());
             changes.push(stream.map(move |change| (index, change)).boxed());
         }
-        let mut running: FuturesUnordered<BoxFuture<'static, Looked>> = FuturesUnordered::new();
+        let mut running: FuturesUnordered<BoxFuture<'static, Processed>> = FuturesUnordered::new();
         loop {
-            // Before everything has been listed, nearly every owner would seem to be absent.
+            // Before all kinds are synced, nearly every owner would seem to be absent.
             let may_start = self.unsynced.is_empty() && running.len() < CONCURRENT;
             let due = self.due.first().map(|(at, _)| *at).filter(|_| may_start);
             tokio::select! {
                 biased;
-                Some(looked) = running.next(), if !running.is_empty() => self.finish(looked),
+                Some(processed) = running.next(), if !running.is_empty() => self.finish(processed),
                 Some((index, change)) = changes.next() => self.observe(index, change),
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     if let Some(future) = self.start() {
@@ -153,10 +152,10 @@ impl Collector {
                     metadata: object.metadata,
                 })
             }
-            Change::Gone(object) => {
+            Change::Deleted(object) => {
                 let uid = object.metadata.uid.unwrap_or_default();
                 self.failures.remove(&uid);
-                self.graph.gone(&uid)
+                self.graph.remove(&uid)
             }
             Change::Synced => {
                 self.unsynced.remove(&index);
@@ -165,11 +164,11 @@ impl Collector {
         };
         let now = Instant::now();
         for uid in look {
-            self.look_at(uid, now);
+            self.enqueue(uid, now);
         }
     }
 
-    fn look_at(&mut self, uid: String, at: Instant) {
+    fn enqueue(&mut self, uid: String, at: Instant) {
         if let Some(again) = self.busy.get_mut(&uid) {
             *again = true;
             return;
@@ -185,34 +184,34 @@ impl Collector {
         self.due.insert((at, uid));
     }
 
-    /// Takes the next object that is due and decides what to do with it.
-    fn start(&mut self) -> Option<BoxFuture<'static, Looked>> {
+    /// Takes the next due object from the queue and starts processing it.
+    fn start(&mut self) -> Option<BoxFuture<'static, Processed>> {
         let (_, uid) = self.due.pop_first()?;
         self.due_at.remove(&uid);
         let item = self.graph.get(&uid)?.clone();
         let client = self.client.clone();
         let kinds = self.kinds.clone();
-        let future = match self.graph.look_at(&uid) {
-            Verdict::Keep => return None,
-            Verdict::Await(dependents) => {
+        let future = match self.graph.action(&uid) {
+            Action::Keep => return None,
+            Action::Await(dependents) => {
                 let now = Instant::now();
                 for dependent in dependents {
-                    self.look_at(dependent, now);
+                    self.enqueue(dependent, now);
                 }
                 return None;
             }
-            Verdict::RemoveFinalizer(finalizer) => {
+            Action::RemoveFinalizer(finalizer) => {
                 async move { (remove_finalizer(&client, &kinds, &item, finalizer).await, Vec::new()) }.boxed()
             }
-            Verdict::Orphan(dependents) => {
+            Action::Orphan(dependents) => {
                 let dependents: Vec<Item> =
                     dependents.iter().filter_map(|uid| self.graph.get(uid).cloned()).collect();
                 async move { (orphan(&client, &kinds, &item, &dependents).await, Vec::new()) }.boxed()
             }
-            Verdict::AskOwners => {
+            Action::CheckOwners => {
                 let has_dependents = self.graph.has_dependents(&uid);
                 let owners: Vec<Owner> =
-                    item.owners().iter().map(|owner| self.remembered(owner, &item)).collect();
+                    item.owners().iter().map(|owner| self.owner_state(owner, &item)).collect();
                 async move {
                     let mut absent = Vec::new();
                     let result = settle(&client, &kinds, &item, owners, has_dependents, &mut absent).await;
@@ -222,31 +221,31 @@ impl Collector {
             }
         };
         self.busy.insert(uid.clone(), false);
-        Some(async move { future.map(|(result, absent)| Looked { uid, result, absent }).await }.boxed())
+        Some(async move { future.map(|(result, absent)| Processed { uid, result, absent }).await }.boxed())
     }
 
-    fn remembered(&self, owner: &OwnerReference, item: &Item) -> Owner {
+    fn owner_state(&self, owner: &OwnerReference, item: &Item) -> Owner {
         match self.graph.known(owner, item) {
             Owner::Unknown if self.absent.contains(&coordinates(owner, item)) => Owner::Absent,
             known => known,
         }
     }
 
-    fn finish(&mut self, looked: Looked) {
-        let Looked { uid, result, absent } = looked;
+    fn finish(&mut self, processed: Processed) {
+        let Processed { uid, result, absent } = processed;
         let again = self.busy.remove(&uid).unwrap_or(false);
         self.absent.extend(absent);
-        while self.absent.len() > REMEMBERED {
+        while self.absent.len() > ABSENT_OWNERS {
             self.absent.pop_first();
         }
         match result {
             Ok(()) => {
                 self.failures.remove(&uid);
                 if again {
-                    self.look_at(uid, Instant::now());
+                    self.enqueue(uid, Instant::now());
                 }
             }
-            // The object is gone; its deletion will be seen or has been.
+            // The object is deleted; the watch reports that or has done so.
             Err(error) if error.is_not_found() => {
                 self.failures.remove(&uid);
             }
@@ -255,9 +254,9 @@ impl Collector {
                 *failures = failures.saturating_add(1);
                 let wait = backoff(*failures);
                 if !error.is_conflict() {
-                    tracing::warn!(uid, %error, "garbage collection failed, trying again");
+                    tracing::warn!(uid, %error, "the garbage collector cannot process an object; retrying with backoff");
                 }
-                self.look_at(uid, Instant::now() + wait);
+                self.enqueue(uid, Instant::now() + wait);
             }
         }
     }
@@ -268,7 +267,7 @@ fn coordinates(owner: &OwnerReference, item: &Item) -> Coordinates {
     (api_version.clone(), kind.clone(), item.metadata.namespace.clone(), name.clone(), uid.clone())
 }
 
-/// Asks the server about the owners that are not known, then does what follows.
+/// Reads the unknown owners from the server, then carries out the resolution.
 async fn settle(
     client: &Client,
     kinds: &[Kind],
@@ -279,21 +278,21 @@ async fn settle(
 ) -> Result<(), CallError> {
     for (state, owner) in owners.iter_mut().zip(item.owners()) {
         if *state == Owner::Unknown {
-            *state = ask(client, kinds, owner, item).await?;
+            *state = owner_on_server(client, kinds, owner, item).await?;
             if *state == Owner::Absent {
                 absent.push(coordinates(owner, item));
             }
         }
     }
-    match judge(item, &owners, has_dependents) {
-        None | Some(Fate::Keep) => Ok(()),
-        Some(Fate::DropOwners(uids)) => drop_owners(client, kinds, item, &uids).await,
-        Some(Fate::Delete(propagation)) => delete(client, kinds, item, propagation).await,
+    match resolve(item, &owners, has_dependents) {
+        None | Some(Resolution::Keep) => Ok(()),
+        Some(Resolution::DropOwners(uids)) => drop_owners(client, kinds, item, &uids).await,
+        Some(Resolution::Delete(propagation)) => delete(client, kinds, item, propagation).await,
     }
 }
 
-/// Asks the server whether an owner exists: by name, and then by its UID.
-async fn ask(
+/// Whether an owner exists on the server: a read by name, then a comparison of the UID.
+async fn owner_on_server(
     client: &Client,
     kinds: &[Kind],
     owner: &OwnerReference,
@@ -302,8 +301,8 @@ async fn ask(
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let kind = kinds.iter().find(|kind| kind.resource.group == group && kind.resource.kind == owner.kind);
     let namespace = item.metadata.namespace.as_deref();
-    // A kind nobody knows, or a namespaced owner of a cluster-wide object: nothing can be proved, so the
-    // object is safe.
+    // An unknown kind, or a namespaced owner of a cluster-scoped object: its absence cannot be proved, so the object is
+    // kept.
     let Some(kind) = kind.filter(|kind| !kind.namespaced || namespace.is_some()) else {
         return Ok(Owner::Solid);
     };
@@ -340,8 +339,8 @@ async fn delete(client: &Client, kinds: &[Kind], item: &Item, propagation: &str)
     Ok(())
 }
 
-/// Lets every dependent go, then the owner. A dependent that changed meanwhile is a conflict and has the
-/// whole thing tried again.
+/// Releases every dependent, then removes the owner's finalizer. A dependent that changed meanwhile is a conflict, and
+/// all of it is retried.
 async fn orphan(client: &Client, kinds: &[Kind], item: &Item, dependents: &[Item]) -> Result<(), CallError> {
     for dependent in dependents {
         match drop_owners(client, kinds, dependent, &[item.uid().to_owned()]).await {
@@ -369,7 +368,7 @@ async fn remove_finalizer(
     patch_metadata(client, kinds, item, "finalizers", json!(rest)).await
 }
 
-/// Replaces one list in the metadata, if the object is still what it was when that was decided.
+/// Replaces one list in the metadata if the object has not changed since the decision.
 async fn patch_metadata(
     client: &Client,
     kinds: &[Kind],

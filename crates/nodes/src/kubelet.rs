@@ -1,12 +1,11 @@
-//! The pod simulator: plays the scheduler and the kubelets of a cluster that has none.
+//! The pod simulator: simulates the scheduler and the kubelets of a cluster that has none.
 //!
-//! It creates nodes if there are none and reports on those that others create, keeps their taints as their state
-//! calls for, binds pods to them, reports them running and ready after a delay, and takes them away when they
-//! are deleted or their node is. It needs nothing but a
-//! [`kube::Client`], so it works beside the sandbox's own API server and beside somebody else's, such as
-//! envtest's. **Not beside real kubelets:** it acts on every pod, on whichever node.
+//! It creates nodes if there are none, reports the status of nodes, updates their taints, binds pods to them, reports pods
+//! as running and ready after a delay, and removes them when they or their node are deleted. It needs only a
+//! [`kube::Client`], so it works with the sandbox's own API server and with others, such as envtest's. **Not beside real
+//! kubelets:** it acts on every pod, on any node.
 //!
-//! What it decides is in [`lifecycle`] and [`status`](mod@status), both pure; this file only carries it out.
+//! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 
 mod calls;
 pub mod lifecycle;
@@ -38,7 +37,7 @@ use super::{
     reflector::{Change, follow, for_a_day},
 };
 
-/// How many requests may be under way at once.
+/// The maximum number of concurrent steps.
 const CONCURRENT_STEPS: usize = 32;
 
 /// Simulates pods until `shutdown`. Failures are retried for ever and logged.
@@ -103,9 +102,9 @@ impl Simulator {
                         reporting.extend(self.report_node(&node));
                         self.life.node_changed(node, Instant::now());
                     }
-                    Change::Gone(node) => {
+                    Change::Deleted(node) => {
                         let name = node.metadata.name.as_deref().unwrap_or_default();
-                        self.life.node_gone(name, Instant::now());
+                        self.life.node_deleted(name, Instant::now());
                     }
                     Change::Synced => self.synced.0 = true,
                 },
@@ -114,11 +113,11 @@ impl Simulator {
                         self.addresses.extend(pod.status.pod_ip.clone());
                         self.life.pod_changed(pod, Instant::now());
                     }
-                    Change::Gone(pod) => {
+                    Change::Deleted(pod) => {
                         if let Some(address) = &pod.status.pod_ip {
                             self.addresses.remove(address);
                         }
-                        self.life.pod_gone(pod.uid(), Instant::now());
+                        self.life.pod_deleted(pod.uid(), Instant::now());
                     }
                     Change::Synced => self.synced.1 = true,
                 },
@@ -156,7 +155,7 @@ impl Simulator {
             Step::Start => self.report(&pod, Stage::Starting),
             Step::Run => {
                 let mut calls = self.report(&pod, Stage::Running);
-                self.narrate_run(&pod, &mut calls);
+                self.record_run_events(&pod, &mut calls);
                 calls
             }
             Step::Regate => self.report(&pod, Stage::Running),
@@ -184,15 +183,15 @@ impl Simulator {
                 let mut calls = Calls::new(Outcome::Done);
                 calls.needed.push(Call::Post(format!("{}/{name}/binding", pods_path(namespace)), binding));
                 let message = format!("Successfully assigned {namespace}/{name} to {node}");
-                self.narrate(pod, &mut calls, SCHEDULER, "Normal", "Scheduled", &message);
+                self.record_event(pod, &mut calls, SCHEDULER, "Normal", "Scheduled", &message);
                 calls
             }
             Err(why) => {
                 let mut calls = Calls::new(Outcome::Unplaced);
-                if self.life.complain(uid, &why) {
+                if self.life.record_unschedulable(uid, &why) {
                     let patch = status::unschedulable(pod, &why, (self.options.now)());
                     calls.needed.push(Call::PatchStatus(patch));
-                    self.narrate(pod, &mut calls, SCHEDULER, "Warning", "FailedScheduling", &why);
+                    self.record_event(pod, &mut calls, SCHEDULER, "Warning", "FailedScheduling", &why);
                 }
                 calls
             }
@@ -217,8 +216,8 @@ impl Simulator {
         calls
     }
 
-    /// A pod that a finalizer will keep is reported as ended first, as a kubelet does; for all others
-    /// that write would be for nobody, since the object is gone with the next one.
+    /// A pod with a finalizer is reported as terminated first, as a kubelet does; for all others that write would be
+    /// useless, since the next one deletes the object.
     fn finish(&mut self, pod: &Pod) -> Calls {
         let held = pod.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
         let mut calls = if held && !pod.is_terminal() {
@@ -228,7 +227,7 @@ impl Simulator {
         };
         for container in &pod.spec.containers {
             let message = format!("Stopping container {}", container.name);
-            self.narrate(pod, &mut calls, KUBELET, "Normal", "Killing", &message);
+            self.record_event(pod, &mut calls, KUBELET, "Normal", "Killing", &message);
         }
         calls.needed.push(Call::Delete);
         calls
@@ -237,12 +236,12 @@ impl Simulator {
     fn evict(&mut self, pod: &Pod) -> Calls {
         let mut calls = Calls::new(Outcome::Done);
         let message = format!("Marking for deletion Pod {}/{}", pod.namespace(), pod.name());
-        self.narrate(pod, &mut calls, TAINT_EVICTION, "Normal", "TaintManagerEviction", &message);
+        self.record_event(pod, &mut calls, TAINT_EVICTION, "Normal", "TaintManagerEviction", &message);
         calls.needed.push(Call::DeleteGracefully);
         calls
     }
 
-    /// What upstream's pod garbage collector does with a pod whose node is gone.
+    /// Deletes a pod whose node was deleted, as upstream's pod garbage collector does.
     fn collect(&mut self, pod: &Pod) -> Calls {
         let mut calls = Calls::new(Outcome::Done);
         if !pod.is_terminal() {
@@ -252,25 +251,34 @@ impl Simulator {
         calls
     }
 
-    fn narrate_run(&mut self, pod: &Pod, calls: &mut Calls) {
+    fn record_run_events(&mut self, pod: &Pod, calls: &mut Calls) {
         let broken = status::broken_images(pod, &|image| self.is_broken(image));
         if broken.is_empty() {
             for container in &pod.spec.containers {
                 let message = format!("Started container {}", container.name);
-                self.narrate(pod, calls, KUBELET, "Normal", "Started", &message);
+                self.record_event(pod, calls, KUBELET, "Normal", "Started", &message);
             }
         }
         for image in broken {
-            let message =
-                format!("Failed to pull image \"{image}\": the sandbox was told that it never comes up");
-            self.narrate(pod, calls, KUBELET, "Warning", "Failed", &message);
+            let message = format!(
+                "Failed to pull image \"{image}\": the image matches the never-ready pattern of the pod simulator"
+            );
+            self.record_event(pod, calls, KUBELET, "Warning", "Failed", &message);
             let message = format!("Back-off pulling image \"{image}\"");
-            self.narrate(pod, calls, KUBELET, "Normal", "BackOff", &message);
+            self.record_event(pod, calls, KUBELET, "Normal", "BackOff", &message);
         }
     }
 
-    /// Adds an event. The time and a counter make its name: unique, and the same for the same history.
-    fn narrate(&mut self, pod: &Pod, calls: &mut Calls, from: &str, kind: &str, reason: &str, message: &str) {
+    /// Adds an event. Its name consists of the time and a counter: unique and reproducible.
+    fn record_event(
+        &mut self,
+        pod: &Pod,
+        calls: &mut Calls,
+        from: &str,
+        kind: &str,
+        reason: &str,
+        message: &str,
+    ) {
         if !self.options.events {
             return;
         }
@@ -293,7 +301,7 @@ impl Simulator {
             "source": source, "reportingComponent": from, "reportingInstance": "",
             "firstTimestamp": at, "lastTimestamp": at, "count": 1,
         });
-        calls.told.push(Call::Post(format!("/api/v1/namespaces/{}/events", pod.namespace()), event));
+        calls.events.push(Call::Post(format!("/api/v1/namespaces/{}/events", pod.namespace()), event));
     }
 
     fn is_broken(&self, image: &str) -> bool {

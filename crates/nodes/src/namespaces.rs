@@ -1,5 +1,5 @@
-//! The namespace controller: empties a namespace that is being deleted and then lets it go. It also sees
-//! to it that each namespace has its `default` ServiceAccount, as a real cluster does.
+//! The namespace controller: deletes the content of a terminating namespace and then removes the namespace's finalizer. It
+//! also creates the `default` ServiceAccount of each namespace, as a real cluster does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +22,10 @@ use super::{
     reflector::{Change, follow, for_a_day},
 };
 
-/// The finalizer in a namespace's spec that this controller takes away.
+/// The finalizer in a namespace's spec that this controller removes.
 const FINALIZER: &str = "kubernetes";
 
-/// Looks after namespaces until `shutdown`.
+/// Processes namespaces until `shutdown`.
 pub fn run(client: Client, now: Now, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         shutdown.run_until_cancelled(Controller::new(client, now).run()).await;
@@ -43,7 +43,7 @@ struct Controller {
     equipped: BTreeSet<String>,
 }
 
-/// What a round with one namespace came to.
+/// The result of processing a namespace.
 enum Round {
     /// Nothing more to do.
     Done,
@@ -93,13 +93,13 @@ impl Controller {
                 let uid = namespace.metadata.uid.clone().unwrap_or_default();
                 let wanted = is_terminating(&namespace) || !self.equipped.contains(&uid);
                 let known = self.namespaces.insert(uid.clone(), namespace);
-                let news = known.as_ref().is_none_or(|known| !is_terminating(known));
-                if wanted && news && !self.busy.contains(&uid) {
+                let is_new = known.as_ref().is_none_or(|known| !is_terminating(known));
+                if wanted && is_new && !self.busy.contains(&uid) {
                     self.due.retain(|(_, other)| *other != uid);
                     self.due.insert((Instant::now(), uid));
                 }
             }
-            Change::Gone(namespace) => {
+            Change::Deleted(namespace) => {
                 let uid = namespace.metadata.uid.unwrap_or_default();
                 self.namespaces.remove(&uid);
                 self.tries.remove(&uid);
@@ -123,7 +123,7 @@ impl Controller {
             Ok(Round::Remaining) => true,
             Err(error) => {
                 let name = namespace.metadata.name.as_deref().unwrap_or_default();
-                tracing::warn!(namespace = name, %error, "a namespace could not be looked after, trying again");
+                tracing::warn!(namespace = name, %error, "the namespace controller cannot process a namespace; retrying with backoff");
                 true
             }
         };
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_said_with_counts() {
+    fn remaining_content_is_reported_with_counts() {
         let mut left = Remains::default();
         let held = json!({"metadata": {"finalizers": ["example.com/slow"]}});
         left.count(&pods(), &[json!({"metadata": {}}), held]);

@@ -1,6 +1,6 @@
 //! A local copy of one kind that turns a watcher's events into changes, including the deletions that a
 //! relist implies. The watcher of kube-runtime reports a relist only as `Init, InitApply…, InitDone`, so
-//! an object that vanished while the connection was down would otherwise never be reported as gone.
+//! an object that vanished while the connection was down would otherwise never be reported as deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,8 +49,8 @@ impl Backoff for ReflectorBackoff {
 pub enum Change<K> {
     /// An object was created, changed, or seen for the first time.
     Put(K),
-    /// An object does not exist any more. This is its last known form.
-    Gone(K),
+    /// An object was deleted. This is its last known state.
+    Deleted(K),
     /// Everything that existed has been reported by now. Sent once.
     Synced,
 }
@@ -93,7 +93,7 @@ impl<K: Resource + Clone> Reflector<K> {
             }
             watcher::Event::Delete(object) => {
                 self.objects.remove(&identity(&object));
-                vec![Change::Gone(object)]
+                vec![Change::Deleted(object)]
             }
         }
     }
@@ -105,7 +105,7 @@ impl<K: Resource + Clone> Reflector<K> {
         let mut changes = Vec::new();
         for (uid, old) in &before {
             if !self.objects.contains_key(uid) {
-                changes.push(Change::Gone(old.clone()));
+                changes.push(Change::Deleted(old.clone()));
             }
         }
         for object in listed {
@@ -123,7 +123,7 @@ impl<K: Resource + Clone> Reflector<K> {
     }
 }
 
-/// How simulators follow their server. It is part of the same process or on the same machine, so that no connection to
+/// The watch options of the simulators. It is part of the same process or on the same machine, so that no connection to
 /// it dies unheard, and a watch may last for a day without signs of life. Those, and watches that were begun anew every
 /// five minutes, were most of what a quiet cluster did.
 pub fn for_a_day() -> watcher::Config {
@@ -154,7 +154,7 @@ where
                     reflector.observe(event.modify(|object| object.meta_mut().managed_fields = None))
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "watch failed, trying again");
+                    tracing::warn!(%error, "a watch failed; retrying with backoff");
                     Vec::new()
                 }
             };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_reports_what_vanished_meanwhile_and_only_what_changed() {
+    fn a_relist_reports_only_deleted_and_changed_objects() {
         let mut reflector = Reflector::default();
         let (kept, lost) = (object("kept", "u1", "1"), object("lost", "u2", "2"));
         assert_eq!(
@@ -202,18 +202,18 @@ mod tests {
         let changed = object("new", "u3", "3");
         assert_eq!(
             relist(&mut reflector, &[kept, changed.clone()]),
-            vec![Change::Gone(lost), Change::Put(changed)]
+            vec![Change::Deleted(lost), Change::Put(changed)]
         );
     }
 
     #[test]
-    fn an_object_recreated_under_its_name_is_one_gone_and_one_new() {
+    fn a_recreated_object_is_one_deletion_and_one_addition() {
         let mut reflector = Reflector::default();
         let (first, second) = (object("web", "u1", "1"), object("web", "u2", "5"));
         relist(&mut reflector, std::slice::from_ref(&first));
         assert_eq!(
             relist(&mut reflector, std::slice::from_ref(&second)),
-            vec![Change::Gone(first), Change::Put(second)]
+            vec![Change::Deleted(first), Change::Put(second)]
         );
     }
 }

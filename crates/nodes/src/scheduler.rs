@@ -1,9 +1,9 @@
-//! Which node a pod goes to. Pure: nodes and a pod in, a node or the reason why not out.
+//! Choosing the node for a pod. Pure: nodes and a pod in, a node or a reason out.
 //!
 //! A node must not be cordoned, must match the pod's node selector and required node affinity, must have
 //! no taint that the pod does not tolerate, and must have room by its number of pods. Of those that
 //! remain the one with the fewest pods wins, and of equals the first by name, so that the same history
-//! gives the same placement. Resource requests, preferences and pod affinity are not looked at.
+//! gives the same placement. Resource requests, preferences and pod affinity are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::kubelet::record::Pod;
 /// The nodes by name, each with the number of pods that are on it or on their way to it.
 pub type Load = BTreeMap<String, usize>;
 
-/// Chooses the node for `pod`, or says in the words of kube-scheduler why there is none.
+/// Chooses the node for `pod`, or returns the reason why there is none in the words of kube-scheduler.
 pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<String, String> {
     if nodes.is_empty() {
         return Err("no nodes available to schedule pods".to_owned());
@@ -25,7 +25,7 @@ pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<
     if named.as_ref().is_some_and(BTreeSet::is_empty) {
         return Err(format!("0/{} nodes are available: pod affinity terms conflict.", nodes.len()));
     }
-    // A daemon pod asks for one node of thousands: the others are not even looked at.
+    // A daemon pod needs one node of thousands: the others are skipped.
     let candidates: Vec<(&String, &Node)> = match &named {
         Some(named) => named.iter().filter_map(|name| nodes.get_key_value(*name)).collect(),
         None => nodes.iter().collect(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reasons_against_all_nodes_are_counted() {
+    fn the_reasons_of_all_unsuitable_nodes_are_counted() {
         let mut cordoned = node("a");
         cordoned["spec"] = json!({"unschedulable": true});
         let mut tainted = node("b");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_opens_a_tainted_node() {
+    fn a_toleration_makes_a_tainted_node_suitable() {
         let mut tainted = node("b");
         tainted["spec"] = json!({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
         let nodes = nodes(&[tainted]);

@@ -1,4 +1,4 @@
-//! Objects in sentences: `deployment("web").replicas(3).surge(1).image("v2")`, `replica_set("v1", 8).available(5).sized(10, 13)`,
+//! Builders of objects: `deployment("web").replicas(3).surge(1).image("v2")`, `replica_set("v1", 8).available(5).sized(10, 13)`,
 //! `pod("a").ready(60).on("n1")`.
 
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl DeploymentBuilder {
         self.spec("progressDeadlineSeconds", seconds.into())
     }
 
-    /// An annotation more.
+    /// Adds an annotation.
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][key] = value.into();
         self
@@ -118,7 +118,7 @@ pub struct ReplicaSetBuilder {
     pub(crate) may_adopt: bool,
 }
 
-/// A ReplicaSet of the Deployment `web` whose pods are all there, ready and available. Its image tag is a number with a
+/// A ReplicaSet of the Deployment `web` whose pods are all ready and available. Its image tag is a number with a
 /// `v`: the higher, the younger.
 pub fn replica_set(tag: &str, size: i32) -> ReplicaSetBuilder {
     let age: u8 = tag.trim_start_matches('v').parse().unwrap();
@@ -131,7 +131,7 @@ pub fn replica_set(tag: &str, size: i32) -> ReplicaSetBuilder {
     replica_set.has(size).available(size)
 }
 
-/// The ReplicaSet `web` of so many pods, which no Deployment owns and of whose pods no status tells.
+/// The ReplicaSet `web` of so many pods, without a Deployment and with an empty status.
 pub fn bare_replica_set(size: i32) -> ReplicaSetBuilder {
     let template = deployment("web").json()["spec"]["template"].clone();
     let object = json!({
@@ -169,17 +169,17 @@ impl ReplicaSetBuilder {
         self.put("status", "replicas", pods)
     }
 
-    /// So many pods are on their way out; `None` where nobody counts them.
+    /// So many pods are terminating; `None` where they are not counted.
     pub fn terminating(self, pods: Option<i32>) -> Self {
         self.put("status", "terminatingReplicas", pods)
     }
 
-    /// No controller has looked at it yet.
+    /// No controller has synced it yet.
     pub fn unseen(self) -> Self {
         self.available(0).has(0).observing_generation(0)
     }
 
-    /// The status speaks of this generation.
+    /// The status has this observed generation.
     pub fn observing_generation(self, generation: i64) -> Self {
         self.put("status", "observedGeneration", generation)
     }
@@ -189,7 +189,7 @@ impl ReplicaSetBuilder {
         self.put("status", "conditions", conditions)
     }
 
-    /// An annotation more.
+    /// Adds an annotation.
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.object["metadata"]["annotations"][key] = value.into();
         self
@@ -206,12 +206,12 @@ impl ReplicaSetBuilder {
             .annotation("deployment.kubernetes.io/max-replicas", &most.to_string())
     }
 
-    /// It is on its way out.
+    /// It is being deleted.
     pub fn deleting(self) -> Self {
         self.put("metadata", "deletionTimestamp", NOW)
     }
 
-    /// A fresh read shows it gone, made anew, or on its way out; the cache does not.
+    /// A live read shows it deleted, recreated, or being deleted; the cache does not.
     pub fn going_behind_the_caches_back(mut self) -> Self {
         self.may_adopt = false;
         self
@@ -227,19 +227,19 @@ impl ReplicaSetBuilder {
         self.put("spec", "selector", json!({"matchLabels": labels}))
     }
 
-    /// A label more in its template.
+    /// Adds a label to its template.
     pub fn template_label(mut self, key: &str, value: &str) -> Self {
         self.object["spec"]["template"]["metadata"]["labels"][key] = value.into();
         self
     }
 
-    /// An annotation more in its template.
+    /// Adds an annotation to its template.
     pub fn template_annotation(mut self, key: &str, value: &str) -> Self {
         self.object["spec"]["template"]["metadata"]["annotations"][key] = value.into();
         self
     }
 
-    /// The template asks for this image, whatever the ReplicaSet's name says.
+    /// The template has this image, independently of the name of the ReplicaSet.
     pub fn image(mut self, tag: &str) -> Self {
         self.object["spec"]["template"]["spec"]["containers"][0]["image"] = format!("app:{tag}").into();
         self
@@ -298,7 +298,7 @@ impl PodBuilder {
         self.ready_with(json!({"lastTransitionTime": ago(seconds_ago).to_string()}))
     }
 
-    /// Somebody reported it ready and did not say since when.
+    /// It is ready without a transition time.
     pub fn ready_since_nobody_knows_when(self) -> Self {
         self.ready_with(json!({}))
     }
@@ -334,13 +334,13 @@ impl PodBuilder {
         self
     }
 
-    /// A label more, or another one.
+    /// Adds or changes a label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.0["metadata"]["labels"][key] = value.into();
         self
     }
 
-    /// It is on its way out.
+    /// It is being deleted.
     pub fn deleting(mut self) -> Self {
         self.0["metadata"]["deletionTimestamp"] = NOW.into();
         self

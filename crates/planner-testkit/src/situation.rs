@@ -1,4 +1,4 @@
-//! One moment of a Deployment, or of a ReplicaSet, and what the planners make of it.
+//! One moment of a Deployment, or of a ReplicaSet, and the plans for it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use windlass::plan::replicaset;
 
 use super::objects::{DeploymentBuilder, PodBuilder, ReplicaSetBuilder, decode, now};
 
-/// A Deployment and its sets at [`NOW`](crate::objects::NOW).
+/// A Deployment and its ReplicaSets at [`NOW`](crate::objects::NOW).
 pub struct Situation {
     /// The Deployment.
     pub deployment: Deployment,
@@ -48,7 +48,7 @@ impl Situation {
         plan(&self.observed())
     }
 
-    /// The sizes of the sets once the plan is carried out, in the order given; last one to create.
+    /// The sizes of the ReplicaSets once the plan is carried out, in the order given; last one to create.
     pub fn sizes_after(&self) -> Vec<i32> {
         let mut sizes: Vec<i32> = self.replica_sets.iter().map(|replica_set| replica_set.replicas).collect();
         for write in &self.plan().writes {

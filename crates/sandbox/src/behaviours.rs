@@ -1,4 +1,4 @@
-//! Manifests against the API server: checked, applied, and refused without a trace.
+//! Manifests and the API server: validated, applied, and refused without side effects.
 
 use std::sync::Arc;
 
@@ -54,35 +54,33 @@ metadata: {name: shop}
 ";
 
 #[tokio::test(start_paused = true)]
-async fn manifests_are_checked_without_a_trace_and_applied_with_namespaces_first() {
+async fn manifests_are_validated_without_side_effects_and_applied_with_namespaces_first() {
     let rig = Rig::new();
     let shop = objects(SHOP);
     let before = rig.sandbox.revision();
     manifest::apply::check(&rig.client, &shop).await.unwrap();
     assert_eq!(rig.sandbox.revision(), before);
-    let mut told = Vec::new();
     let apply = async || {
-        let mut told = Vec::new();
-        manifest::apply::apply(&rig.client, &shop, |object, how| told.push(format!("{object} {how}")))
+        let mut reports = Vec::new();
+        manifest::apply::apply(&rig.client, &shop, |object, how| reports.push(format!("{object} {how}")))
             .await
             .unwrap();
-        told
+        reports
     };
-    told.extend(apply().await);
-    assert_eq!(told, ["Namespace shop created", "Deployment shop/web created"]);
+    assert_eq!(apply().await, ["Namespace shop created", "Deployment shop/web created"]);
     assert_eq!(apply().await, ["Namespace shop unchanged", "Deployment shop/web unchanged"]);
 }
 
-async fn check_refused(manifest: &str, wanted: &str) {
+async fn check_refused(manifest: &str, expected: &str) {
     let rig = Rig::new();
     let error = manifest::apply::check(&rig.client, &objects(manifest)).await.unwrap_err().to_string();
-    assert!(error.contains(wanted), "{error}");
+    assert!(error.contains(expected), "{error}");
     assert!(error.starts_with("standard input: document 1: Deployment shop/web: "), "{error}");
     assert!(!rig.names("Namespace").contains(&"shop".to_owned()), "nothing of it was applied");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_would_refuse_is_said_before_anything_is_applied() {
+async fn an_invalid_object_is_reported_before_anything_is_applied() {
     check_refused(&SHOP.replace("replicas: 2", "replicas: -1"), "spec.replicas").await;
     check_refused(&SHOP.replace("replicas: 2", "replicas: two"), "replicas").await;
     check_refused(&SHOP.replace("replicas: 2", "replcas: 2"), "unknown field \"spec.replcas\"").await;
@@ -91,7 +89,7 @@ async fn what_the_server_would_refuse_is_said_before_anything_is_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn if_applying_fails_midway_it_says_what_is_there_and_what_is_not() {
+async fn a_failure_midway_lists_the_applied_and_the_remaining_objects() {
     let rig = Rig::new();
     let text = "
 {apiVersion: v1, kind: ConfigMap, metadata: {name: first}}
@@ -122,7 +120,7 @@ async fn the_examples_are_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_no_url_can_hold_is_an_error_and_no_panic() {
+async fn a_name_that_is_invalid_in_a_url_is_an_error_and_not_a_panic() {
     let rig = Rig::new();
     let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: \"../a b\\n\", namespace: \"x/y z\"}}";
     assert!(manifest::apply::check(&rig.client, &objects(text)).await.is_err());

@@ -1,5 +1,4 @@
-//! The flags of `windlass-sandbox`, exactly as typed, each checked by itself. What they do is in
-//! [`session`](super::session).
+//! The flags of `windlass-sandbox`, as typed; each is validated by itself. [`session`](super::session) acts on them.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,10 +7,10 @@ use windlass_nodes::kubelet::{NodeLabel, NodeTaint};
 
 use super::node_flags;
 
-/// A Kubernetes API server, a pod simulator and Windlass's controllers in one process, for trying things
-/// out and for tests.
+/// A Kubernetes API server, a pod simulator and Windlass's controllers in one process, for demonstrations and
+/// tests.
 ///
-/// With -f it creates what the manifests say, once all of them have been checked.
+/// With -f the sandbox creates the objects of the manifests after it has validated all of them.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "windlass-sandbox", version, max_term_width = 100)]
 pub struct Args {
@@ -20,45 +19,45 @@ pub struct Args {
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
     pub filenames: Vec<PathBuf>,
 
-    /// The port on 127.0.0.1 to serve the API on; 0 takes any free one.
+    /// The port on 127.0.0.1 to serve the API on; 0 selects a free port.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
 
-    /// Where to write the kubeconfig that points kubectl here. It stays when the sandbox ends.
+    /// Where to write the kubeconfig for kubectl. The sandbox does not delete it on exit.
     #[arg(long, value_name = "PATH", default_value = "./windlass.kubeconfig")]
     pub write_kubeconfig: PathBuf,
 
-    /// How long a pod takes to become ready, such as 500ms, 2s or 1m.
+    /// Time until a pod becomes ready, such as 500ms, 2s or 1m.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     pub ready_delay: Duration,
 
-    /// How long a pod takes to end, unless its grace period is shorter.
+    /// Time until a pod terminates, unless its grace period is shorter.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     pub shutdown_delay: Duration,
 
-    /// Containers whose image matches never start: they wait with ImagePullBackOff.
+    /// Containers whose image matches never start: they wait in ImagePullBackOff.
     #[arg(long, value_name = "REGEX", value_parser = Regex::new)]
     pub never_ready: Option<Regex>,
 
-    /// Run without the Deployment and ReplicaSet controllers: the API server, the pod simulator and what
-    /// cleans up after deletions. For use with a controller manager of your own.
+    /// Run without Windlass's controllers, for use with another controller manager. The API server, the pod
+    /// simulator, the garbage collector and the namespace controller still run.
     #[arg(long)]
     pub no_controllers: bool,
 
-    /// Leave pods as they are: unscheduled, and pending for ever.
+    /// Run without nodes, scheduler and kubelet: pods stay unscheduled and pending.
     #[arg(long)]
     pub no_pod_simulator: bool,
 
-    /// End with code 0 as soon as every Deployment and DaemonSet of the manifests is rolled out, or with code 1
-    /// and the reason if a Deployment passes its progress deadline or --timeout passes.
+    /// Exit with code 0 as soon as every Deployment and DaemonSet of the manifests is rolled out, or with code 1
+    /// and the reason if a Deployment exceeds its progress deadline or --timeout expires.
     #[arg(long, requires = "filenames")]
     pub exit_when_complete: bool,
 
-    /// How long --exit-when-complete waits.
+    /// The longest time that --exit-when-complete waits.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub timeout: Duration,
 
-    /// How many nodes to simulate; 0 waits for those that you create with kubectl.
+    /// The number of simulated nodes; with 0, create nodes with kubectl.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
 
@@ -72,22 +71,22 @@ pub struct Args {
     #[arg(conflicts_with = "no_pod_simulator")]
     pub node_taints: Vec<NodeTaint>,
 
-    /// Where UIDs and generated names begin: the same seed gives the same ones.
+    /// The seed of UIDs and generated names: the same seed gives the same ones.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub seed: u64,
 }
 
-/// Reads `500ms`, `2s`, `1m 30s` and so on; `0` needs no unit.
+/// Parses `500ms`, `2s`, `1m 30s` and so on; `0` needs no unit.
 fn duration(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
     }
     let hint = "write it like 500ms, 2s or 1m30s";
-    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("no duration; {hint}"))?;
+    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("not a duration; {hint}"))?;
     let parsed = Duration::try_from(parsed).map_err(|_| format!("must not be negative; {hint}"))?;
     // Beyond this, adding it to a time could overflow.
     if parsed > Duration::from_secs(366 * 24 * 60 * 60) {
-        return Err("must not be longer than a year".to_owned());
+        return Err("must be at most one year".to_owned());
     }
     Ok(parsed)
 }
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_humane() {
+    fn durations_have_units_and_zero_needs_none() {
         for (text, milliseconds) in
             [("500ms", 500), ("2s", 2_000), ("1m30s", 90_000), ("1m 30s", 90_000), ("0", 0)]
         {
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_refused_with_the_name_of_its_flag() {
+    fn an_invalid_value_is_refused_with_the_name_of_its_flag() {
         for (flags, name) in [
             (["--ready-delay", "soon"], "--ready-delay"),
             (["--ready-delay", "5"], "--ready-delay"),
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_can_be_none_or_labelled_and_tainted() {
+    fn nodes_can_be_zero_or_labelled_and_tainted() {
         assert_eq!(parse(&["--nodes", "0"]).unwrap().nodes, 0);
         let args =
             parse(&["--node-label=1=a=b", "--node-label=all=c=", "--node-taint=2=gpu:NoExecute"]).unwrap();
@@ -150,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_completion_needs_something_to_complete() {
+    fn exit_when_complete_needs_a_manifest() {
         assert!(parse(&["--exit-when-complete"]).unwrap_err().contains("--filename"));
         assert!(parse(&["--exit-when-complete", "-f", "a.yaml", "-f", "b.yaml"]).is_ok());
     }
 
     #[test]
-    fn without_flags_the_defaults_hold() {
+    fn the_defaults_apply_without_flags() {
         let args = parse(&[]).unwrap();
         assert_eq!((args.port, args.nodes, args.timeout), (0, 3, Duration::from_secs(300)));
         assert_eq!(args.write_kubeconfig, PathBuf::from("./windlass.kubeconfig"));

@@ -1,5 +1,5 @@
-//! What is shown and judged of a cluster: its Deployments, DaemonSets, ReplicaSets, ReplicationControllers, pods
-//! and newest events, kept up to date from watches.
+//! A cache of a cluster for display and for `--exit-when-complete`: its Deployments, DaemonSets, ReplicaSets,
+//! ReplicationControllers, pods and newest events, fed by watches.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use windlass_nodes::reflector::{Change, follow};
 
-/// How many events are remembered.
+/// The number of events in the cache.
 const EVENTS: usize = 200;
 
-/// The kinds that are followed.
+/// The watched kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Followed {
     /// apps/v1 Deployment.
@@ -39,17 +39,17 @@ pub enum Followed {
 
 /// One change of one object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct News {
+pub struct ObjectChange {
     /// Its kind.
     pub kind: Followed,
-    /// The object as it is, or as it was last.
+    /// The object's state, or its last one.
     pub object: Value,
-    /// Whether it does not exist any more.
-    pub gone: bool,
+    /// Whether the object was deleted.
+    pub deleted: bool,
 }
 
-/// Follows these kinds in all namespaces, for ever.
-pub fn news(client: &Client) -> BoxStream<'static, News> {
+/// Watches these kinds in all namespaces, for ever.
+pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
     let kinds = [
         (Followed::Deployment, "apps", "Deployment", "deployments"),
         (Followed::DaemonSet, "apps", "DaemonSet", "daemonsets"),
@@ -63,13 +63,13 @@ pub fn news(client: &Client) -> BoxStream<'static, News> {
         let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         follow(api, watcher::Config::default()).filter_map(move |change| {
-            let (object, gone) = match change {
+            let (object, deleted) = match change {
                 Change::Put(object) => (object, false),
-                Change::Gone(object) => (object, true),
+                Change::Deleted(object) => (object, true),
                 Change::Synced => return std::future::ready(None),
             };
             let object = serde_json::to_value(object).ok();
-            std::future::ready(object.map(|object| News { kind, object, gone }))
+            std::future::ready(object.map(|object| ObjectChange { kind, object, deleted }))
         })
     });
     select_all(streams.map(|stream| stream.boxed())).boxed()
@@ -96,9 +96,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Takes in one change.
-    pub fn observe(&mut self, news: News) {
-        let News { kind, object, gone } = news;
+    /// Applies one change.
+    pub fn observe(&mut self, change: ObjectChange) {
+        let ObjectChange { kind, object, deleted } = change;
         let objects = match kind {
             Followed::Deployment => &mut self.deployments,
             Followed::DaemonSet => &mut self.daemon_sets,
@@ -106,7 +106,7 @@ impl Cluster {
             Followed::ReplicationController => &mut self.replication_controllers,
             Followed::Pod => &mut self.pods,
             Followed::Event => {
-                if !gone {
+                if !deleted {
                     self.events.push_back(object);
                     if self.events.len() > EVENTS {
                         self.events.pop_front();
@@ -116,8 +116,8 @@ impl Cluster {
             }
         };
         let key = key(&object);
-        if gone {
-            // A successor under the same name may have been seen already.
+        if deleted {
+            // A new object with the same name may be in the cache already.
             if objects.get(&key).is_some_and(|known| known["metadata"]["uid"] == object["metadata"]["uid"]) {
                 objects.remove(&key);
             }
@@ -137,7 +137,7 @@ impl Cluster {
             .filter(move |object| controller(object).is_some_and(|controller| controller["uid"] == *uid))
     }
 
-    /// The pods of a workload: its own, and those of its ReplicaSets if it is a Deployment.
+    /// The pods of a workload: those that it controls, and those of its ReplicaSets if it is a Deployment.
     pub fn pods_of<'a>(&'a self, workload: &'a Value) -> Vec<&'a Value> {
         let of_replica_sets = Self::owned(&self.replica_sets, workload)
             .flat_map(|replica_set| Self::owned(&self.pods, replica_set));
@@ -161,13 +161,13 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The number of replicas that are wanted: 1 if nothing is said.
-pub fn wanted(object: &Value) -> i64 {
+/// The desired number of replicas: 1 if the spec has none.
+pub fn desired_replicas(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-/// What state a pod is in, in the one word that `kubectl get pods` would show, `Ready` where it shows
-/// `Running` with every container ready.
+/// The state of a pod in the one word that `kubectl get pods` would show, but `Ready` where it shows `Running` with
+/// every container ready.
 pub fn pod_state(pod: &Value) -> String {
     if pod["metadata"]["deletionTimestamp"].is_string() {
         return "Terminating".to_owned();
@@ -186,12 +186,12 @@ pub fn pod_state(pod: &Value) -> String {
     }
 }
 
-/// Why a pod is not ready, if that can be told: container, reason and message, or the scheduler's words.
-pub fn pod_trouble(pod: &Value) -> Option<String> {
+/// Why a pod is not ready, if known: container, reason and message, or the scheduler's message.
+pub fn not_ready_reason(pod: &Value) -> Option<String> {
     let unplaced = conditions(pod)
         .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
     if let Some(condition) = unplaced {
-        return Some(condition["message"].as_str().unwrap_or("no node yet").to_owned());
+        return Some(condition["message"].as_str().unwrap_or("not scheduled yet").to_owned());
     }
     if let Some((container, reason, message)) = waiting(pod) {
         return Some(match message {
@@ -200,7 +200,7 @@ pub fn pod_trouble(pod: &Value) -> Option<String> {
         });
     }
     if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
-        return Some("waits for a scheduler to give it a node".to_owned());
+        return Some("not scheduled: no scheduler has assigned a node".to_owned());
     }
     let unready =
         conditions(pod).find(|condition| condition["type"] == "Ready" && condition["status"] != "True");
@@ -211,8 +211,8 @@ fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object["status"]["conditions"].as_array().into_iter().flatten()
 }
 
-/// The first container that waits: its name, the reason, and a message if there is one. A container that
-/// only waits for the one before it says nothing, so such are passed over if there is another.
+/// The first waiting container: its name, the reason, and a message if there is one. `PodInitializing` only means that
+/// a container waits for an init container, so another reason wins.
 fn waiting(pod: &Value) -> Option<(&str, &str, &str)> {
     let of = |list: &str| pod["status"][list].as_array().into_iter().flatten();
     let waits = of("initContainerStatuses")
@@ -243,12 +243,12 @@ mod tests {
     #[test]
     fn a_late_deletion_does_not_hide_the_successor() {
         let mut cluster = Cluster::default();
-        let put = |object| News { kind: Followed::Pod, object, gone: false };
+        let put = |object| ObjectChange { kind: Followed::Pod, object, deleted: false };
         cluster.observe(put(pod("web", "u1")));
         cluster.observe(put(pod("web", "u2")));
-        cluster.observe(News { kind: Followed::Pod, object: pod("web", "u1"), gone: true });
+        cluster.observe(ObjectChange { kind: Followed::Pod, object: pod("web", "u1"), deleted: true });
         assert_eq!(cluster.pods.len(), 1);
-        cluster.observe(News { kind: Followed::Pod, object: pod("web", "u2"), gone: true });
+        cluster.observe(ObjectChange { kind: Followed::Pod, object: pod("web", "u2"), deleted: true });
         assert_eq!(cluster.pods.len(), 0);
     }
 
@@ -259,7 +259,7 @@ mod tests {
             json!({"metadata": {"namespace": namespace, "name": uid, "uid": uid,
                                 "ownerReferences": [{"uid": owner, "controller": true}]}})
         };
-        let put = |kind, object| News { kind, object, gone: false };
+        let put = |kind, object| ObjectChange { kind, object, deleted: false };
         cluster.observe(put(Followed::ReplicaSet, owned("shop", "set", "deployment")));
         cluster.observe(put(Followed::Pod, owned("shop", "mine", "set")));
         cluster.observe(put(Followed::Pod, owned("shop", "other", "another-set")));
@@ -270,17 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_says_what_it_waits_for() {
+    fn a_pod_that_is_not_ready_has_a_reason() {
         let with = |status: Value| json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": status});
         let bare = json!({"metadata": {}});
-        assert_eq!(pod_trouble(&bare).unwrap(), "waits for a scheduler to give it a node");
+        assert_eq!(not_ready_reason(&bare).unwrap(), "not scheduled: no scheduler has assigned a node");
         let unplaced =
             json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]});
-        assert_eq!(pod_trouble(&with(unplaced)).unwrap(), "no room");
+        assert_eq!(not_ready_reason(&with(unplaced)).unwrap(), "no room");
         let unready = json!({"conditions": [{"type": "Ready", "status": "False", "message": "gate closed"}]});
-        assert_eq!(pod_trouble(&with(unready)).unwrap(), "gate closed");
+        assert_eq!(not_ready_reason(&with(unready)).unwrap(), "gate closed");
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-        assert_eq!(pod_trouble(&with(ready)), None);
+        assert_eq!(not_ready_reason(&with(ready)), None);
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
             {"name": "a", "state": {"running": {}}},
             {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}]});
         assert_eq!(pod_state(&with(waiting.clone())), "ImagePullBackOff");
-        assert_eq!(pod_trouble(&with(waiting)).unwrap(), "container b: ImagePullBackOff (Back-off)");
+        assert_eq!(not_ready_reason(&with(waiting)).unwrap(), "container b: ImagePullBackOff (Back-off)");
         let dying = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(pod_state(&dying), "Terminating");
     }

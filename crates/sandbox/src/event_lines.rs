@@ -1,24 +1,24 @@
-//! What happens in the cluster, one plain line per change, for logs and `grep`. Pure.
+//! The changes in the cluster, one plain line each, for logs and `grep`. Pure.
 //!
-//! A line is the kind, `namespace/name`, and fields as `name=value` in a fixed order. There is no time in
-//! it, so that the lines of two runs can be compared.
+//! A line is the kind, `namespace/name`, and fields as `name=value` in a fixed order. It has no timestamp, so that the
+//! lines of two runs can be compared.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::cluster::{Followed, Key, News, key, number, pod_state, wanted};
+use super::cluster::{Followed, Key, ObjectChange, desired_replicas, key, number, pod_state};
 
-/// Turns news into lines; news that do not change a line give none.
+/// Turns changes into lines; a change that gives the same line as before gives none.
 #[derive(Debug, Default)]
 pub struct EventLines {
     last: BTreeMap<(Followed, Key), String>,
 }
 
 impl EventLines {
-    /// The line about one change, if it changes what was said last.
-    pub fn tell(&mut self, news: &News) -> Option<String> {
-        let News { kind, object, gone } = news;
+    /// The line for one change, if it differs from the object's last line.
+    pub fn line(&mut self, change: &ObjectChange) -> Option<String> {
+        let ObjectChange { kind, object, deleted } = change;
         let key = key(object);
         let (namespace, name) = &key;
         let word = match kind {
@@ -27,10 +27,10 @@ impl EventLines {
             Followed::ReplicaSet => "replicaset",
             Followed::ReplicationController => "replicationcontroller",
             Followed::Pod => "pod",
-            Followed::Event if *gone => return None,
+            Followed::Event if *deleted => return None,
             Followed::Event => return Some(event(object)),
         };
-        let line = match (gone, kind) {
+        let line = match (deleted, kind) {
             (true, _) => format!("{word} {namespace}/{name} deleted"),
             (false, Followed::Pod) => match object["spec"]["nodeName"].as_str() {
                 Some(node) if !node.is_empty() => {
@@ -45,7 +45,7 @@ impl EventLines {
         if self.last.get(&place) == Some(&line) {
             return None;
         }
-        if *gone {
+        if *deleted {
             self.last.remove(&place);
         } else {
             self.last.insert(place, line.clone());
@@ -75,7 +75,7 @@ fn daemons(object: &Value) -> String {
 
 fn replicas(kind: Followed, object: &Value) -> String {
     let status = |field: &str| number(object, &format!("/status/{field}"));
-    let mut line = format!("wanted={} replicas={}", wanted(object), status("replicas"));
+    let mut line = format!("desired={} replicas={}", desired_replicas(object), status("replicas"));
     if kind == Followed::Deployment {
         line += &format!(" updated={}", status("updatedReplicas"));
     }
@@ -93,7 +93,7 @@ fn replicas(kind: Followed, object: &Value) -> String {
     line
 }
 
-/// `event default/web Normal ScalingReplicaSet Scaled up …`: what it is about comes first.
+/// `event deployment default/web Normal ScalingReplicaSet Scaled up …`: the involved object comes first.
 pub fn event(event: &Value) -> String {
     let text = |value: &Value| plain(value.as_str().unwrap_or_default());
     let about = &event["involvedObject"];
@@ -108,7 +108,7 @@ pub fn event(event: &Value) -> String {
     )
 }
 
-/// Text of others without line breaks and control characters: they would break lines, or the terminal.
+/// Text from the cluster without line breaks and control characters, which could break lines or the terminal.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -119,68 +119,68 @@ mod tests {
 
     use super::*;
 
-    fn news(kind: Followed, object: Value) -> News {
-        News { kind, object, gone: false }
+    fn change(kind: Followed, object: Value) -> ObjectChange {
+        ObjectChange { kind, object, deleted: false }
     }
 
     #[test]
-    fn a_deployment_and_its_replica_set_are_told_in_numbers() {
+    fn a_deployment_and_its_replica_set_give_lines_with_their_counts() {
         let metadata = json!({"namespace": "shop", "name": "web",
                               "annotations": {"deployment.kubernetes.io/revision": "2"}});
         let status = json!({"replicas": 4, "updatedReplicas": 2, "readyReplicas": 3, "availableReplicas": 3});
         let object = json!({"metadata": metadata, "spec": {"replicas": 3}, "status": status});
-        let mut narrator = EventLines::default();
+        let mut lines = EventLines::default();
         assert_eq!(
-            narrator.tell(&news(Followed::Deployment, object.clone())).unwrap(),
-            "deployment shop/web wanted=3 replicas=4 updated=2 ready=3 available=3 revision=2"
+            lines.line(&change(Followed::Deployment, object.clone())).unwrap(),
+            "deployment shop/web desired=3 replicas=4 updated=2 ready=3 available=3 revision=2"
         );
         assert_eq!(
-            narrator.tell(&news(Followed::ReplicaSet, object)).unwrap(),
-            "replicaset shop/web wanted=3 replicas=4 ready=3 available=3 revision=2"
+            lines.line(&change(Followed::ReplicaSet, object)).unwrap(),
+            "replicaset shop/web desired=3 replicas=4 ready=3 available=3 revision=2"
         );
     }
 
     #[test]
-    fn a_replication_controller_is_told_in_numbers_and_when_it_ends() {
+    fn a_replication_controller_gives_lines_with_its_counts_and_one_when_it_is_deleted() {
         let object = json!({"metadata": {"namespace": "shop", "name": "old"}, "spec": {"replicas": 2},
                             "status": {"replicas": 2, "readyReplicas": 1}});
-        let mut narrator = EventLines::default();
+        let mut lines = EventLines::default();
         assert_eq!(
-            narrator.tell(&news(Followed::ReplicationController, object.clone())).unwrap(),
-            "replicationcontroller shop/old wanted=2 replicas=2 ready=1 available=0"
+            lines.line(&change(Followed::ReplicationController, object.clone())).unwrap(),
+            "replicationcontroller shop/old desired=2 replicas=2 ready=1 available=0"
         );
-        let gone = News { kind: Followed::ReplicationController, object, gone: true };
-        assert_eq!(narrator.tell(&gone).unwrap(), "replicationcontroller shop/old deleted");
+        let deleted = ObjectChange { kind: Followed::ReplicationController, object, deleted: true };
+        assert_eq!(lines.line(&deleted).unwrap(), "replicationcontroller shop/old deleted");
     }
 
     #[test]
-    fn a_daemon_set_is_told_in_numbers_of_nodes() {
+    fn a_daemon_set_gives_lines_with_its_counts_of_nodes() {
         let status = json!({"desiredNumberScheduled": 5, "currentNumberScheduled": 4, "numberReady": 3,
                             "updatedNumberScheduled": 2, "numberAvailable": 1, "numberMisscheduled": 0});
         let mut object = json!({"metadata": {"namespace": "shop", "name": "agent"}, "status": status});
-        let mut narrator = EventLines::default();
+        let mut lines = EventLines::default();
         assert_eq!(
-            narrator.tell(&news(Followed::DaemonSet, object.clone())).unwrap(),
+            lines.line(&change(Followed::DaemonSet, object.clone())).unwrap(),
             "daemonset shop/agent desired=5 current=4 updated=2 ready=3 available=1"
         );
         object["status"]["numberMisscheduled"] = json!(1);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let line = narrator.tell(&news(Followed::DaemonSet, object)).unwrap();
+        let line = lines.line(&change(Followed::DaemonSet, object)).unwrap();
         assert!(line.ends_with(" available=1 misscheduled=1 terminating"), "{line}");
     }
 
     #[test]
-    fn a_pod_is_told_once_per_state_and_once_when_it_is_gone() {
+    fn a_pod_gives_one_line_per_state_and_one_when_it_is_deleted() {
         let metadata = json!({"namespace": "shop", "name": "web-1"});
         let pod = json!({"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
-        let mut narrator = EventLines::default();
+        let mut lines = EventLines::default();
         assert_eq!(
-            narrator.tell(&news(Followed::Pod, pod.clone())).unwrap(),
+            lines.line(&change(Followed::Pod, pod.clone())).unwrap(),
             "pod shop/web-1 Running node=n1"
         );
-        assert_eq!(narrator.tell(&news(Followed::Pod, pod.clone())), None);
-        let gone = News { kind: Followed::Pod, object: pod, gone: true };
-        assert_eq!(narrator.tell(&gone).unwrap(), "pod shop/web-1 deleted");
+        assert_eq!(lines.line(&change(Followed::Pod, pod.clone())), None);
+        let deleted = ObjectChange { kind: Followed::Pod, object: pod, deleted: true };
+        assert_eq!(lines.line(&deleted).unwrap(), "pod shop/web-1 deleted");
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
             "type": "Normal", "reason": "ScalingReplicaSet", "message": "Scaled\nup \u{1b}[31m",
         });
         assert_eq!(
-            EventLines::default().tell(&news(Followed::Event, object)).unwrap(),
+            EventLines::default().line(&change(Followed::Event, object)).unwrap(),
             "event deployment shop/web Normal ScalingReplicaSet Scaled up  [31m"
         );
     }

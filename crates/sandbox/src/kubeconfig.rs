@@ -1,4 +1,4 @@
-//! The kubeconfig that points kubectl at the sandbox.
+//! The kubeconfig for the sandbox.
 
 use std::{
     io::{self, Write as _},
@@ -28,8 +28,8 @@ pub fn text(address: SocketAddr) -> String {
     )
 }
 
-/// Writes it to `path`, readable by its owner only. Whoever reads the file meanwhile sees the old one or
-/// the new one, never half of one: it is written beside it and renamed.
+/// Writes the kubeconfig to `path`, readable by its owner only. The write is atomic: a temporary file is renamed, so a
+/// concurrent reader never sees half of it.
 pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file"));
@@ -43,7 +43,7 @@ pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
         std::fs::rename(&beside, path)
     });
     if written.is_err() {
-        // The first failure is the one to report; this one would only repeat it.
+        // Only the first error is reported; this one would repeat it.
         let _ = std::fs::remove_file(&beside);
     }
     written
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn kube_reads_it_and_finds_the_server() {
+    fn kube_parses_the_kubeconfig_and_finds_the_server() {
         let config = kube::config::Kubeconfig::from_yaml(&text(address())).unwrap();
         assert_eq!(config.current_context.as_deref(), Some("windlass-sandbox"));
         let server = config.clusters[0].cluster.as_ref().unwrap().server.as_deref();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn it_replaces_an_old_one_and_leaves_nothing_else_behind() {
+    fn writing_replaces_an_old_file_and_leaves_no_temporary_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
         std::fs::write(&path, "old").unwrap();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_an_error() {
+    fn a_missing_directory_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         assert!(write(&directory.path().join("no/such/config"), address()).is_err());
         assert!(write(Path::new("/"), address()).is_err());

@@ -1,5 +1,5 @@
-//! `windlass-sandbox`: an embedded API server, simulated nodes and Windlass's controllers in one process, for people who
-//! want to see a rollout without a cluster.
+//! `windlass-sandbox`: an embedded API server, simulated nodes and Windlass's controllers in one process, to see a
+//! rollout without a cluster.
 
 pub mod cli;
 pub mod cluster;

@@ -14,9 +14,9 @@ use windlass::config::ControllerConfig;
 use windlass::logging::{self, FILTER_VARIABLE, LogOptions};
 use windlass::metrics::Metrics;
 use windlass_sandbox::cli::Args;
-use windlass_sandbox::session::{self, Surroundings};
+use windlass_sandbox::session::{self, Environment};
 
-/// The server is in this process: a limit would only make the demonstration slow.
+/// The server is in this process: a rate limit would only slow the demonstration down.
 const REQUESTS_PER_SECOND: u32 = 5000;
 
 /// How long running syncs may take to finish.
@@ -26,12 +26,12 @@ const DRAIN: Duration = Duration::from_secs(3);
 async fn main() -> ExitCode {
     let args = Args::parse();
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    // Log lines would tear the live view apart.
+    // Log lines would garble the live view.
     let live = terminal && !args.exit_when_complete && std::io::stderr().is_terminal();
     if !live && let Err(error) = log() {
         return fail(&error);
     }
-    let surroundings = Surroundings {
+    let environment = Environment {
         now: Arc::new(|| Clock::System.now()),
         input: Box::new(std::io::stdin()),
         output: Box::new(std::io::stdout()),
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     };
     let seed = args.seed;
     let controllers = Box::new(move |client, shutdown| start_controllers(client, seed, shutdown));
-    match session::run(args, surroundings, controllers).await {
+    match session::run(args, environment, controllers).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
@@ -69,13 +69,13 @@ fn start_controllers(
     tokio::spawn(Controllers::new(config, parts).run(shutdown, DRAIN))
 }
 
-/// Warnings go to standard error, or what `WINDLASS_LOG` asks for.
+/// Logs warnings to standard error, or what `WINDLASS_LOG` selects.
 fn log() -> Result<(), logging::LogError> {
     let filter = std::env::var(FILTER_VARIABLE).unwrap_or_else(|_| "warn".into());
     logging::init(&LogOptions { filter: Some(filter), ..LogOptions::default() }).map(drop)
 }
 
-#[allow(clippy::print_stderr)] // The last words of a program at a terminal.
+#[allow(clippy::print_stderr)] // The error message of a command-line program.
 fn fail(error: &impl std::fmt::Display) -> ExitCode {
     eprintln!("windlass-sandbox: {error}");
     ExitCode::FAILURE

@@ -1,7 +1,7 @@
-//! Manifests: reading `-f FILE|DIR|-`, checking all of it, and only then creating any of it.
+//! Manifests: reading `-f FILE|DIR|-`, validating all of it, and only then creating objects.
 //!
-//! [`read`] finds what is wrong without a server: files, syntax, kinds, names. [`check`](apply::check) has the
-//! API server judge each object in a dry run. [`apply`](apply::apply) creates them, namespaces first.
+//! [`read`] finds errors without a server: files, syntax, kinds, names. [`check`](apply::check) sends each object to the
+//! API server as a dry run. [`apply`](apply::apply) creates them, namespaces first.
 
 pub mod apply;
 pub mod document;
@@ -15,10 +15,10 @@ use std::{
 use serde_json::Value;
 use windlass_apiserver::{ServedKind, served_kinds};
 
-/// The most that is read from one file.
+/// The maximum size of a file.
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
-/// An object of a manifest, with where it stands.
+/// An object of a manifest, with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
     /// The file and the document in it.
@@ -29,7 +29,7 @@ pub struct Object {
     namespaced: bool,
 }
 
-/// Where an object stands: a file, a document counted from 1, and, in a list, its item counted from 1.
+/// The origin of an object: a file, a document counted from 1, and, in a list, its item counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     file: String,
@@ -58,7 +58,7 @@ impl Object {
         self.body["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// The namespace, if the kind lives in one.
+    /// The namespace, if the kind is namespaced.
     pub fn namespace(&self) -> Option<&str> {
         self.body["metadata"]["namespace"].as_str()
     }
@@ -78,7 +78,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// Why manifests were not applied. One message for the person who wrote them.
+/// Why manifests were not applied: one message for their author.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A file that cannot be read.
@@ -86,10 +86,10 @@ pub enum ManifestError {
     Read {
         /// As it was given on the command line.
         file: String,
-        /// What the system said.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// A file that is too large, or no text.
+    /// A file that is too large, or not text.
     #[error("{file}: {problem}")]
     File {
         /// As it was given on the command line.
@@ -97,10 +97,10 @@ pub enum ManifestError {
         /// In words.
         problem: String,
     },
-    /// A document that is wrong by itself.
+    /// An invalid document.
     #[error("{origin}: {problem}")]
     Document {
-        /// Where it stands.
+        /// Its origin.
         origin: Origin,
         /// In words, with line and column for syntax errors.
         problem: String,
@@ -108,29 +108,29 @@ pub enum ManifestError {
     /// An object that the API server refuses.
     #[error("{origin}: {object}: {problem}")]
     Refused {
-        /// Where it stands.
+        /// Its origin.
         origin: Origin,
         /// Such as `Deployment shop/web`.
         object: String,
-        /// What the server said.
+        /// The server's message.
         problem: String,
     },
-    /// It went wrong midway.
+    /// A failure after some objects were applied.
     #[error("{origin}: {object}: {problem}\n{progress}")]
     Interrupted {
-        /// Where the object stands that failed.
+        /// The origin of the failed object.
         origin: Origin,
-        /// Which it is.
+        /// The failed object.
         object: String,
-        /// What the server said.
+        /// The server's message.
         problem: String,
-        /// What was applied and what was not.
+        /// The objects that were applied and those that were not.
         progress: String,
     },
 }
 
-/// Reads everything that `sources` name: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of
-/// their names), and `-` for `stdin`. Nothing is returned unless all of it is well formed.
+/// Reads `sources`: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of their names), and `-` for `stdin`.
+/// One malformed document fails all of them.
 pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Object>, ManifestError> {
     let mut objects: Vec<Object> = Vec::new();
     for source in sources {
@@ -150,7 +150,7 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Ob
     without_duplicates(objects)
 }
 
-/// The files a source stands for.
+/// The files of a source.
 fn files(source: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     let name = source.display().to_string();
     let error = |error| ManifestError::Read { file: name.clone(), error };
@@ -180,15 +180,15 @@ fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestE
         .map_err(|error| ManifestError::Read { file: name.to_owned(), error })?;
     let wrong = |problem: String| ManifestError::File { file: name.to_owned(), problem };
     if bytes.len() as u64 > LARGEST_FILE {
-        return Err(wrong(format!("larger than {} MiB", LARGEST_FILE / 1024 / 1024)));
+        return Err(wrong(format!("the file is larger than {} MiB", LARGEST_FILE / 1024 / 1024)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        wrong(format!("not a text: byte {at} is no UTF-8"))
+        wrong(format!("not a text file: byte {at} is not valid UTF-8"))
     })
 }
 
-/// Reads the documents of one text. `file` only names it in errors.
+/// Parses the documents of one text. `file` is its name in errors.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Object>, ManifestError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let braced = text.trim_start().starts_with(['{', '[']);
@@ -220,14 +220,14 @@ fn collect(origin: &Origin, value: Value, objects: &mut Vec<Object>) -> Result<(
         return Ok(());
     }
     if origin.item.is_some() {
-        return Err(wrong("a list within a list".to_owned()));
+        return Err(wrong("a List must not contain another List".to_owned()));
     }
     let Some(items) = value["items"].as_array() else {
-        return Err(wrong("a List without items".to_owned()));
+        return Err(wrong("items is missing: a List needs items".to_owned()));
     };
     for (index, item) in items.iter().enumerate() {
         let mut item = item.clone();
-        // The items of a list that a server has written, such as a DeploymentList, do not repeat these.
+        // In a list from a server, such as a DeploymentList, the items have no kind and apiVersion.
         if let (Some(element), Some(item)) = (kind.strip_suffix("List"), item.as_object_mut())
             && !element.is_empty()
         {
@@ -251,7 +251,7 @@ fn type_field(value: &Value, field: &str) -> Result<String, String> {
     }
 }
 
-/// Checks what every object needs and fills in the namespace.
+/// Validates the type and metadata of an object and fills in the namespace.
 fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Result<Object, String> {
     let all = served_kinds();
     let Some(ServedKind { api_version: right, plural, namespaced, .. }) =
@@ -265,7 +265,7 @@ fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Re
         ));
     };
     if api_version != right {
-        return Err(format!("{kind} has no apiVersion {api_version:?}: use {right}"));
+        return Err(format!("the sandbox does not serve {kind} as apiVersion {api_version:?}; use {right}"));
     }
     let (plural, namespaced) = (*plural, *namespaced);
     let metadata = match body.get_mut("metadata") {
@@ -293,8 +293,8 @@ fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Re
     Ok(Object { origin: origin.clone(), body, plural, namespaced })
 }
 
-/// The same object twice is one, as with `-f dir -f dir/file`. Two that differ are a mistake: whichever
-/// came last would silently win.
+/// Merges identical objects, as with `-f dir -f dir/file`. Two definitions of an object that differ are an error: the
+/// last one would silently win.
 fn without_duplicates(objects: Vec<Object>) -> Result<Vec<Object>, ManifestError> {
     let mut unique: Vec<Object> = Vec::with_capacity(objects.len());
     let mut places = std::collections::BTreeMap::new();
@@ -309,7 +309,7 @@ fn without_duplicates(objects: Vec<Object>) -> Result<Vec<Object>, ManifestError
             Some(first) => {
                 return Err(ManifestError::Refused {
                     object: object.to_string(),
-                    problem: format!("defined before, and differently, in {}", first.origin),
+                    problem: format!("conflicts with another definition of this object in {}", first.origin),
                     origin: object.origin,
                 });
             }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_lists_and_typed_lists_become_objects_with_a_namespace() {
+    fn documents_and_lists_become_objects_with_a_namespace() {
         let text = "
 apiVersion: v1
 kind: List
@@ -342,9 +342,9 @@ items:
 - metadata: {name: web, namespace: shop}
 ";
         let objects = parse("x.yaml", text).unwrap();
-        let said: Vec<String> = objects.iter().map(|o| format!("{} | {o}", o.origin)).collect();
+        let origins: Vec<String> = objects.iter().map(|o| format!("{} | {o}", o.origin)).collect();
         assert_eq!(
-            said,
+            origins,
             [
                 "x.yaml: document 1, item 1 | ConfigMap default/a",
                 "x.yaml: document 1, item 2 | Namespace shop",
@@ -355,7 +355,7 @@ items:
     }
 
     #[test]
-    fn what_is_missing_is_named_with_file_and_document() {
+    fn a_missing_field_is_named_with_file_and_document() {
         let second = |text: &str| {
             refused(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n---\n{text}"))
         };
@@ -375,13 +375,17 @@ items:
     }
 
     #[test]
-    fn an_old_api_version_is_told_the_new_one() {
+    fn the_error_for_an_old_api_version_names_the_new_one() {
         let error = refused("apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}\n");
-        assert_eq!(error, "web.yaml: document 1: Deployment has no apiVersion \"apps/v1beta1\": use apps/v1");
+        assert_eq!(
+            error,
+            "web.yaml: document 1: the sandbox does not serve Deployment as apiVersion \
+                           \"apps/v1beta1\"; use apps/v1"
+        );
     }
 
     #[test]
-    fn an_unknown_kind_is_told_what_there_is() {
+    fn the_error_for_an_unknown_kind_lists_the_served_kinds() {
         let error = refused("apiVersion: batch/v1\nkind: Job\nmetadata: {name: web}\n");
         assert!(
             error.contains(
@@ -393,7 +397,7 @@ items:
     }
 
     #[test]
-    fn json_is_read_by_content_and_by_name() {
+    fn json_is_recognized_by_content_and_by_file_name() {
         let text = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}"#;
         assert_eq!(parse("a.json", text).unwrap().len(), 1);
         assert_eq!(parse("standard input", &format!("\u{feff}{text}\n{text}")).unwrap().len(), 2);
@@ -406,7 +410,7 @@ items:
     }
 
     #[test]
-    fn a_directory_is_read_in_the_order_of_its_names() {
+    fn a_directory_is_read_in_the_order_of_its_file_names() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, object: &str| {
             let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {object}}}\n");
@@ -421,18 +425,18 @@ items:
     }
 
     #[test]
-    fn a_file_that_is_not_there_and_an_empty_directory_are_named() {
+    fn errors_name_a_missing_file_and_an_empty_directory() {
         let missing = read(&[PathBuf::from("no/such.yaml")], &mut std::io::empty()).unwrap_err();
         assert!(missing.to_string().starts_with("no/such.yaml: "), "{missing}");
         let directory = tempfile::tempdir().unwrap();
         let empty = read(&[directory.path().to_owned()], &mut std::io::empty()).unwrap_err();
         assert!(empty.to_string().contains("has no *.yaml"), "{empty}");
         let binary = read(&[PathBuf::from("-")], &mut &b"a: \xff\xfe"[..]).unwrap_err();
-        assert!(binary.to_string().starts_with("standard input: not a text"), "{binary}");
+        assert!(binary.to_string().starts_with("standard input: not a text file"), "{binary}");
     }
 
     #[test]
-    fn the_same_object_twice_is_one_and_two_that_differ_are_a_mistake() {
+    fn identical_objects_are_merged_and_different_definitions_are_an_error() {
         let web = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
         let both = |second: &str| {
             let text = format!("{web}---\n{second}");
@@ -443,7 +447,7 @@ items:
         assert_eq!(
             error.to_string(),
             "standard input: document 2: ConfigMap default/a: \
-             defined before, and differently, in standard input: document 1"
+             conflicts with another definition of this object in standard input: document 1"
         );
     }
 }

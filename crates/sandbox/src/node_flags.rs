@@ -1,4 +1,4 @@
-//! `--node-label` and `--node-taint`: what is said there of the simulated nodes.
+//! `--node-label` and `--node-taint`: labels and taints of the simulated nodes.
 
 use std::collections::BTreeSet;
 
@@ -8,29 +8,31 @@ use windlass_nodes::kubelet::{NodeLabel, NodeTaint, nodes};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Reads `2=zone=a`, `sandbox-node-2=zone=a` and `all=zone=a`.
+/// Parses `2=zone=a`, `sandbox-node-2=zone=a` and `all=zone=a`.
 pub fn label(text: &str) -> Result<NodeLabel, String> {
     let hint = "write it like 2=zone=a, sandbox-node-2=zone=a or all=zone=a";
-    let (node, label) = text.split_once('=').ok_or_else(|| format!("no NODE=KEY=VALUE; {hint}"))?;
-    let (key, value) = label.split_once('=').ok_or_else(|| format!("no value after {label:?}; {hint}"))?;
+    let (node, label) =
+        text.split_once('=').ok_or_else(|| format!("not of the form NODE=KEY=VALUE; {hint}"))?;
+    let (key, value) = label.split_once('=').ok_or_else(|| format!("no =VALUE after {label:?}; {hint}"))?;
     Ok(NodeLabel { node: self::node(node)?, key: self::key(key)?, value: self::value(value)? })
 }
 
-/// Reads `2=gpu=yes:NoSchedule`, with the names of nodes that [`label`] takes, and without a value `2=gpu:NoSchedule`.
+/// Parses `2=gpu=yes:NoSchedule`, with node names as in [`label`], and without a value `2=gpu:NoSchedule`.
 pub fn taint(text: &str) -> Result<NodeTaint, String> {
     let hint = "write it like 2=gpu=yes:NoSchedule, 2=gpu:NoExecute or all=gpu=yes:PreferNoSchedule";
-    let (node, taint) = text.split_once('=').ok_or_else(|| format!("no NODE=KEY=VALUE:EFFECT; {hint}"))?;
+    let (node, taint) =
+        text.split_once('=').ok_or_else(|| format!("not of the form NODE=KEY=VALUE:EFFECT; {hint}"))?;
     let (taint, effect) =
-        taint.rsplit_once(':').ok_or_else(|| format!("no effect after {taint:?}; {hint}"))?;
+        taint.rsplit_once(':').ok_or_else(|| format!("no :EFFECT after {taint:?}; {hint}"))?;
     if !EFFECTS.contains(&effect) {
-        return Err(format!("{effect:?} is no effect of a taint; take one of {}", EFFECTS.join(", ")));
+        return Err(format!("{effect:?} is not a taint effect; use one of {}", EFFECTS.join(", ")));
     }
     let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
     let (node, key, value) = (self::node(node)?, self::key(key)?, self::value(value)?);
     Ok(NodeTaint { node, key, value, effect: effect.to_owned() })
 }
 
-/// The name of the node that is meant; `None` is every node.
+/// The name of the selected node; `None` is every node.
 fn node(text: &str) -> Result<Option<String>, String> {
     if text == "all" {
         return Ok(None);
@@ -38,25 +40,25 @@ fn node(text: &str) -> Result<Option<String>, String> {
     let number = text.parse().ok().filter(|number| *number > 0).or_else(|| nodes::number(text));
     match number {
         Some(number) => Ok(Some(nodes::name(number))),
-        None => Err(format!("{text:?} is no simulated node; name it like 2, sandbox-node-2 or all")),
+        None => Err(format!("{text:?} is not a simulated node; write it like 2, sandbox-node-2 or all")),
     }
 }
 
 fn key(text: &str) -> Result<String, String> {
     match names::label_key(text).first() {
         None => Ok(text.to_owned()),
-        Some(why) => Err(format!("{text:?} is no key: {why}")),
+        Some(why) => Err(format!("{text:?} is not a valid key: {why}")),
     }
 }
 
 fn value(text: &str) -> Result<String, String> {
     match names::label_value(text).first() {
         None => Ok(text.to_owned()),
-        Some(why) => Err(format!("{text:?} is no value: {why}")),
+        Some(why) => Err(format!("{text:?} is not a valid value: {why}")),
     }
 }
 
-/// Whether all of it can hold together: the nodes exist, and no node gets a taint twice.
+/// Checks the flags together: the nodes exist, and no node gets a taint twice.
 ///
 /// # Errors
 /// A sentence that names the flag, the node, and what to change.
@@ -66,7 +68,7 @@ pub fn check(count: usize, labels: &[NodeLabel], taints: &[NodeTaint]) -> anyhow
     for (flag, name) in named.filter_map(|(flag, node)| Some((flag, node.as_deref()?))) {
         let number = nodes::number(name).unwrap_or_default();
         if number > count {
-            bail!("{flag}: {name} does not exist with --nodes {count}; set --nodes to {number} at least");
+            bail!("{flag}: {name} does not exist with --nodes {count}; set --nodes to at least {number}");
         }
     }
     for number in 1..=count {
@@ -86,13 +88,13 @@ pub fn check(count: usize, labels: &[NodeLabel], taints: &[NodeTaint]) -> anyhow
 mod tests {
     use super::*;
 
-    fn wished(node: Option<&str>, key: &str, value: &str, effect: &str) -> NodeTaint {
+    fn node_taint(node: Option<&str>, key: &str, value: &str, effect: &str) -> NodeTaint {
         let [key, value, effect] = [key, value, effect].map(str::to_owned);
         NodeTaint { node: node.map(str::to_owned), key, value, effect }
     }
 
     #[test]
-    fn a_node_is_named_by_its_number_or_its_name_or_with_all_others() {
+    fn a_node_is_selected_by_number_by_name_or_with_all() {
         let second = Some("sandbox-node-2".to_owned());
         for (text, node, value) in [
             ("2=example.com/zone=a", second.clone(), "a"),
@@ -102,31 +104,31 @@ mod tests {
             let expected = NodeLabel { node, key: "example.com/zone".to_owned(), value: value.to_owned() };
             assert_eq!(label(text), Ok(expected), "{text}");
         }
-        let expected = wished(Some("sandbox-node-1"), "gpu", "yes", "NoExecute");
+        let expected = node_taint(Some("sandbox-node-1"), "gpu", "yes", "NoExecute");
         assert_eq!(taint("1=gpu=yes:NoExecute"), Ok(expected));
-        assert_eq!(taint("all=gpu:NoSchedule"), Ok(wished(None, "gpu", "", "NoSchedule")));
+        assert_eq!(taint("all=gpu:NoSchedule"), Ok(node_taint(None, "gpu", "", "NoSchedule")));
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_way_to_write_it() {
+    fn an_error_shows_the_correct_form() {
         for (text, expected) in [
-            ("zone", "no NODE=KEY=VALUE; write it like 2=zone=a"),
-            ("2=zone", "no value after \"zone\"; write it like"),
-            ("0=zone=a", "\"0\" is no simulated node; name it like 2, sandbox-node-2 or all"),
-            ("mine=zone=a", "\"mine\" is no simulated node"),
-            ("2=-=a", "\"-\" is no key: name part must consist of"),
-            ("2=zone=a b", "\"a b\" is no value: a valid label must be"),
+            ("zone", "not of the form NODE=KEY=VALUE; write it like 2=zone=a"),
+            ("2=zone", "no =VALUE after \"zone\"; write it like"),
+            ("0=zone=a", "\"0\" is not a simulated node; write it like 2, sandbox-node-2 or all"),
+            ("mine=zone=a", "\"mine\" is not a simulated node"),
+            ("2=-=a", "\"-\" is not a valid key: name part must consist of"),
+            ("2=zone=a b", "\"a b\" is not a valid value: a valid label must be"),
         ] {
             let error = label(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");
         }
         for (text, expected) in [
-            ("2=gpu=yes", "no effect after \"gpu=yes\"; write it like 2=gpu=yes:NoSchedule"),
+            ("2=gpu=yes", "no :EFFECT after \"gpu=yes\"; write it like 2=gpu=yes:NoSchedule"),
             (
                 "2=gpu:Never",
-                "\"Never\" is no effect of a taint; take one of NoSchedule, PreferNoSchedule, NoExecute",
+                "\"Never\" is not a taint effect; use one of NoSchedule, PreferNoSchedule, NoExecute",
             ),
-            ("2=:NoExecute", "\"\" is no key: name part must be non-empty"),
+            ("2=:NoExecute", "\"\" is not a valid key: name part must be non-empty"),
         ] {
             let error = taint(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");
@@ -134,15 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn nodes_must_exist_and_taints_stand_once() {
+    fn nodes_must_exist_and_taints_must_be_unique() {
         let labels = [label("3=zone=a").unwrap()];
         assert!(check(3, &labels, &[]).is_ok());
         assert_eq!(
             check(2, &labels, &[]).unwrap_err().to_string(),
-            "--node-label: sandbox-node-3 does not exist with --nodes 2; set --nodes to 3 at least"
+            "--node-label: sandbox-node-3 does not exist with --nodes 2; set --nodes to at least 3"
         );
-        let taints =
-            [wished(None, "gpu", "", "NoSchedule"), wished(Some("sandbox-node-2"), "gpu", "a", "NoSchedule")];
+        let taints = [
+            node_taint(None, "gpu", "", "NoSchedule"),
+            node_taint(Some("sandbox-node-2"), "gpu", "a", "NoSchedule"),
+        ];
         assert_eq!(
             check(2, &[], &taints).unwrap_err().to_string(),
             "--node-taint: sandbox-node-2 gets gpu:NoSchedule twice; keep one of them"

@@ -1,32 +1,32 @@
-//! How far rollouts have come, in the words of `kubectl rollout status`, and whether those that were
-//! applied have all come to their end. Pure.
+//! The progress of rollouts, in the words of `kubectl rollout status`, and whether all applied workloads are rolled
+//! out. Pure.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, Followed, Key, key, number, pod_trouble, wanted};
+use super::cluster::{Cluster, Followed, Key, desired_replicas, key, not_ready_reason, number};
 
-/// How far one Deployment or DaemonSet has come.
+/// The progress of one Deployment or DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rollout {
-    /// Not there yet.
+    /// In progress.
     Waiting(String),
-    /// Every pod that is wanted is of the newest template and available, and a Deployment has no others.
+    /// All desired pods have the newest template and are available, and a Deployment has no others.
     Complete(String),
     /// No progress within `progressDeadlineSeconds`.
     Failed(String),
 }
 
 impl Rollout {
-    /// The sentence about it.
+    /// The message.
     pub fn text(&self) -> &str {
         let (Rollout::Waiting(text) | Rollout::Complete(text) | Rollout::Failed(text)) = self;
         text
     }
 }
 
-/// Judges a Deployment as `kubectl rollout status` does.
+/// The progress of a Deployment as `kubectl rollout status` reports it.
 pub fn rollout(deployment: &Value) -> Rollout {
     let (_, name) = key(deployment);
     if number(deployment, "/status/observedGeneration") < number(deployment, "/metadata/generation") {
@@ -35,15 +35,15 @@ pub fn rollout(deployment: &Value) -> Rollout {
     if condition(deployment, "Progressing").is_some_and(|c| c["reason"] == "ProgressDeadlineExceeded") {
         return Rollout::Failed(format!("deployment \"{name}\" exceeded its progress deadline"));
     }
-    let wanted = wanted(deployment);
+    let desired = desired_replicas(deployment);
     let updated = number(deployment, "/status/updatedReplicas");
     let all = number(deployment, "/status/replicas");
     let available = number(deployment, "/status/availableReplicas");
     let waiting = format!("Waiting for deployment \"{name}\" rollout to finish:");
     match () {
-        () if updated < wanted => {
-            Rollout::Waiting(format!("{waiting} {updated} out of {wanted} new replicas have been updated..."))
-        }
+        () if updated < desired => Rollout::Waiting(format!(
+            "{waiting} {updated} out of {desired} new replicas have been updated..."
+        )),
         () if all > updated => {
             Rollout::Waiting(format!("{waiting} {} old replicas are pending termination...", all - updated))
         }
@@ -54,8 +54,8 @@ pub fn rollout(deployment: &Value) -> Rollout {
     }
 }
 
-/// Judges a DaemonSet as `kubectl rollout status` does. It refuses to judge those that wait for deletions
-/// (`OnDelete`); of those, only the availability counts here.
+/// The progress of a DaemonSet as `kubectl rollout status` reports it. kubectl refuses the strategy `OnDelete`; here only
+/// the availability counts for it.
 pub fn daemon_rollout(daemon_set: &Value) -> Rollout {
     let (_, name) = key(daemon_set);
     if number(daemon_set, "/status/observedGeneration") < number(daemon_set, "/metadata/generation") {
@@ -81,14 +81,14 @@ fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
-/// What has become of all that was applied.
+/// The progress of all applied workloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Some are still under way.
+pub enum Completion {
+    /// Some rollouts are in progress.
     Pending,
-    /// All are complete.
+    /// All rollouts are complete.
     Complete,
-    /// One cannot become complete. Says which, and why.
+    /// A rollout cannot complete: which one, and why.
     Failed(String),
 }
 
@@ -100,7 +100,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The target of that kind and name; `None` if its rollout cannot be judged.
+    /// The target of that kind and name; `None` for a kind without rollouts.
     pub fn new(kind: &str, key: Key) -> Option<Self> {
         let kind = ["Deployment", "DaemonSet"].into_iter().find(|known| *known == kind)?;
         Some(Target { kind, key })
@@ -114,7 +114,7 @@ impl Target {
         }
     }
 
-    fn judge(&self, object: &Value) -> Rollout {
+    fn rollout(&self, object: &Value) -> Rollout {
         if self.kind == "DaemonSet" { daemon_rollout(object) } else { rollout(object) }
     }
 }
@@ -130,17 +130,17 @@ impl std::fmt::Display for Target {
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     targets: BTreeSet<Target>,
-    /// Those that have been seen, so that one that is missing can be told from one that is not there yet.
+    /// Those that were observed, to distinguish a deleted target from one that does not exist yet.
     seen: BTreeSet<Target>,
 }
 
 impl Progress {
-    /// Whether news of this kind can change the verdict.
+    /// Whether a change of this kind can change the completion.
     pub fn depends_on(kind: Followed) -> bool {
         matches!(kind, Followed::Deployment | Followed::DaemonSet)
     }
 
-    /// Follows these.
+    /// The progress of these targets.
     pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
         Progress { targets: targets.into_iter().collect(), seen: BTreeSet::new() }
     }
@@ -150,7 +150,7 @@ impl Progress {
         self.targets.is_empty()
     }
 
-    /// How many there are, with their kinds: `all Deployments are rolled out: 3`.
+    /// The message at the end: `all Deployments are rolled out: 3`.
     pub fn done(&self) -> String {
         let has = |kind: &str| self.targets.iter().any(|target| target.kind == kind);
         let kinds = match (has("Deployment"), has("DaemonSet")) {
@@ -161,35 +161,35 @@ impl Progress {
         format!("all {kinds} are rolled out: {}", self.targets.len())
     }
 
-    /// Judges the cluster as it is now.
-    pub fn judge(&mut self, cluster: &Cluster) -> Verdict {
+    /// The completion in the current state of the cluster.
+    pub fn completion(&mut self, cluster: &Cluster) -> Completion {
         let mut complete = 0;
         for target in &self.targets {
             let Some(object) = target.find(cluster) else {
                 if self.seen.contains(target) {
-                    return Verdict::Failed(format!("{target} was deleted"));
+                    return Completion::Failed(format!("{target} was deleted"));
                 }
                 continue;
             };
             self.seen.insert(target.clone());
-            match target.judge(object) {
+            match target.rollout(object) {
                 Rollout::Complete(_) => complete += 1,
                 Rollout::Waiting(_) => {}
                 Rollout::Failed(why) => {
-                    return Verdict::Failed(explain(target, object, &why, cluster));
+                    return Completion::Failed(explain(target, object, &why, cluster));
                 }
             }
         }
-        if complete == self.targets.len() { Verdict::Complete } else { Verdict::Pending }
+        if complete == self.targets.len() { Completion::Complete } else { Completion::Pending }
     }
 
-    /// Why each that is not complete is not; a paragraph each.
+    /// Why each incomplete target is not complete; a paragraph each.
     pub fn unfinished(&self, cluster: &Cluster) -> String {
         let mut paragraphs = Vec::new();
         for target in &self.targets {
             match target.find(cluster) {
                 None => paragraphs.push(format!("{target} does not exist")),
-                Some(object) => match target.judge(object) {
+                Some(object) => match target.rollout(object) {
                     Rollout::Complete(_) => {}
                     Rollout::Waiting(why) | Rollout::Failed(why) => {
                         paragraphs.push(explain(target, object, &why, cluster));
@@ -201,11 +201,11 @@ impl Progress {
     }
 }
 
-/// Why a workload is where it is: the sentence, its own conditions, and what its pods wait for.
+/// Why a workload is not rolled out: the message, its own conditions, and why its pods are not ready.
 fn explain(target: &Target, object: &Value, why: &str, cluster: &Cluster) -> String {
     let mut lines = vec![format!("{target}: {why}")];
     if object["spec"]["paused"] == true {
-        lines.push("  it is paused: nothing rolls out until `kubectl rollout resume`".to_owned());
+        lines.push("  the rollout is paused; continue it with `kubectl rollout resume`".to_owned());
     }
     for type_ in ["Progressing", "ReplicaFailure"] {
         if let Some(condition) = condition(object, type_) {
@@ -213,18 +213,18 @@ fn explain(target: &Target, object: &Value, why: &str, cluster: &Cluster) -> Str
             lines.push(format!("  {type_}={}, {}: {}", text("status"), text("reason"), text("message")));
         }
     }
-    // Ten pods with one trouble are one line: what matters is which troubles there are.
-    let mut troubles: Vec<(String, String, usize)> = Vec::new();
+    // Ten pods with the same reason are one line.
+    let mut reasons: Vec<(String, String, usize)> = Vec::new();
     for pod in cluster.pods_of(object) {
-        let Some(trouble) = pod_trouble(pod) else { continue };
-        match troubles.iter_mut().find(|(known, _, _)| *known == trouble) {
+        let Some(reason) = not_ready_reason(pod) else { continue };
+        match reasons.iter_mut().find(|(known, _, _)| *known == reason) {
             Some((_, _, count)) => *count += 1,
-            None => troubles.push((trouble, key(pod).1, 1)),
+            None => reasons.push((reason, key(pod).1, 1)),
         }
     }
-    for (trouble, pod, count) in troubles {
+    for (reason, pod, count) in reasons {
         let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
-        lines.push(format!("  pod {pod}{others}: {trouble}"));
+        lines.push(format!("  pod {pod}{others}: {reason}"));
     }
     lines.join("\n")
 }
@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::News;
+    use crate::cluster::ObjectChange;
 
     fn deployment(status: Value) -> Value {
         json!({"metadata": {"namespace": "shop", "name": "web", "uid": "d", "generation": 2},
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_is_judged_in_the_order_and_words_of_kubectl() {
+    fn the_progress_of_a_deployment_has_the_order_and_words_of_kubectl() {
         assert_eq!(
             waits(json!({"observedGeneration": 1})),
             "Waiting for deployment spec update to be observed..."
@@ -290,7 +290,7 @@ mod tests {
             (Followed::Pod, owned("web-1-a", "web-1", stuck.clone())),
             (Followed::Pod, owned("web-1-b", "web-1", stuck)),
         ] {
-            cluster.observe(News { kind, object, gone: false });
+            cluster.observe(ObjectChange { kind, object, deleted: false });
         }
         cluster
     }
@@ -300,11 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn a_passed_deadline_fails_and_says_which_pods_wait_and_why() {
+    fn an_exceeded_deadline_fails_with_the_reasons_of_the_pods() {
         let status = json!({"observedGeneration": 2, "conditions": [
             {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
              "message": "ReplicaSet \"web-1\" has timed out progressing."}]});
-        let Verdict::Failed(why) = progress().judge(&cluster(status)) else { panic!("must have failed") };
+        let Completion::Failed(why) = progress().completion(&cluster(status)) else {
+            panic!("must have failed")
+        };
         assert_eq!(
             why,
             "Deployment shop/web: deployment \"web\" exceeded its progress deadline\n  \
@@ -314,20 +316,20 @@ mod tests {
     }
 
     #[test]
-    fn all_must_be_complete_and_one_that_was_deleted_never_will_be() {
+    fn all_targets_must_complete_and_a_deleted_one_fails() {
         let done =
             json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 3, "availableReplicas": 3});
         let mut progress = progress();
-        assert_eq!(progress.judge(&Cluster::default()), Verdict::Pending, "not seen yet");
-        assert_eq!(progress.judge(&cluster(done)), Verdict::Complete);
+        assert_eq!(progress.completion(&Cluster::default()), Completion::Pending, "not seen yet");
+        assert_eq!(progress.completion(&cluster(done)), Completion::Complete);
         assert_eq!(
-            progress.judge(&Cluster::default()),
-            Verdict::Failed("Deployment shop/web was deleted".to_owned())
+            progress.completion(&Cluster::default()),
+            Completion::Failed("Deployment shop/web was deleted".to_owned())
         );
     }
 
     #[test]
-    fn a_daemon_set_is_judged_in_the_order_and_words_of_kubectl() {
+    fn the_progress_of_a_daemon_set_has_the_order_and_words_of_kubectl() {
         let judge = |strategy: &str, status: Value| {
             let set = json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 2},
                              "spec": {"updateStrategy": {"type": strategy}}, "status": status});
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_that_waits_says_for_which_pods() {
+    fn a_waiting_daemon_set_names_its_unready_pods() {
         let mut cluster = Cluster::default();
         let set = json!({"metadata": {"namespace": "shop", "name": "agent", "uid": "a", "generation": 1},
                          "status": {"observedGeneration": 1, "desiredNumberScheduled": 1,
@@ -370,9 +372,9 @@ mod tests {
         assert_eq!(progress.done(), "all DaemonSets are rolled out: 1");
         assert_eq!(progress.unfinished(&cluster), "DaemonSet shop/agent does not exist");
         for (kind, object) in [(Followed::DaemonSet, set), (Followed::Pod, pod)] {
-            cluster.observe(News { kind, object, gone: false });
+            cluster.observe(ObjectChange { kind, object, deleted: false });
         }
-        assert_eq!(progress.judge(&cluster), Verdict::Pending);
+        assert_eq!(progress.completion(&cluster), Completion::Pending);
         assert_eq!(
             progress.unfinished(&cluster),
             "DaemonSet shop/agent: Waiting for daemon set \"agent\" rollout to finish: 0 of 1 updated pods are \
@@ -382,10 +384,10 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_deployment_is_said_to_be_paused() {
+    fn a_paused_deployment_is_reported_as_paused() {
         let mut cluster = cluster(json!({"observedGeneration": 2}));
         let paused = cluster.deployments.values_mut().next().unwrap();
         paused["spec"]["paused"] = json!(true);
-        assert!(progress().unfinished(&cluster).contains("it is paused"));
+        assert!(progress().unfinished(&cluster).contains("the rollout is paused"));
     }
 }

@@ -1,7 +1,7 @@
-//! One run of `windlass-sandbox`: what is built, in which order, and how it ends.
+//! One run of `windlass-sandbox`: its parts, their order, and its end.
 //!
-//! Manifests are read and checked before anything is shown or written, so that a mistake in them costs
-//! nothing. All built-in clients talk to the router in this process; the socket is for kubectl.
+//! Manifests are read and validated before anything is printed or written, so that an invalid one has no effect. All
+//! built-in clients use the router in this process; the socket is for kubectl.
 
 use std::{
     io::{Read, Write},
@@ -25,26 +25,26 @@ use super::{
     kubeconfig,
     manifest::{self, Object},
     node_flags,
-    progress::{Progress, Target, Verdict},
+    progress::{Completion, Progress, Target},
     view,
 };
 
-/// How long everything may take to end once it was told to.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time that the tasks may take to end after the shutdown began.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a session is given of the world.
-pub struct Surroundings {
+/// The clock, streams and signals of a session.
+pub struct Environment {
     /// The time.
     pub now: Now,
-    /// Where manifests named `-` come from.
+    /// The manifest named `-`.
     pub input: Box<dyn Read + Send>,
-    /// Where lines go.
+    /// The destination of lines.
     pub output: Box<dyn Write + Send>,
     /// Whether `output` is a terminal that the live view may use.
     pub terminal: bool,
-    /// Whether colours are wanted there.
+    /// Whether the live view uses colours.
     pub colour: bool,
-    /// Becomes ready with the name of the signal that asks the session to end.
+    /// Resolves to the name of the signal that ends the session.
     pub interrupted: BoxFuture<'static, &'static str>,
 }
 
@@ -54,29 +54,28 @@ pub type StartControllers =
 
 /// Runs the sandbox until it is interrupted, or, with `--exit-when-complete`, until the rollouts are done.
 ///
-/// `start_controllers` starts the Deployment and ReplicaSet controllers; it is not called with
-/// `--no-controllers`. It is an argument because the sandbox knows nothing of them.
+/// `start_controllers` starts Windlass's controllers; it is not called with `--no-controllers`. It is an argument
+/// because this module does not depend on them.
 ///
 /// # Errors
-/// One message for the person at the keyboard: a manifest that is wrong, a port that is taken, a rollout
-/// that did not come to its end.
+/// One message for the user: an invalid manifest, a port in use, a rollout that did not complete.
 //
-// Boxed, and not generic, so that the compiler makes it once, with this library: an `async fn` is made anew in each
-// crate that awaits it.
+// Boxed, and not generic, so that the compiler generates code for it once, in this library: an `async fn` is generated
+// again in each crate that awaits it.
 pub fn run(
     args: Args,
-    surroundings: Surroundings,
+    environment: Environment,
     start_controllers: StartControllers,
 ) -> BoxFuture<'static, anyhow::Result<()>> {
-    Box::pin(session(args, surroundings, start_controllers))
+    Box::pin(session(args, environment, start_controllers))
 }
 
 async fn session(
     args: Args,
-    surroundings: Surroundings,
+    environment: Environment,
     start_controllers: StartControllers,
 ) -> anyhow::Result<()> {
-    let Surroundings { now, mut input, output, terminal, colour, interrupted } = surroundings;
+    let Environment { now, mut input, output, terminal, colour, interrupted } = environment;
     node_flags::check(args.nodes, &args.node_labels, &args.node_taints)?;
     let objects = manifest::read(&args.filenames, input.as_mut())?;
 
@@ -92,13 +91,13 @@ async fn session(
     let address = listener.local_addr()?;
     let path = &args.write_kubeconfig;
     kubeconfig::write(path, address)
-        .with_context(|| format!("--write-kubeconfig {}: cannot write it", path.display()))?;
+        .with_context(|| format!("--write-kubeconfig {}: cannot write the kubeconfig", path.display()))?;
 
     let shutdown = CancellationToken::new();
-    let mut crew = Crew { members: JoinSet::new(), shutdown: shutdown.clone() };
+    let mut tasks = Tasks { running: JoinSet::new(), shutdown: shutdown.clone() };
     {
         let (sandbox, shutdown) = (sandbox.clone(), shutdown.clone());
-        crew.add("API server", async move { Ok(sandbox.serve(listener, shutdown).await?) });
+        tasks.add("API server", async move { Ok(sandbox.serve(listener, shutdown).await?) });
     }
     if !args.no_pod_simulator {
         let options = kubelet::Options {
@@ -111,16 +110,16 @@ async fn session(
             ..kubelet::Options::new(now.clone())
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());
-        crew.add("pod simulator", simulator.map(Ok));
+        tasks.add("pod simulator", simulator.map(Ok));
     }
-    // These two are part of any cluster that one's own controllers would be tried in.
+    // Any cluster has these two, also with --no-controllers.
     let collector = garbage::run(client.clone(), shutdown.clone());
-    crew.add("garbage collector", collector.map(Ok));
+    tasks.add("garbage collector", collector.map(Ok));
     let controller = namespaces::run(client.clone(), now, shutdown.clone());
-    crew.add("namespace controller", controller.map(Ok));
+    tasks.add("namespace controller", controller.map(Ok));
     if !args.no_controllers {
         let controllers = start_controllers(client.clone(), shutdown.clone());
-        crew.add("controllers", async move { controllers.await? });
+        tasks.add("controllers", async move { controllers.await? });
     }
 
     let heading = [
@@ -132,56 +131,58 @@ async fn session(
     let end = tokio::select! {
         end = perform(&client, &args, &objects, &heading, &mut console, shutdown) => end,
         signal = interrupted => Ok(End::Interrupted(signal)),
-        loss = crew.loss() => Err(loss),
+        loss = tasks.first_end() => Err(loss),
     };
-    crew.dismiss().await;
+    tasks.stop().await;
     match end? {
         End::Interrupted(signal) if args.exit_when_complete => {
             bail!("interrupted by {signal} before everything was rolled out")
         }
-        End::Interrupted(_) | End::ReaderGone | End::Complete => Ok(()),
+        End::Interrupted(_) | End::OutputClosed | End::Complete => Ok(()),
     }
 }
 
-/// A path as a shell takes it.
+/// A path, quoted for a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 /// The tasks of a session. None of them may end before the session does.
-struct Crew {
-    members: JoinSet<(&'static str, anyhow::Result<()>)>,
+struct Tasks {
+    running: JoinSet<(&'static str, anyhow::Result<()>)>,
     shutdown: CancellationToken,
 }
 
-impl Crew {
+impl Tasks {
     fn add(&mut self, name: &'static str, task: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
-        self.members.spawn(async move { (name, task.await) });
+        self.running.spawn(async move { (name, task.await) });
     }
 
-    /// Waits for a task to end, which is an error whatever it says.
-    async fn loss(&mut self) -> anyhow::Error {
-        match self.members.join_next().await {
+    /// Waits for a task to end, which is an error even if the task succeeded.
+    async fn first_end(&mut self) -> anyhow::Error {
+        match self.running.join_next().await {
             Some(Ok((name, Err(error)))) => error.context(format!("the {name} failed")),
-            Some(Ok((name, Ok(())))) => anyhow!("the {name} ended by itself"),
-            Some(Err(error)) => anyhow!(error).context("a part of the sandbox failed"),
+            Some(Ok((name, Ok(())))) => anyhow!("the {name} ended unexpectedly"),
+            Some(Err(error)) => anyhow!(error).context("a task of the sandbox failed"),
             None => std::future::pending().await,
         }
     }
 
-    /// Tells all tasks to end and waits for them, but not for ever.
-    async fn dismiss(&mut self) {
+    /// Cancels all tasks and waits for them, at most [`SHUTDOWN_TIMEOUT`].
+    async fn stop(&mut self) {
         self.shutdown.cancel();
-        let all = async { while self.members.join_next().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, all).await.is_err() {
-            tracing::warn!("some parts of the sandbox did not end in time");
-            self.members.abort_all();
+        let all = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+            tracing::warn!(
+                "some tasks of the sandbox did not end within {SHUTDOWN_TIMEOUT:?}; aborting them"
+            );
+            self.running.abort_all();
         }
     }
 }
 
-/// Where lines go. A reader that went away, as with `| head`, ends the session and is no error.
+/// The destination of lines. A reader that closes the pipe, as with `| head`, ends the session and is no error.
 struct Console {
     output: Box<dyn Write + Send>,
     terminal: bool,
@@ -199,10 +200,10 @@ impl Console {
 enum End {
     Interrupted(&'static str),
     Complete,
-    ReaderGone,
+    OutputClosed,
 }
 
-/// Applies the manifests, then shows or tells what happens.
+/// Applies the manifests, then shows the live view or prints changes.
 async fn perform(
     client: &Client,
     args: &Args,
@@ -213,7 +214,7 @@ async fn perform(
 ) -> anyhow::Result<End> {
     for line in heading {
         if console.line(line).is_err() {
-            return Ok(End::ReaderGone);
+            return Ok(End::OutputClosed);
         }
     }
     let mut broken = false;
@@ -222,30 +223,30 @@ async fn perform(
     })
     .await?;
     if broken {
-        return Ok(End::ReaderGone);
+        return Ok(End::OutputClosed);
     }
     if args.exit_when_complete {
         return wait(client, args, objects, console).await;
     }
     if console.terminal {
-        view::show(cluster::news(client), heading, console.colour, shutdown)
+        view::show(cluster::changes(client), heading, console.colour, shutdown)
             .await
-            .context("the terminal failed")?;
+            .context("cannot use the terminal")?;
         return Ok(End::Interrupted("the keyboard"));
     }
-    let mut news = cluster::news(client);
-    let mut narrator = EventLines::default();
-    while let Some(change) = news.next().await {
-        if let Some(line) = narrator.tell(&change)
+    let mut changes = cluster::changes(client);
+    let mut lines = EventLines::default();
+    while let Some(change) = changes.next().await {
+        if let Some(line) = lines.line(&change)
             && console.line(&line).is_err()
         {
-            return Ok(End::ReaderGone);
+            return Ok(End::OutputClosed);
         }
     }
-    Ok(End::ReaderGone)
+    Ok(End::OutputClosed)
 }
 
-/// Tells what happens until every Deployment and DaemonSet of the manifests is rolled out.
+/// Prints changes until every Deployment and DaemonSet of the manifests is rolled out.
 async fn wait(
     client: &Client,
     args: &Args,
@@ -257,11 +258,11 @@ async fn wait(
     if progress.is_empty() {
         return match console.line("the manifests have no Deployment or DaemonSet: nothing to wait for") {
             Ok(()) => Ok(End::Complete),
-            Err(_) => Ok(End::ReaderGone),
+            Err(_) => Ok(End::OutputClosed),
         };
     }
-    let mut news = cluster::news(client);
-    let mut narrator = EventLines::default();
+    let mut changes = cluster::changes(client);
+    let mut lines = EventLines::default();
     let mut cluster = Cluster::default();
     let deadline = tokio::time::sleep(args.timeout);
     tokio::pin!(deadline);
@@ -269,24 +270,24 @@ async fn wait(
         tokio::select! {
             () = &mut deadline => {
                 let why = progress.unfinished(&cluster);
-                bail!("--timeout {:?} has passed:\n{why}", args.timeout);
+                bail!("not rolled out within --timeout {:?}:\n{why}", args.timeout);
             }
-            Some(change) = news.next() => {
-                if let Some(line) = narrator.tell(&change)
+            Some(change) = changes.next() => {
+                if let Some(line) = lines.line(&change)
                     && console.line(&line).is_err()
                 {
-                    return Ok(End::ReaderGone);
+                    return Ok(End::OutputClosed);
                 }
-                let judge = Progress::depends_on(change.kind);
+                let relevant = Progress::depends_on(change.kind);
                 cluster.observe(change);
-                if !judge {
+                if !relevant {
                     continue;
                 }
-                match progress.judge(&cluster) {
-                    Verdict::Pending => {}
-                    Verdict::Failed(why) => bail!("{why}"),
-                    Verdict::Complete => {
-                        return Ok(console.line(&progress.done()).map_or(End::ReaderGone, |()| End::Complete));
+                match progress.completion(&cluster) {
+                    Completion::Pending => {}
+                    Completion::Failed(why) => bail!("{why}"),
+                    Completion::Complete => {
+                        return Ok(console.line(&progress.done()).map_or(End::OutputClosed, |()| End::Complete));
                     }
                 }
             }
@@ -294,7 +295,7 @@ async fn wait(
     }
 }
 
-/// Becomes ready with the name of the first signal that asks this process to end: Ctrl-C where there are no signals.
+/// Resolves to the name of the first signal that ends this process: Ctrl-C where there are no signals.
 pub fn signalled() -> BoxFuture<'static, &'static str> {
     Box::pin(signal_to_end())
 }
@@ -345,7 +346,7 @@ mod tests {
     use windlass_nodes::api_client::send;
 
     #[test]
-    fn a_path_can_be_pasted_into_a_shell() {
+    fn a_path_is_quoted_for_a_shell() {
         assert_eq!(quoted("./windlass.kubeconfig"), "./windlass.kubeconfig");
         assert_eq!(quoted("/tmp/it's mine"), r"'/tmp/it'\''s mine'");
     }
@@ -363,9 +364,9 @@ spec:
 ";
 
     #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Paper {
+    impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -376,8 +377,8 @@ spec:
         }
     }
 
-    /// Runs a session on `manifest`. In place of the controllers, the Deployment's status is set to
-    /// `status` over and over; with `null`, nothing is done. Gives back the end and what was written.
+    /// Runs a session on `manifest`. Instead of controllers, a task sets the Deployment's status to `status` every
+    /// second; with `null` it does nothing. Returns the result and the output.
     async fn session(flags: &[&str], manifest: &'static str, status: Value) -> (Result<(), String>, String) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig").display().to_string();
@@ -389,12 +390,12 @@ spec:
         } else {
             tokio::time::sleep(Duration::from_secs(60)).map(|()| "SIGTERM").boxed()
         };
-        let paper = Paper::default();
+        let buffer = Buffer::default();
         let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let surroundings = Surroundings {
+        let environment = Environment {
             now: Arc::new(move || start),
             input: Box::new(manifest.as_bytes()),
-            output: Box::new(paper.clone()),
+            output: Box::new(buffer.clone()),
             terminal: false,
             colour: false,
             interrupted,
@@ -417,13 +418,13 @@ spec:
                 Ok(())
             })
         };
-        let end = run(args, surroundings, Box::new(controllers)).await.map_err(|error| format!("{error:#}"));
-        let written = String::from_utf8(paper.0.lock().clone()).unwrap();
+        let end = run(args, environment, Box::new(controllers)).await.map_err(|error| format!("{error:#}"));
+        let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
         (end, written)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_ends_well_when_every_deployment_is_rolled_out() {
+    async fn exit_when_complete_succeeds_when_every_deployment_is_rolled_out() {
         let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
                             "availableReplicas": 1});
         let (end, written) = session(&["-f", "-", "--exit-when-complete"], MANIFEST, status).await;
@@ -434,7 +435,7 @@ spec:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_fails_with_the_reason_when_the_deadline_or_the_time_out_passes() {
+    async fn exit_when_complete_fails_with_the_reason_after_the_deadline_or_the_timeout() {
         let late = json!({"observedGeneration": 1, "conditions": [
             {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too late"}]});
         let (end, _) = session(&["-f", "-", "--exit-when-complete"], MANIFEST, late).await;
@@ -446,11 +447,14 @@ spec:
         let flags = ["-f", "-", "--exit-when-complete", "--timeout", "30s"];
         let (end, _) = session(&flags, MANIFEST, Value::Null).await;
         let why = end.unwrap_err();
-        assert!(why.starts_with("--timeout 30s has passed:\nDeployment default/web: Waiting for"), "{why}");
+        assert!(
+            why.starts_with("not rolled out within --timeout 30s:\nDeployment default/web: Waiting for"),
+            "{why}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_deployments_there_is_nothing_to_wait_for() {
+    async fn exit_when_complete_ends_at_once_without_workloads() {
         let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
         let (end, written) = session(&["-f", "-", "--exit-when-complete"], map, Value::Null).await;
         assert_eq!(end, Ok(()));
@@ -461,8 +465,8 @@ spec:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn daemon_sets_are_waited_for_too() {
-        let set = "
+    async fn exit_when_complete_waits_for_daemon_sets() {
+        let daemon_set = "
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: agent}
@@ -473,10 +477,10 @@ spec:
     spec: {containers: [{name: main, image: nginx}]}
 ";
         let flags = ["-f", "-", "--exit-when-complete", "--timeout", "30s"];
-        let (end, written) = session(&flags, set, Value::Null).await;
+        let (end, written) = session(&flags, daemon_set, Value::Null).await;
         assert_eq!(
             end.unwrap_err(),
-            "--timeout 30s has passed:\nDaemonSet default/agent: Waiting for daemon set spec update to be \
+            "not rolled out within --timeout 30s:\nDaemonSet default/agent: Waiting for daemon set spec update to be \
              observed..."
         );
         let line = "daemonset default/agent desired=0 current=0 updated=0 ready=0 available=0\n";
@@ -484,7 +488,7 @@ spec:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_that_cannot_be_end_it_before_anything_is_written() {
+    async fn an_invalid_node_flag_fails_before_anything_is_written() {
         let flags = ["--nodes", "1", "--node-label", "2=zone=a"];
         let (end, written) = session(&flags, "", Value::Null).await;
         assert!(end.unwrap_err().starts_with("--node-label: sandbox-node-2 does not exist with --nodes 1"));
@@ -492,36 +496,36 @@ spec:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_signal_ends_it_cleanly_and_until_then_changes_are_told() {
+    async fn a_session_prints_changes_until_a_signal_ends_it() {
         let (end, written) = session(&["-f", "-"], MANIFEST, json!({"observedGeneration": 1})).await;
         assert_eq!(end, Ok(()));
-        let line = "deployment default/web wanted=1 replicas=0 updated=0 ready=0 available=0\n";
+        let line = "deployment default/web desired=1 replicas=0 updated=0 ready=0 available=0\n";
         assert_eq!(written.matches(line).count(), 1, "{written}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_bad_manifest_ends_it_before_anything_is_written() {
+    async fn an_invalid_manifest_fails_before_anything_is_written() {
         let (end, written) = session(&["-f", "-"], "kind: [", Value::Null).await;
         assert!(end.unwrap_err().starts_with("standard input: document 1: "));
         assert_eq!(written, "");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn controllers_that_end_by_themselves_end_the_session() {
+    async fn a_failure_of_the_controllers_ends_the_session() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig").display().to_string();
         let args = Args::try_parse_from(["windlass-sandbox", "--write-kubeconfig", &path]).unwrap();
         let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let surroundings = Surroundings {
+        let environment = Environment {
             now: Arc::new(move || start),
             input: Box::new(std::io::empty()),
-            output: Box::new(Paper::default()),
+            output: Box::new(Buffer::default()),
             terminal: false,
             colour: false,
             interrupted: std::future::pending().boxed(),
         };
         let controllers = |_, _| tokio::spawn(async { Err(anyhow!("no luck")) });
-        let end = run(args, surroundings, Box::new(controllers)).await;
+        let end = run(args, environment, Box::new(controllers)).await;
         assert_eq!(format!("{:#}", end.unwrap_err()), "the controllers failed: no luck");
     }
 }

@@ -1,4 +1,4 @@
-//! The live view in a terminal. [`board`] says what is shown, purely; this file draws it and reads keys.
+//! The live view in a terminal. [`board`] computes the rows; this file draws them and reads keys.
 
 pub mod board;
 
@@ -17,20 +17,20 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::board::{Board, Tone};
-use super::cluster::{Cluster, News};
+use super::cluster::{Cluster, ObjectChange};
 
-/// How often the screen is drawn at most. Changes in between are drawn together.
+/// The shortest time between two draws of the screen.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Shows the cluster until a key ends it or `shutdown`. `heading` is shown at the top. The terminal is
-/// given back as it was, also on errors and panics.
+/// Shows the cluster until the user quits or `shutdown`, with `heading` at the top. The terminal is restored, also after
+/// errors and panics.
 pub async fn show(
-    mut news: BoxStream<'static, News>,
+    mut changes: BoxStream<'static, ObjectChange>,
     heading: &[String],
     colour: bool,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let mut terminal = Borrowed::new()?;
+    let mut terminal = RawTerminal::new()?;
     let mut keys = keys(shutdown.child_token());
     let mut cluster = Cluster::default();
     let mut frames = tokio::time::interval(FRAME);
@@ -43,7 +43,7 @@ pub async fn show(
                 Some(Key::Quit) | None => return Ok(()),
                 Some(Key::Redraw) => stale = true,
             },
-            Some(change) = news.next() => {
+            Some(change) = changes.next() => {
                 cluster.observe(change);
                 stale = true;
             }
@@ -55,19 +55,19 @@ pub async fn show(
     }
 }
 
-/// The terminal in raw mode on its second screen, given back when this is dropped. ratatui's own panic
-/// hook does the same for panics, before their message is printed.
-struct Borrowed(DefaultTerminal);
+/// The terminal in raw mode on its alternate screen, restored on drop. ratatui's own panic hook does the same for
+/// panics, before their message is printed.
+struct RawTerminal(DefaultTerminal);
 
-impl Borrowed {
+impl RawTerminal {
     fn new() -> io::Result<Self> {
-        ratatui::try_init().map(Borrowed)
+        ratatui::try_init().map(RawTerminal)
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // There is nothing left to do about a terminal that cannot be restored.
+        // An error cannot be handled here.
         let _ = ratatui::try_restore();
     }
 }
@@ -77,8 +77,8 @@ enum Key {
     Redraw,
 }
 
-/// Reads keys on a thread of its own, as the terminal offers no waiting without blocking. The thread ends
-/// within a frame of `stop` or of the receiver's end.
+/// Reads keys on a thread of its own, since reading the terminal blocks. The thread ends within a frame after `stop` or
+/// the end of the receiver.
 fn keys(stop: CancellationToken) -> mpsc::Receiver<Key> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -121,7 +121,7 @@ fn draw(frame: &mut Frame<'_>, cluster: &Cluster, heading: &[String], colour: bo
     frame.render_widget(Paragraph::new(styled(workloads, colour)), middle);
     let events = board.events(cluster, usize::from(bottom.height));
     frame.render_widget(Paragraph::new(styled(events, colour)), bottom);
-    frame.render_widget(Paragraph::new("q quits"), foot);
+    frame.render_widget(Paragraph::new("q: quit"), foot);
 }
 
 fn styled(rows: Vec<board::Row>, colour: bool) -> Vec<Line<'static>> {

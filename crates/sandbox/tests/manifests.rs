@@ -1,4 +1,4 @@
-//! The program, given a manifest that is wrong.
+//! The program with an invalid manifest.
 
 use std::fs;
 use std::process::Command;
@@ -42,7 +42,7 @@ fn check_manifest(change: impl FnOnce(&str) -> String, expected: &[&str]) {
 }
 
 #[test]
-fn a_bad_manifest_gets_one_message_with_file_document_and_field() {
+fn an_invalid_manifest_gives_one_error_with_file_document_and_field() {
     check_manifest(|_| "a: [b\nc: d".into(), &["line"]);
     check_manifest(|bad| bad.replace("apps/v1", "apps/v1beta1"), &["apps/v1beta1", "use apps/v1"]);
     check_manifest(

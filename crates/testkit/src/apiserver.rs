@@ -1,7 +1,7 @@
 //! A real API server, for as long as a test runs: etcd and kube-apiserver as processes on free ports of
 //! the loopback interface, with all their files in a temporary directory.
 //!
-//! The binaries are the user's own, in the folder that `KUBEBUILDER_ASSETS` names, as with envtest.
+//! The user provides the binaries in the folder that `KUBEBUILDER_ASSETS` names, as with envtest.
 
 use std::fs;
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running API server. Both processes end with it, also when the test panics.
 pub struct ApiServer {
-    // In this order, so that the server goes before its store, and both before their files.
+    // In this order, so that the server ends before its store, and both before their files are deleted.
     kube_apiserver: Process,
     etcd: Process,
     dir: TempDir,
@@ -62,15 +62,15 @@ impl Process {
         self.child.0.try_wait().unwrap().is_some()
     }
 
-    /// The last words, for whoever has to find out why it did not come up.
-    fn last_words(&self) -> String {
+    /// The last lines of the log, for the error message.
+    fn last_lines(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         format!("{}:\n{}", self.log.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
     }
 }
 
-/// Somebody whom the server knows by a token.
+/// A user with a static token.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
     /// The bearer token.
@@ -93,7 +93,7 @@ impl ApiServer {
         Self::start_with(assets, &[]).await
     }
 
-    /// The same, and the server knows these users as well and notes what they do; see [`ApiServer::audit`].
+    /// The same with these users, whose requests are audited; see [`ApiServer::audit`].
     pub async fn start_with(assets: &Path, users: &[User]) -> Self {
         for program in ["etcd", "kube-apiserver"] {
             assert!(assets.join(program).is_file(), "{ASSETS}={}: there is no {program}", assets.display());
@@ -146,10 +146,10 @@ impl ApiServer {
             "--token-auth-file=tokens.csv".into(),
             "--audit-policy-file=audit.yaml".into(),
             "--audit-log-path=audit.log".into(),
-            // It asks whether the author of an owner reference may block the owner's deletion. Off by default,
+            // This plugin checks whether the author of an owner reference may block the owner's deletion. Off by default,
             // but there are distributions that have it on.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
-            // There is no controller here that would make the account which every pod needs.
+            // No controller creates the ServiceAccount that every pod needs.
             "--disable-admission-plugins=ServiceAccount".into(),
             "--service-cluster-ip-range=10.0.0.0/24".into(),
         ];
@@ -168,14 +168,14 @@ impl ApiServer {
                 return Ok(());
             }
             if self.kube_apiserver.has_ended() || self.etcd.has_ended() || Instant::now() > end {
-                let (server, store) = (self.kube_apiserver.last_words(), self.etcd.last_words());
-                return Err(format!("the API server does not become ready\n{server}\n{store}"));
+                let (server, store) = (self.kube_apiserver.last_lines(), self.etcd.last_lines());
+                return Err(format!("the API server did not become ready\n{server}\n{store}"));
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// A client as any other program has it.
+    /// An ordinary client.
     pub async fn client(&self) -> Client {
         let config = Kubeconfig::read_from(self.kubeconfig(TOKEN)).unwrap();
         let options = KubeConfigOptions::default();
@@ -198,7 +198,7 @@ impl ApiServer {
         self.dir.path().join(name)
     }
 
-    /// What the users have asked for so far, as audit events of level `Metadata`.
+    /// The requests of these users so far, as audit events of level `Metadata`.
     pub fn audit(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.file("audit.log")).unwrap();
         // The last line may be half written.
@@ -206,7 +206,7 @@ impl ApiServer {
     }
 }
 
-/// Of a server that nobody else can reach, and that is gone after the test.
+/// The server is reachable only locally and ends with the test.
 pub const TOKEN: &str = "admin-of-this-test";
 
 /// The certificate is one that the server makes for itself, so there is nothing to check it against.
@@ -223,7 +223,7 @@ fn kubeconfig_name(token: &str) -> String {
     format!("{token}.kubeconfig")
 }
 
-/// Notes the answers to these users; of a watch also that it has begun.
+/// Audits the responses to these users, and the start of their watches.
 fn audit_policy(users: &[User]) -> Value {
     let names: Vec<&str> = users.iter().map(|user| user.name).collect();
     let mut rules = vec![json!({"level": "None"})];
@@ -263,7 +263,7 @@ fn signing_key() -> (String, String) {
     (pem("PRIVATE KEY", private.as_ref()), pem("PUBLIC KEY", &public))
 }
 
-/// One API server at a time: two of them and their tests slow each other beyond patience.
+/// One API server at a time: two of them and their tests slow each other down too much.
 static SERVER: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Runs a test that needs a real API server.
@@ -290,7 +290,7 @@ pub async fn run_the_rest_of_the_cluster(server: &ApiServer, end: &CancellationT
     tokio::spawn(namespaces::run(client, now, end.clone()));
 }
 
-/// As the API server would see the ServiceAccount of `deploy/rbac.yaml`.
+/// The ServiceAccount of `deploy/rbac.yaml`, as the API server sees it.
 pub const DAEMON: User = User {
     token: "token-of-the-daemon",
     name: "system:serviceaccount:kube-system:windlass",

@@ -18,7 +18,7 @@ use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
 use windlass::runtime::leader_election::rules::ElectionOptions;
-use windlass_apiserver::{FaultInjector, Options, RequestInfo, Sandbox, Verdict};
+use windlass_apiserver::{FaultDecision, FaultInjector, Options, RequestInfo, Sandbox};
 use windlass_nodes::{garbage, kubelet, namespaces};
 use windlass_planner_testkit::objects::DeploymentBuilder;
 
@@ -30,7 +30,7 @@ pub struct Cluster {
     pub sandbox: Sandbox,
     /// A user's client.
     pub client: Client,
-    /// The time of everybody here, which follows the paused clock of tokio.
+    /// The common clock, which follows the paused clock of tokio.
     pub clock: Clock,
     /// Every request that has reached the API server, in its order.
     pub log: Arc<Mutex<Vec<RequestInfo>>>,
@@ -43,22 +43,22 @@ impl Drop for Cluster {
     }
 }
 
-/// How the API server misbehaves, if it does.
+/// The faults of the API server, if any.
 #[derive(Clone, Default)]
 pub struct Faults(pub Option<FaultInjector>);
 
-/// An API server that asks this about each request.
-pub fn inject_faults(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Faults {
-    Faults(Some(Arc::new(verdict)))
+/// An API server with this decision for each request.
+pub fn inject_faults(decision: impl Fn(&RequestInfo) -> FaultDecision + Send + Sync + 'static) -> Faults {
+    Faults(Some(Arc::new(decision)))
 }
 
 /// Refuses a request as an admission webhook or a policy does.
-pub fn forbidden(message: &str) -> Verdict {
-    Verdict::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
+pub fn forbidden(message: &str) -> FaultDecision {
+    FaultDecision::Refuse { code: 403, message: message.into(), reason: "Forbidden".into() }
 }
 
-/// Whether the controllers ask for this.
-pub fn asks(request: &RequestInfo, verb: &str, kind: &str) -> bool {
+/// Whether this is a request of the controllers with this verb and kind.
+pub fn is_request(request: &RequestInfo, verb: &str, kind: &str) -> bool {
     request.user_agent == USER_AGENT && request.verb == verb && request.kind == kind
 }
 
@@ -68,12 +68,12 @@ impl Cluster {
         Self::with(Faults::default(), |options| options).await
     }
 
-    /// A cluster whose API server asks this about each request.
-    pub async fn answering(verdict: impl Fn(&RequestInfo) -> Verdict + Send + Sync + 'static) -> Self {
-        Self::with(inject_faults(verdict), |options| options).await
+    /// A cluster whose API server has this decision for each request.
+    pub async fn answering(decision: impl Fn(&RequestInfo) -> FaultDecision + Send + Sync + 'static) -> Self {
+        Self::with(inject_faults(decision), |options| options).await
     }
 
-    /// A cluster whose API server misbehaves as told.
+    /// A cluster whose API server has these faults.
     pub async fn with(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::virtual_from(start);
@@ -84,7 +84,7 @@ impl Cluster {
         let seen = log.clone();
         sandbox.on_request(Some(Arc::new(move |request: &RequestInfo| {
             seen.lock().unwrap().push(request.clone());
-            faults.0.as_ref().map_or(Verdict::Proceed, |inject_faults| inject_faults(request))
+            faults.0.as_ref().map_or(FaultDecision::Proceed, |inject_faults| inject_faults(request))
         })));
         let client = Client::new(sandbox.router(), "default");
         let shutdown = CancellationToken::new();
@@ -115,8 +115,7 @@ impl Cluster {
         Daemon::start_with(self.parts(client, seed, None), config)
     }
 
-    /// Starts a daemon's controllers, perhaps as a candidate. The log tells its requests from others' by
-    /// the user agent.
+    /// Starts a daemon's controllers, optionally as a candidate. The user agent marks its requests in the log.
     pub fn start(&self, seed: u64, agent: &'static str, election: Option<ElectionOptions>) -> Daemon {
         let (controllers, metrics) = self.controllers(seed, agent, election);
         Daemon::run(controllers, metrics)
@@ -187,7 +186,7 @@ impl Cluster {
         self.objects("Deployment").into_iter().find(named).unwrap_or(Value::Null)
     }
 
-    /// Waits in virtual time until `holds`; panics with the state of things after `seconds`.
+    /// Waits in virtual time until `holds`; panics with the current state after `seconds`.
     #[track_caller]
     pub fn eventually<'a>(
         &'a self,
@@ -227,7 +226,7 @@ impl Cluster {
         is_complete(&self.deployment(name))
     }
 
-    /// The controllers' requests so far that changed something, but for events: `verb kind/name`.
+    /// The controllers' writes so far, except events: `verb kind/name`.
     pub fn writes(&self) -> Vec<String> {
         self.log
             .lock()
@@ -247,12 +246,12 @@ impl Cluster {
             .collect()
     }
 
-    /// How many of the controllers' requests so far begin with this, such as `create Pod`.
+    /// The number of the controllers' writes so far with this prefix, such as `create Pod`.
     pub fn count(&self, write: &str) -> usize {
         self.writes().iter().filter(|w| w.starts_with(write)).count()
     }
 
-    /// How many pods have ever been created.
+    /// The number of pods created so far.
     pub fn pods_created(&self) -> usize {
         let log = self.log.lock().unwrap();
         let mut names: Vec<String> = log
@@ -289,10 +288,10 @@ pub fn unlimited() -> ControllerConfig {
     ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }
 }
 
-/// How the controllers' requests are told from others'.
+/// The user agent of the controllers' requests.
 pub const USER_AGENT: &str = "windlass-test";
 
-/// The API server for somebody whose requests carry this user agent.
+/// The API server for a client with this user agent.
 pub fn tag(router: axum::Router, agent: &'static str) -> axum::Router {
     router.layer(axum::middleware::map_request(move |mut request: axum::extract::Request| async move {
         request.headers_mut().insert("user-agent", agent.parse().unwrap());
@@ -300,7 +299,7 @@ pub fn tag(router: axum::Router, agent: &'static str) -> axum::Router {
     }))
 }
 
-/// Asks one of a daemon's routers, as a client on its port would: the status and the text.
+/// Sends a GET to one of a daemon's routers: the status and the text.
 pub async fn ask(router: &axum::Router, path: &str) -> (u16, String) {
     let request = http::Request::get(path).body(Body::empty()).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();
@@ -315,11 +314,11 @@ pub struct Daemon {
     pub shutdown: CancellationToken,
     /// The controllers.
     pub task: JoinHandle<anyhow::Result<()>>,
-    /// What they count.
+    /// Their metrics.
     pub metrics: Arc<Metrics>,
-    /// What the daemon would serve on its HTTP port.
+    /// The router of its HTTP port.
     pub http: axum::Router,
-    /// What it would serve to those who are known and may read it.
+    /// The pages for authorized clients.
     pub https: axum::Router,
 }
 
@@ -329,7 +328,7 @@ impl Daemon {
         Self::start_with(parts, unlimited())
     }
 
-    /// Starts controllers that are told something else than the defaults.
+    /// Starts controllers with this configuration.
     pub fn start_with(parts: Parts, config: ControllerConfig) -> Self {
         let metrics = parts.metrics.clone();
         Self::run(Controllers::new(config, parts), metrics)
@@ -350,7 +349,7 @@ impl Daemon {
         self.task.await.unwrap().unwrap();
     }
 
-    /// SIGKILL: nothing is finished.
+    /// SIGKILL: no sync finishes.
     pub fn kill(self) {
         self.task.abort();
     }

@@ -1,15 +1,15 @@
-//! kube-controller-manager and Windlass as processes that do the same work on the same API server, for whoever
-//! compares them.
+//! kube-controller-manager and Windlass as processes that do the same work on the same API server, for
+//! comparisons.
 
 use std::path::{Path, PathBuf};
 
 use crate::apiserver;
 use crate::process::{Process, windlass};
 
-/// The program that plays upstream's part.
+/// Upstream's program.
 pub const UPSTREAM: &str = "kube-controller-manager";
 
-/// Who plays the controllers.
+/// An implementation of the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// kube-controller-manager.
@@ -22,7 +22,7 @@ impl Side {
     /// Both, in the order of the tables.
     pub const BOTH: [Side; 2] = [Side::Upstream, Side::Windlass];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Side::Upstream => UPSTREAM,

@@ -1,4 +1,4 @@
-//! Several daemons and one cluster: who sent what and when, and the invariants of leadership over that.
+//! Several daemons and one cluster: their requests with sender and time, and the invariants of leadership over those.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use windlass::runtime::leader_election::rules::ElectionOptions;
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 
 use super::cluster::{Cluster, Daemon, Faults};
 use windlass_planner_testkit::objects::deployment;
@@ -18,7 +18,7 @@ use windlass_planner_testkit::objects::deployment;
 pub struct Sent {
     /// When it was sent, counted from the start.
     pub at: Duration,
-    /// Who sent it.
+    /// Its sender.
     pub agent: String,
     /// What it is: `patch Deployment/web`.
     pub what: String,
@@ -26,7 +26,7 @@ pub struct Sent {
     pub lease: bool,
     /// Whether it may have been carried out.
     pub arrived: bool,
-    /// Whether it gives the Lease up.
+    /// Whether it releases the Lease.
     pub release: bool,
 }
 
@@ -63,17 +63,19 @@ const CANDIDATE: &str = "candidate-";
 impl Rig {
     /// A cluster whose API server is sound.
     pub async fn new() -> Self {
-        Self::with(|_, _| Verdict::Proceed).await
+        Self::with(|_, _| FaultDecision::Proceed).await
     }
 
-    /// A cluster whose API server does with a request, and the time since the start, as told.
-    pub async fn with(verdict: impl Fn(&RequestInfo, Duration) -> Verdict + Send + Sync + 'static) -> Self {
+    /// A cluster whose API server has this decision for a request and the time since the start.
+    pub async fn with(
+        decision: impl Fn(&RequestInfo, Duration) -> FaultDecision + Send + Sync + 'static,
+    ) -> Self {
         let start = Instant::now();
         let sent = Arc::new(Mutex::new(Vec::new()));
         let log = sent.clone();
         let fault_injector = Arc::new(move |request: &RequestInfo| {
             let at = start.elapsed();
-            let verdict = verdict(request, at);
+            let decision = decision(request, at);
             let changes = matches!(request.verb, "create" | "update" | "patch" | "delete");
             if let Some(agent) = request.user_agent.strip_prefix(CANDIDATE).filter(|_| changes) {
                 let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -83,11 +85,11 @@ impl Rig {
                     agent: agent.to_owned(),
                     what: format!("{} {}/{}", request.verb, request.kind, request.name),
                     lease,
-                    arrived: !matches!(verdict, Verdict::LoseRequest | Verdict::Refuse { .. }),
+                    arrived: !matches!(decision, FaultDecision::LoseRequest | FaultDecision::Refuse { .. }),
                     release: lease && body["spec"]["holderIdentity"] == "",
                 });
             }
-            verdict
+            decision
         });
         let cluster = Cluster::with(Faults(Some(fault_injector)), |options| options).await;
         Rig { cluster, start, sent }
@@ -159,7 +161,7 @@ impl Rig {
         }))
     }
 
-    /// H1, and that no two terms interleave: whoever acts has renewed within the deadline, and nobody
+    /// H1, and that no two terms interleave: a daemon that writes has renewed within the deadline, and nobody
     /// acts again after another has acted.
     #[track_caller]
     pub fn one_at_a_time(&self) {
@@ -197,9 +199,9 @@ pub fn options(agent: &str) -> ElectionOptions {
 
 /// A rig in which `a` leads, `b` stands by, and there is always something to do.
 pub async fn led_by_a(
-    verdict: impl Fn(&RequestInfo, Duration) -> Verdict + Send + Sync + 'static,
+    decision: impl Fn(&RequestInfo, Duration) -> FaultDecision + Send + Sync + 'static,
 ) -> (Rig, Daemon, Daemon, tokio_util::task::AbortOnDropHandle<()>) {
-    let rig = Rig::with(verdict).await;
+    let rig = Rig::with(decision).await;
     let a = rig.start(A, 1);
     rig.until(5, "a leads", |rig| rig.holder() == "a").await;
     let b = rig.start(B, 2);

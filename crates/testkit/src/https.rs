@@ -1,4 +1,4 @@
-//! Reads from a daemon over HTTPS, as a scraper that asks no questions about the certificate.
+//! Reads from a daemon over HTTPS, as a scraper that does not verify the certificate.
 
 use http::Request;
 use http_body_util::BodyExt;

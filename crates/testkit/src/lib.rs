@@ -4,7 +4,7 @@
 //! - [`stage`] and [`scenarios`]: what holds on every API server, seen as a user sees it; [`user`] is what users do.
 //! - [`election`]: several daemons, of which one leads.
 //! - [`process`], [`proxy`]: the daemon as a process, its API server, and a bad connection between the two.
-//! - [`serving`], [`https`]: what is served, on real sockets, and who asks.
+//! - [`serving`], [`https`]: servers and clients on real sockets.
 //! - [`apiserver`], [`rights`], [`manifests`]: a real API server, and what ships for one.
 //! - [`controllers`], [`usage`], [`figures`]: kube-controller-manager beside the daemon, what each uses, and the table.
 //!

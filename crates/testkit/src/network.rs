@@ -1,7 +1,7 @@
 //! A bad network between a daemon and its API server: messages are lost or late, watches lag.
 //!
 //! The faults are here and not in the sandbox's hook, so that the hook sees each request at the moment
-//! it is carried out, however late that is: what it judges is the state that the write meets.
+//! it is carried out, however late that is: it sees the state at that time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Weather {
     pub lag: Duration,
 }
 
-/// The network, shared by all who talk through it.
+/// The network, shared by its clients.
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<State>>);
 

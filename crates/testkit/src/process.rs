@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use windlass::clock::Clock;
 use windlass_sandbox::cli::Args;
-use windlass_sandbox::session::{self, Surroundings};
+use windlass_sandbox::session::{self, Environment};
 
 use super::user::{another_image, send};
 
@@ -103,7 +103,7 @@ impl Drop for Server {
 
 /// Runs a sandbox until `stop` is dropped.
 fn run_session(args: Args, output: fs::File, stop: oneshot::Receiver<&'static str>) -> anyhow::Result<()> {
-    let surroundings = Surroundings {
+    let environment = Environment {
         now: Arc::new(|| Clock::System.now()),
         input: Box::new(std::io::empty()),
         output: Box::new(output),
@@ -111,7 +111,7 @@ fn run_session(args: Args, output: fs::File, stop: oneshot::Receiver<&'static st
         colour: false,
         interrupted: async { stop.await.unwrap_or("the end of the test") }.boxed(),
     };
-    let run = session::run(args, surroundings, Box::new(|_, _| unreachable!("--no-controllers")));
+    let run = session::run(args, environment, Box::new(|_, _| unreachable!("--no-controllers")));
     Runtime::new()?.block_on(run)
 }
 

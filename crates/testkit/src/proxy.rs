@@ -1,5 +1,5 @@
 //! A bad network in front of an API server, over real HTTP: replies that get lost after the server did
-//! what was asked, and watches that are seconds behind.
+//! the request, and watches that are seconds behind.
 
 use std::io;
 use std::net::SocketAddr;

@@ -49,7 +49,7 @@ pub fn granted(objects: &[Value]) -> Rights {
     rights
 }
 
-/// All that these audit events asked for.
+/// The permissions that these audit events needed.
 pub fn used<'a>(events: impl IntoIterator<Item = &'a Value>) -> Rights {
     let text = |value: &'a Value| value.as_str().unwrap_or_default();
     let right = |event: &'a Value| {
@@ -118,7 +118,7 @@ pub fn one_of_each_binding() -> [Value; 4] {
     ]
 }
 
-/// A pod below `owner`, or below nobody.
+/// A pod with this owner, or without one.
 pub fn pod(name: &str, owner: Value) -> Value {
     let owners: Vec<Value> = Some(owner).filter(|owner| !owner.is_null()).into_iter().collect();
     json!({

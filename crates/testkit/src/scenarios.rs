@@ -1,7 +1,7 @@
 //! Scenarios that hold on every API server. `tests/cluster/scenarios.rs` plays them on the sandbox, a test each and
 //! in virtual time; `tests/real_server/apiserver.rs` plays them on a real kube-apiserver.
 
-#![allow(missing_docs)] // The names say it.
+#![allow(missing_docs)] // The names are the documentation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,20 +18,20 @@ use windlass_planner_testkit::objects::deployment;
 macro_rules! every_scenario {
     ($use:ident) => {
         $use! {
-            a_deployment_comes_up_rolls_and_goes_back
-            a_plain_rollout_meets_no_conflict_and_wastes_no_call
+            a_deployment_rolls_out_and_rolls_back
+            a_plain_rollout_has_no_conflict_and_no_surplus_request
             recreate_never_runs_old_and_new_pods_at_once
-            a_deployment_is_scaled_at_rest_and_in_the_middle_of_a_rollout
+            a_deployment_is_scaled_at_rest_and_in_mid_rollout
             a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields
             a_paused_deployment_is_scaled_and_not_rolled_out
-            orphans_that_match_are_adopted_and_what_stops_matching_is_released
-            a_set_that_was_left_behind_is_taken_over_with_its_pods
-            a_deletion_takes_sets_and_pods_along_and_in_the_foreground_it_waits_for_them
-            a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used
-            pods_that_may_not_be_created_show_in_both_conditions_and_come_later
-            a_step_that_is_refused_shows_in_the_condition_and_is_tried_again
-            a_broken_version_stops_at_the_budget_passes_its_deadline_and_is_undone
-            somebody_elses_edits_in_the_middle_of_a_rollout_do_no_harm
+            matching_orphans_are_adopted_and_pods_that_stop_matching_are_released
+            an_orphaned_replica_set_is_adopted_with_its_pods
+            a_deletion_deletes_replica_sets_and_pods_and_in_the_foreground_waits_for_them
+            a_name_in_use_is_counted_as_a_collision_and_another_is_used
+            refused_pod_creations_are_in_both_conditions_and_are_retried
+            a_refused_step_is_in_the_condition_and_is_retried
+            a_broken_version_stops_at_the_budget_exceeds_its_deadline_and_is_rolled_back
+            foreign_edits_in_mid_rollout_do_no_harm
         }
     };
 }
@@ -41,8 +41,8 @@ macro_rules! every_scenario {
 macro_rules! every_scenario_with_its_own_daemons {
     ($use:ident) => {
         $use! {
-            a_settled_cluster_is_left_alone_by_a_new_daemon_too
-            a_daemon_killed_in_the_middle_is_taken_over_without_a_pod_too_many
+            a_new_daemon_writes_nothing_to_a_settled_cluster
+            a_daemon_killed_in_mid_rollout_is_replaced_without_surplus_pods
         }
     };
 }
@@ -54,7 +54,7 @@ fn created(stage: &Stage, kind: &str) -> usize {
     stage.answered(&Method::POST, kind, 201)
 }
 
-pub async fn a_deployment_comes_up_rolls_and_goes_back(stage: &Stage) {
+pub async fn a_deployment_rolls_out_and_rolls_back(stage: &Stage) {
     stage.create(deployment("web").replicas(3)).await;
     stage.rolled_out("web").await;
     assert_eq!(stage.seen().await.pods.len(), 3);
@@ -65,13 +65,13 @@ pub async fn a_deployment_comes_up_rolls_and_goes_back(stage: &Stage) {
     stage.rolled_out("web").await;
 
     let seen = stage.seen().await;
-    assert_eq!(seen.replica_sets.len(), 2, "the old set is used again");
+    assert_eq!(seen.replica_sets.len(), 2, "the old ReplicaSet is reused");
     assert_eq!(seen.deployment("web")["metadata"]["annotations"][REVISION], "3");
     assert_eq!(reason(&seen, "web", "Available"), "MinimumReplicasAvailable");
     assert!(seen.has_event("ScalingReplicaSet") && seen.has_event("SuccessfulCreate"));
 }
 
-pub async fn a_plain_rollout_meets_no_conflict_and_wastes_no_call(stage: &Stage) {
+pub async fn a_plain_rollout_has_no_conflict_and_no_surplus_request(stage: &Stage) {
     stage.create(deployment("web").replicas(3)).await;
     stage.rolled_out("web").await;
     let writes = stage.writes();
@@ -95,14 +95,14 @@ pub async fn recreate_never_runs_old_and_new_pods_at_once(stage: &Stage) {
     stage.eventually(60, "the new version has replaced the old", done).await;
 }
 
-pub async fn a_deployment_is_scaled_at_rest_and_in_the_middle_of_a_rollout(stage: &Stage) {
+pub async fn a_deployment_is_scaled_at_rest_and_in_mid_rollout(stage: &Stage) {
     stage.create(deployment("web").replicas(2).surge(2).unavailable(0)).await;
     stage.rolled_out("web").await;
     for replicas in [6, 4] {
         stage.patch("web", json!({"spec": {"replicas": replicas}})).await;
         stage.rolled_out("web").await;
     }
-    stage.eventually(30, "surplus pods are gone", |seen| seen.pods.len() == 4).await;
+    stage.eventually(30, "the surplus pods are deleted", |seen| seen.pods.len() == 4).await;
     assert_eq!(stage.seen().await.replica_sets.len(), 1, "the size is no part of the template");
 
     stage.set_image("web", "broken").await;
@@ -110,14 +110,16 @@ pub async fn a_deployment_is_scaled_at_rest_and_in_the_middle_of_a_rollout(stage
         [seen.replica_set_of("v1"), seen.replica_set_of("broken")]
             .map(|replica_set| replica_set["spec"]["replicas"].as_i64())
     };
-    stage.eventually(30, "the new set stops at the surge", |s| sizes(s) == [Some(4), Some(2)]).await;
-    // Six pods and two more become twelve and two: the four that come go to both in proportion.
+    stage.eventually(30, "the new ReplicaSet stops at the surge", |s| sizes(s) == [Some(4), Some(2)]).await;
+    // Replicas plus surge rises from 8 to 12: both ReplicaSets get their share of the four new pods.
     stage.patch("web", json!({"spec": {"replicas": 10}})).await;
-    stage.eventually(30, "both sets grow in proportion", |s| sizes(s) == [Some(8), Some(4)]).await;
+    stage
+        .eventually(30, "both ReplicaSets are scaled proportionally", |s| sizes(s) == [Some(8), Some(4)])
+        .await;
 
     stage.set_image("web", "v1").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the broken pods are gone", |seen| seen.pods.len() == 10).await;
+    stage.eventually(30, "the broken pods are deleted", |seen| seen.pods.len() == 10).await;
 }
 
 pub async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(stage: &Stage) {
@@ -144,8 +146,8 @@ pub async fn a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fi
 
     stage.patch("web", to("99")).await;
     stage.eventually(10, "a revision that is not there is cleared too", cleared).await;
-    let told = |seen: &Seen| seen.has_event("DeploymentRollbackRevisionNotFound");
-    stage.eventually(10, "and an event says so", told).await;
+    let reported = |seen: &Seen| seen.has_event("DeploymentRollbackRevisionNotFound");
+    stage.eventually(10, "and an event reports it", reported).await;
 }
 
 pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {
@@ -153,7 +155,7 @@ pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {
     stage.rolled_out("web").await;
     stage.patch("web", json!({"spec": {"paused": true}})).await;
     let is_paused = |seen: &Seen| reason(seen, "web", "Progressing") == "DeploymentPaused";
-    stage.eventually(10, "the pause shows", is_paused).await;
+    stage.eventually(10, "the condition shows the pause", is_paused).await;
     stage.set_image("web", "v2").await;
     stage.patch("web", json!({"spec": {"replicas": 4}})).await;
     let scaled = |seen: &Seen| seen.deployment("web")["status"]["availableReplicas"] == 4;
@@ -167,7 +169,7 @@ pub async fn a_paused_deployment_is_scaled_and_not_rolled_out(stage: &Stage) {
     stage.eventually(30, "it is rolled out once it is resumed", only_new).await;
 }
 
-pub async fn orphans_that_match_are_adopted_and_what_stops_matching_is_released(stage: &Stage) {
+pub async fn matching_orphans_are_adopted_and_pods_that_stop_matching_are_released(stage: &Stage) {
     stage.create(deployment("web").replicas(2)).await;
     stage.rolled_out("web").await;
 
@@ -181,12 +183,12 @@ pub async fn orphans_that_match_are_adopted_and_what_stops_matching_is_released(
     stage.eventually(10, "and replaced", |seen| seen.pods.len() == 3).await;
 
     stage.call(Method::PATCH, &path, &label("web")).await;
-    stage.eventually(20, "one of three goes again", |seen| seen.pods.len() == 2).await;
+    stage.eventually(20, "one of the three pods is deleted again", |seen| seen.pods.len() == 2).await;
     let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet";
     assert!(stage.seen().await.pods.iter().all(owned));
 }
 
-pub async fn a_set_that_was_left_behind_is_taken_over_with_its_pods(stage: &Stage) {
+pub async fn an_orphaned_replica_set_is_adopted_with_its_pods(stage: &Stage) {
     stage.create(deployment("web").replicas(2)).await;
     stage.rolled_out("web").await;
     let uids = |seen: &Seen| {
@@ -201,17 +203,17 @@ pub async fn a_set_that_was_left_behind_is_taken_over_with_its_pods(stage: &Stag
         seen.deployments.is_empty()
             && seen.replica_sets.iter().all(|s| s["metadata"]["ownerReferences"].is_null())
     };
-    stage.eventually(30, "the set is left behind", is_orphan).await;
+    stage.eventually(30, "the ReplicaSet is orphaned", is_orphan).await;
 
     stage.create(deployment("web").replicas(2)).await;
     stage.rolled_out("web").await;
     let seen = stage.seen().await;
-    assert_eq!(uids(&seen), before, "the same set and the same pods");
+    assert_eq!(uids(&seen), before, "the same ReplicaSet and the same pods");
     let owner = &seen.replica_sets[0]["metadata"]["ownerReferences"][0];
     assert_eq!(owner["uid"], seen.deployment("web")["metadata"]["uid"]);
 }
 
-pub async fn a_deletion_takes_sets_and_pods_along_and_in_the_foreground_it_waits_for_them(stage: &Stage) {
+pub async fn a_deletion_deletes_replica_sets_and_pods_and_in_the_foreground_waits_for_them(stage: &Stage) {
     let nothing_left =
         |seen: &Seen| seen.deployments.is_empty() && seen.replica_sets.is_empty() && seen.pods.is_empty();
     for propagation in ["Background", "Foreground"] {
@@ -221,22 +223,22 @@ pub async fn a_deletion_takes_sets_and_pods_along_and_in_the_foreground_it_waits
         let gone = |seen: &Seen| {
             let waits = propagation == "Foreground" && seen.deployments.is_empty();
             // The lists are of different moments, the Deployments' the first.
-            assert!(!waits || seen.pods.is_empty(), "the Deployment went before its pods:\n{seen}");
+            assert!(!waits || seen.pods.is_empty(), "the Deployment was deleted before its pods:\n{seen}");
             nothing_left(seen)
         };
         stage.eventually(60, propagation, gone).await;
     }
-    assert_eq!(created(stage, "pods"), 6, "none was made anew while they went");
+    assert_eq!(created(stage, "pods"), 6, "no pod was created during the deletion");
 }
 
-pub async fn a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(stage: &Stage) {
-    // What the first name will be is seen by letting a Deployment take it, and go.
+pub async fn a_name_in_use_is_counted_as_a_collision_and_another_is_used(stage: &Stage) {
+    // A first Deployment shows the name, and is deleted.
     stage.create(deployment("web").replicas(1)).await;
     stage.rolled_out("web").await;
     let taken = name(&stage.seen().await.replica_sets[0]).to_string();
     stage.delete("web", "Background").await;
     let nothing_left = |seen: &Seen| seen.replica_sets.is_empty() && seen.pods.is_empty();
-    stage.eventually(60, "everything is gone", nothing_left).await;
+    stage.eventually(60, "everything is deleted", nothing_left).await;
 
     let other = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": taken},
@@ -251,7 +253,7 @@ pub async fn a_name_that_is_taken_is_counted_as_a_collision_and_another_is_used(
     assert_eq!(seen.replica_sets.len(), 2);
 }
 
-pub async fn pods_that_may_not_be_created_show_in_both_conditions_and_come_later(stage: &Stage) {
+pub async fn refused_pod_creations_are_in_both_conditions_and_are_retried(stage: &Stage) {
     stage.refuse(Step::CreatePods).await;
     stage.create(deployment("web").replicas(4)).await;
     let shown = |seen: &Seen| {
@@ -259,9 +261,9 @@ pub async fn pods_that_may_not_be_created_show_in_both_conditions_and_come_later
             && super::cluster::condition(seen.replica_set_of("v1"), "ReplicaFailure") == "FailedCreate"
             && seen.has_event("FailedCreate")
     };
-    stage.eventually(20, "the refusal shows", shown).await;
+    stage.eventually(20, "the conditions show the refusal", shown).await;
     let refused = stage.answered(&Method::POST, "pods", 403);
-    assert!((1..=8).contains(&refused), "one doomed call a try: {refused}");
+    assert!((1..=8).contains(&refused), "one refused request per attempt: {refused}");
 
     stage.permit(Step::CreatePods).await;
     stage.rolled_out("web").await;
@@ -271,14 +273,15 @@ pub async fn pods_that_may_not_be_created_show_in_both_conditions_and_come_later
     assert_eq!(created(stage, "pods"), 4);
 }
 
-pub async fn a_step_that_is_refused_shows_in_the_condition_and_is_tried_again(stage: &Stage) {
+pub async fn a_refused_step_is_in_the_condition_and_is_retried(stage: &Stage) {
     stage.create(deployment("web").replicas(2)).await;
     stage.rolled_out("web").await;
     stage.refuse(Step::ScaleReplicaSets).await;
     stage.patch("web", json!({"spec": {"replicas": 4}})).await;
     let shown = |seen: &Seen| {
         let conditions = seen.deployment("web")["status"]["conditions"].to_string();
-        reason(seen, "web", "ReplicaFailure") == "FailedScale" && conditions.contains("the house says no")
+        reason(seen, "web", "ReplicaFailure") == "FailedScale"
+            && conditions.contains("the admission policy refuses it")
     };
     stage.eventually(20, "the Deployment shows the refusal", shown).await;
     stage.permit(Step::ScaleReplicaSets).await;
@@ -286,25 +289,25 @@ pub async fn a_step_that_is_refused_shows_in_the_condition_and_is_tried_again(st
     assert_eq!(reason(&stage.seen().await, "web", "ReplicaFailure"), "");
 }
 
-pub async fn a_broken_version_stops_at_the_budget_passes_its_deadline_and_is_undone(stage: &Stage) {
+pub async fn a_broken_version_stops_at_the_budget_exceeds_its_deadline_and_is_rolled_back(stage: &Stage) {
     stage.create(deployment("web").replicas(4).surge(1).unavailable(1).deadline(3)).await;
     stage.rolled_out("web").await;
     stage.set_image("web", "broken").await;
     let late = |seen: &Seen| {
-        assert!(seen.pods_of("v1") >= 3, "an old pod too many has gone:\n{seen}");
+        assert!(seen.pods_of("v1") >= 3, "too few old pods are left:\n{seen}");
         reason(seen, "web", "Progressing") == "ProgressDeadlineExceeded"
     };
-    stage.eventually(30, "the deadline is noticed", late).await;
+    stage.eventually(30, "the condition shows the deadline", late).await;
     let seen = stage.seen().await;
     assert_eq!((seen.pods_of("v1"), seen.pods_of("broken")), (3, 2), "{seen}");
     stage.set_image("web", "v1").await;
     stage.rolled_out("web").await;
-    stage.eventually(30, "the broken pods are gone", |seen| seen.pods.len() == 4).await;
+    stage.eventually(30, "the broken pods are deleted", |seen| seen.pods.len() == 4).await;
 }
 
-/// Annotations and labels of the Deployment and of its sets change all the time, so that resourceVersions
+/// Annotations and labels of the Deployment and of its ReplicaSets change all the time, so that resourceVersions
 /// that the controllers go by are out of date again and again.
-pub async fn somebody_elses_edits_in_the_middle_of_a_rollout_do_no_harm(stage: &Stage) {
+pub async fn foreign_edits_in_mid_rollout_do_no_harm(stage: &Stage) {
     stage.create(deployment("web").replicas(4)).await;
     stage.rolled_out("web").await;
     let done = AtomicBool::new(false);
@@ -336,7 +339,7 @@ pub async fn somebody_elses_edits_in_the_middle_of_a_rollout_do_no_harm(stage: &
     assert!(created(stage, "pods") <= 12, "no more than four of each version: {:#?}", stage.writes());
 }
 
-pub async fn a_settled_cluster_is_left_alone_by_a_new_daemon_too(stage: &Stage) {
+pub async fn a_new_daemon_writes_nothing_to_a_settled_cluster(stage: &Stage) {
     let daemon = stage.start_controllers(1);
     stage.create(deployment("web").replicas(3)).await;
     stage.rolled_out("web").await;
@@ -349,7 +352,7 @@ pub async fn a_settled_cluster_is_left_alone_by_a_new_daemon_too(stage: &Stage) 
     again.stop().await;
 }
 
-pub async fn a_daemon_killed_in_the_middle_is_taken_over_without_a_pod_too_many(stage: &Stage) {
+pub async fn a_daemon_killed_in_mid_rollout_is_replaced_without_surplus_pods(stage: &Stage) {
     let first = stage.start_controllers(1);
     stage.create(deployment("web").replicas(6).surge(1).unavailable(0)).await;
     stage.rolled_out("web").await;

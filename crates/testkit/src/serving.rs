@@ -59,7 +59,7 @@ impl Authority {
         Identity { cert: params.signed_by(&key, &issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// Vouches for a client.
+    /// Signs a client certificate.
     pub fn client(&self, name: &str, group: Option<&str>) -> Identity {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -69,22 +69,22 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    /// Vouches for a server.
+    /// Signs a server certificate.
     pub fn server(&self, name: &str) -> Identity {
         let names = vec!["localhost".to_owned(), name.to_owned()];
         self.sign(CertificateParams::new(names).unwrap(), ExtendedKeyUsagePurpose::ServerAuth)
     }
 }
 
-/// The API server: what it was asked, and what it answers.
+/// The API server: its recorded requests and its responses.
 #[derive(Clone)]
 pub struct ApiServer(Arc<Asked>);
 
-/// What the API server was asked.
+/// The recorded requests of the API server.
 pub struct Asked {
-    /// How many tokens were to be reviewed.
+    /// The number of token reviews.
     pub tokens: AtomicUsize,
-    /// The accesses that were to be reviewed.
+    /// The access reviews.
     pub accesses: Mutex<Vec<Value>>,
     /// How often the ConfigMap with the request header CA was read.
     pub map_reads: AtomicUsize,
@@ -95,7 +95,7 @@ pub struct Asked {
 }
 
 impl ApiServer {
-    /// One that answers with this ConfigMap, or with this code, when asked for it.
+    /// An API server that serves this ConfigMap, or this status code instead.
     pub fn new(map: Result<Value, u16>) -> Self {
         ApiServer(Arc::new(Asked {
             tokens: AtomicUsize::new(0),
@@ -106,12 +106,12 @@ impl ApiServer {
         }))
     }
 
-    /// What it was asked so far.
+    /// Its recorded requests so far.
     pub fn asked(&self) -> &Asked {
         &self.0
     }
 
-    /// Whose accesses were to be reviewed.
+    /// The users of the access reviews.
     pub fn users_asked_about(&self) -> Vec<String> {
         let users = self.0.accesses.lock();
         users.iter().map(|spec| spec["user"].as_str().unwrap_or_default().to_owned()).collect()
@@ -179,22 +179,22 @@ impl ApiServer {
     }
 }
 
-/// A server, and what is needed to talk to it.
+/// A server with everything for its clients.
 pub struct Serving {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// Whom it asks.
+    /// Its API server.
     pub api: ApiServer,
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Arc<Metrics>,
-    /// Who vouches for its clients.
+    /// The CA of its clients.
     pub authority: Authority,
     /// Its certificates.
     pub dir: tempfile::TempDir,
     _stop: tokio_util::sync::DropGuard,
 }
 
-/// What a test chooses.
+/// The options of a test.
 pub use windlass::http::SecureOptions as Options;
 
 impl Serving {
@@ -276,7 +276,7 @@ impl Serving {
         handshake(&self.authority, stream, identity, protocol, name, versions).await
     }
 
-    /// Asks once over HTTP/1.1: the status and the rest.
+    /// Sends one GET over HTTP/1.1: the status and the rest.
     pub async fn get(
         &self,
         path: &str,
@@ -335,7 +335,7 @@ pub async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     request += "\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // The server may close without a goodbye.
+    // The server may close without close_notify.
     let _ = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await.unwrap();
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();

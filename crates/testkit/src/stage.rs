@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use windlass::app::Parts;
 use windlass::clock::Clock;
 use windlass::metrics::Metrics;
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 
 use super::cluster::{Cluster, Daemon, condition, is_complete};
 use super::user::{another_image, new_deployment, send};
@@ -30,16 +30,16 @@ pub struct Stage {
     server: Server,
 }
 
-/// What is different from one API server to the other.
+/// The differences between API servers.
 enum Server {
     Sandbox(Box<Cluster>),
     /// A real one, where steps are refused by a quota and by an admission policy.
     Real,
 }
 
-/// What may be refused to the controllers.
+/// A step that can be refused to the controllers.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // The names say it.
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Step {
     CreatePods,
     ScaleReplicaSets,
@@ -71,7 +71,7 @@ impl Stage {
         stage
     }
 
-    /// The same in a namespace that is there.
+    /// The same in an existing namespace.
     pub fn in_namespace(client: Client, daemon: Client, writes: Writes, namespace: String) -> Self {
         let parts = Parts {
             client: daemon,
@@ -127,7 +127,7 @@ impl Stage {
         self.patch(name, another_image(tag)).await;
     }
 
-    /// Deletes a Deployment; what becomes of its sets and pods is the propagation policy's business.
+    /// Deletes a Deployment; the propagation policy decides about its ReplicaSets and pods.
     pub async fn delete(&self, name: &str, propagation: &str) {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation});
         self.call(Method::DELETE, &format!("{}/{name}", self.path("Deployment")), &options).await;
@@ -183,10 +183,10 @@ impl Stage {
                         Step::ScaleReplicaSets => request.kind == "ReplicaSet" && request.verb == "patch",
                     };
                     if !refused || !request.subresource.is_empty() {
-                        return Verdict::Proceed;
+                        return FaultDecision::Proceed;
                     }
-                    let message = format!("{} is forbidden: the house says no", request.name);
-                    Verdict::Refuse { code: 403, message, reason: "Forbidden".into() }
+                    let message = format!("{} is forbidden: the admission policy refuses it", request.name);
+                    FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() }
                 })));
             }
             Server::Real => {
@@ -236,7 +236,7 @@ impl Stage {
                 "matchConstraints": {"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
                                      "operations": ["UPDATE"], "resources": ["replicasets"]}]},
                 "validations": [{"expression": "object.spec.replicas == oldObject.spec.replicas",
-                                 "message": "the house says no", "reason": "Forbidden"}],
+                                 "message": "the admission policy refuses it", "reason": "Forbidden"}],
             }
         });
         self.call(Method::POST, &format!("{POLICIES}ies"), &policy).await;
@@ -303,7 +303,7 @@ impl Stage {
             }
             written = now;
         }
-        panic!("the controllers do not come to rest:\n{}", self.writes.tail(&self.namespace));
+        panic!("the controllers do not settle:\n{}", self.writes.tail(&self.namespace));
     }
 
     /// After a conflict the same write succeeds some time later, or what it was for is gone.
@@ -345,7 +345,7 @@ impl Seen {
         self.deployments.iter().find(|d| name(d) == wanted).unwrap_or(&Value::Null)
     }
 
-    /// The pods of this image tag that are not on their way out.
+    /// The pods of this image tag that are not terminating.
     pub fn pods_of(&self, tag: &str) -> usize {
         let image = format!("app:{tag}");
         let is_it = |pod: &&Value| {

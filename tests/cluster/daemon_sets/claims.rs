@@ -4,7 +4,9 @@ use super::*;
 
 /// Deletes the DaemonSet by this policy.
 async fn delete(cluster: &Cluster, policy: &str) {
-    cluster.call(Method::DELETE, &format!("{SETS}/agent"), &json!({"propagationPolicy": policy})).await;
+    cluster
+        .call(Method::DELETE, &format!("{DAEMON_SETS}/agent"), &json!({"propagationPolicy": policy}))
+        .await;
 }
 
 fn is_gone(cluster: &Cluster) -> bool {
@@ -12,7 +14,7 @@ fn is_gone(cluster: &Cluster) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletion_takes_pods_and_revisions_with_it_and_writes_nothing() {
+async fn deleting_a_daemon_set_deletes_pods_and_revisions_without_writes_of_the_controller() {
     for policy in ["Background", "Foreground"] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
@@ -35,7 +37,7 @@ async fn deletion_takes_pods_and_revisions_with_it_and_writes_nothing() {
 async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_pod_restarts() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     set_image(&cluster, "v2").await;
@@ -43,13 +45,13 @@ async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_
     let names = |c: &Cluster| pods(c).iter().map(name_of).collect::<Vec<_>>();
     let (before, requests) = (names(&cluster), writes(&cluster));
     delete(&cluster, "Orphan").await;
-    cluster.eventually(10, "it is gone", is_gone).await;
+    cluster.eventually(10, "it is deleted", is_gone).await;
     tokio::time::sleep(5 * S).await;
     assert_eq!((names(&cluster), writes(&cluster)), (before.clone(), requests), "nothing is adopted again");
     assert!(pods(&cluster).iter().all(|pod| pod["metadata"]["ownerReferences"].is_null()));
     let mut again = daemon_set(unavailable(1));
     again["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:v2".into();
-    cluster.call(Method::POST, SETS, &again).await;
+    cluster.call(Method::POST, DAEMON_SETS, &again).await;
     rolled_out(&cluster, 3).await;
     assert_eq!(names(&cluster), before);
     assert_eq!(revisions(&cluster), [(1, "v1".to_owned()), (2, "v2".to_owned())]);
@@ -58,7 +60,7 @@ async fn orphans_are_adopted_by_the_next_daemon_set_with_their_revisions_and_no_
     for object in all {
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid, "{}", name_of(&object));
     }
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,17 +73,15 @@ async fn a_pod_that_no_longer_matches_is_released_and_replaced() {
     let patch = json!({"metadata": {"labels": {"app": "another"}}});
     cluster.call(Method::PATCH, &format!("{PODS}/{name}"), &patch).await;
     cluster
-        .eventually(5, "it belongs to nobody", |c| {
-            named(c, "Pod", &name)["metadata"]["ownerReferences"].is_null()
-        })
+        .eventually(5, "it is released", |c| named(c, "Pod", &name)["metadata"]["ownerReferences"].is_null())
         .await;
     rolled_out(&cluster, 3).await;
     assert_ne!(name_of(&pod_on(&cluster, &node(2))), name);
-    assert_eq!(asked(&cluster, "delete", "Pod"), 0);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_somebody_else_and_a_revision_of_another_shape_are_left_alone() {
+async fn a_foreign_pod_and_a_malformed_revision_are_left_alone() {
     let cluster = Cluster::new().await;
     let metadata = |name: &str| json!({"name": name, "labels": {"app": "agent"}});
     let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata("theirs"),
@@ -95,7 +95,7 @@ async fn a_pod_of_somebody_else_and_a_revision_of_another_shape_are_left_alone()
     create(&cluster, unavailable(1)).await;
     cluster.eventually(20, "all three nodes have one of ours", |c| counts(c) == "3/3/3/3/3/0").await;
     assert_eq!(named(&cluster, "ControllerRevision", "theirs")["metadata"]["ownerReferences"], Value::Null);
-    assert_eq!(asked(&cluster, "create", "Pod"), 3);
+    assert_eq!(requested(&cluster, "create", "Pod"), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,9 +104,9 @@ async fn an_orphan_without_a_node_of_its_own_is_adopted_and_deleted_while_it_is_
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "labels": {"app": "agent"}},
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign", "labels": {"app": "agent"}},
         "spec": {"nodeSelector": {"no": "where"}, "containers": [{"name": "c", "image": "agent:v1"}]}});
     cluster.call(Method::POST, PODS, &pod).await;
-    cluster.eventually(5, "it is gone", |c| named(c, "Pod", "stray").is_null()).await;
+    cluster.eventually(5, "it is deleted", |c| named(c, "Pod", "foreign").is_null()).await;
     assert!(is_complete(&cluster, 3));
 }

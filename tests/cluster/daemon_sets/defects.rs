@@ -2,8 +2,8 @@
 //! are shown by plans alone: `tests/planner/daemonset/defects.rs`.
 
 use super::*;
-use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Daemon, asks, inject_faults};
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{Daemon, inject_faults, is_request};
 
 async fn running(spec: Value) -> (Cluster, Daemon) {
     let cluster = Cluster::new().await;
@@ -14,14 +14,14 @@ async fn running(spec: Value) -> (Cluster, Daemon) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_1_the_deletion_of_a_node_wakes_those_that_ran_there() {
+async fn no_1_the_deletion_of_a_node_enqueues_the_daemon_sets_that_ran_there() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     remove_node(&cluster, &node(1)).await;
-    cluster.eventually(1, "it is not wanted any more", |c| is_complete(c, 2)).await;
+    cluster.eventually(1, "it no longer counts as desired", |c| is_complete(c, 2)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_2_a_pod_that_is_unbound_goes_with_the_verdict_on_its_node_and_with_the_node() {
+async fn no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted() {
     let cluster = Cluster::new().await;
     let full = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "full"}, "status": {"allocatable":
         {"pods": "0", "cpu": "1", "memory": "1"}, "capacity": {"pods": "0", "cpu": "1", "memory": "1"}}});
@@ -35,11 +35,13 @@ async fn no_2_a_pod_that_is_unbound_goes_with_the_verdict_on_its_node_and_with_t
     taint(&cluster, "full", &[]).await;
     cluster.eventually(1, "there is another", |c| images(c).contains_key("full")).await;
     remove_node(&cluster, "full").await;
-    cluster.eventually(1, "it is gone too", |c| !images(c).contains_key("full") && is_complete(c, 3)).await;
+    cluster
+        .eventually(1, "it is deleted too", |c| !images(c).contains_key("full") && is_complete(c, 3))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_3_a_taint_shows_in_the_status_when_it_comes_and_when_it_goes() {
+async fn no_3_a_taint_changes_the_status_when_it_is_added_and_removed() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     taint(&cluster, &node(1), &["no:NoSchedule"]).await;
     cluster.eventually(1, "it is misscheduled", |c| counts(c) == "2/2/2/2/2/1").await;
@@ -88,7 +90,7 @@ async fn no_5_with_surge_failed_pods_do_not_pile_up() {
         assert!(pods(&cluster).len() <= 4, "{}", pods(&cluster).len());
     }
     // 1 + 2 + 4 + … + 64 s make 127.
-    let created = asked(&cluster, "create", "Pod") - 3;
+    let created = requested(&cluster, "create", "Pod") - 3;
     assert!((6..=9).contains(&created), "{created} in 200 s");
 }
 
@@ -96,27 +98,27 @@ async fn no_5_with_surge_failed_pods_do_not_pile_up() {
 async fn no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_generation() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
-    cluster.call(Method::DELETE, &format!("{SETS}/agent"), &orphan).await;
-    cluster.eventually(5, "it is gone", |c| agent(c).is_null()).await;
+    cluster.call(Method::DELETE, &format!("{DAEMON_SETS}/agent"), &orphan).await;
+    cluster.eventually(5, "it is deleted", |c| agent(c).is_null()).await;
     let mut again = daemon_set(unavailable(1));
     again["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:v2".into();
-    cluster.call(Method::POST, SETS, &again).await;
+    cluster.call(Method::POST, DAEMON_SETS, &again).await;
     rolled_out(&cluster, 3).await;
     assert!(images(&cluster).values().all(|images| *images == ["v2"]), "{:?}", images(&cluster));
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_7_a_cache_that_lags_leads_to_no_second_wave_of_deletions() {
+async fn no_7_a_stale_cache_causes_no_second_wave_of_deletions() {
     // The watch of pods stands still for three seconds each time that a pod is deleted.
     let cluster = Cluster::with(
         inject_faults(|request| {
-            let is_watch = asks(request, "watch", "Pod");
-            if is_watch { Verdict::DelayReply(3 * S) } else { Verdict::Proceed }
+            let is_watch = is_request(request, "watch", "Pod");
+            if is_watch { FaultDecision::DelayReply(3 * S) } else { FaultDecision::Proceed }
         }),
         |options| options,
     )
     .await;
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
@@ -127,12 +129,12 @@ async fn no_7_a_cache_that_lags_leads_to_no_second_wave_of_deletions() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     rolled_out(&cluster, 3).await;
-    assert_eq!(asked(&cluster, "delete", "Pod"), 3);
-    judge.is_content();
+    assert_eq!(requested(&cluster, "delete", "Pod"), 3);
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_has_it_and_the_rollout_ends_when_it_is_back() {
+async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_does_and_the_rollout_ends_when_it_is_back() {
     let (cluster, _daemon) = running({
         let mut spec = unavailable(1);
         spec["template"] = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
@@ -149,13 +151,13 @@ async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_has_it_and_the_rollout
     set_image(&cluster, "v2").await;
     tokio::time::sleep(120 * S).await;
     assert!(!is_complete(&cluster, 3));
-    assert_eq!(asked(&cluster, "delete", "Pod"), 1, "only the one that is not available anyway");
+    assert_eq!(requested(&cluster, "delete", "Pod"), 1, "only the one that is not available anyway");
     ready("True").await;
     rolled_out(&cluster, 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_11_a_node_that_goes_does_not_stop_a_surge_elsewhere() {
+async fn no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes() {
     let (cluster, _daemon) = running(surge(1)).await;
     set_image(&cluster, "v2").await;
     remove_node(&cluster, &node(3)).await;
@@ -164,7 +166,7 @@ async fn no_11_a_node_that_goes_does_not_stop_a_surge_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_15_no_pod_is_created_on_a_node_that_goes_before_the_request_is_sent() {
+async fn no_15_no_pod_is_created_for_a_node_deleted_before_the_request_is_sent() {
     let cluster = Cluster::new().await;
     let mut config = windlass_testkit::cluster::unlimited();
     // Everything after the first two requests waits for the rate limiter.
@@ -172,13 +174,13 @@ async fn no_15_no_pod_is_created_on_a_node_that_goes_before_the_request_is_sent(
     let _daemon = cluster.start_with(1, config, |router| router);
     create(&cluster, unavailable(1)).await;
     tokio::time::sleep(S).await;
-    let served = asked(&cluster, "create", "Pod");
+    let served = requested(&cluster, "create", "Pod");
     assert!(served < 3);
     for number in 1..=3 {
         remove_node(&cluster, &node(number)).await;
     }
     tokio::time::sleep(60 * S).await;
-    assert_eq!(asked(&cluster, "create", "Pod"), served);
+    assert_eq!(requested(&cluster, "create", "Pod"), served);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,8 +188,9 @@ async fn no_16_a_failed_pod_stays_while_its_replacement_is_refused() {
     let refuses = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
-        let refused = asked_quota.load(std::sync::atomic::Ordering::SeqCst) && asks(request, "create", "Pod");
-        if refused { windlass_testkit::cluster::forbidden("no") } else { Verdict::Proceed }
+        let refused =
+            asked_quota.load(std::sync::atomic::Ordering::SeqCst) && is_request(request, "create", "Pod");
+        if refused { windlass_testkit::cluster::forbidden("no") } else { FaultDecision::Proceed }
     })
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -218,7 +221,7 @@ async fn no_19_a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_s
         "{all:?}"
     );
     assert!(of("patch DaemonSet/") <= 8, "{all:?}");
-    assert_eq!(asked(&cluster, "update", "DaemonSet"), 0);
+    assert_eq!(requested(&cluster, "update", "DaemonSet"), 0);
     tokio::time::sleep(30 * S).await;
     let settled = writes(&cluster);
     tokio::time::sleep(3600 * S).await;
@@ -229,10 +232,10 @@ async fn no_19_a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_s
 async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_not_wrap() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let mut set = daemon_set(unavailable(1));
+    let mut daemon_set = daemon_set(unavailable(1));
     let name = "a".repeat(253);
-    set["metadata"]["name"] = name.as_str().into();
-    cluster.call(Method::POST, SETS, &set).await;
+    daemon_set["metadata"]["name"] = name.as_str().into();
+    cluster.call(Method::POST, DAEMON_SETS, &daemon_set).await;
     cluster
         .eventually(20, "it runs", |c| named(c, "DaemonSet", &name)["status"]["numberAvailable"] == 3)
         .await;
@@ -244,12 +247,12 @@ async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_n
     tokio::time::sleep(5 * S).await;
     let before = writes(&cluster);
     tokio::time::sleep(60 * S).await;
-    assert_eq!(writes(&cluster), before, "it comes to rest");
+    assert_eq!(writes(&cluster), before, "it settles");
     assert!(revisions(&cluster).iter().all(|(number, _)| *number > 0), "{:?}", revisions(&cluster));
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_21_a_busy_daemon_set_does_not_keep_another_from_a_new_node() {
+async fn no_21_a_busy_daemon_set_does_not_delay_another_on_a_new_node() {
     let cluster = Cluster::new().await;
     for n in 4..=200 {
         add_node(&cluster, &node(n), json!({})).await;
@@ -258,16 +261,16 @@ async fn no_21_a_busy_daemon_set_does_not_keep_another_from_a_new_node() {
     (config.qps, config.burst) = (20.0, 30);
     let _daemon = cluster.start_with(1, config, |router| router);
     for name in ["busy", "agent"] {
-        let mut set = daemon_set(unavailable(1));
-        set["metadata"]["name"] = name.into();
-        set["spec"]["selector"]["matchLabels"] = json!({"app": name});
-        set["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
-        set["spec"]["template"]["spec"]["nodeSelector"] =
+        let mut daemon_set = daemon_set(unavailable(1));
+        daemon_set["metadata"]["name"] = name.into();
+        daemon_set["spec"]["selector"]["matchLabels"] = json!({"app": name});
+        daemon_set["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+        daemon_set["spec"]["template"]["spec"]["nodeSelector"] =
             if name == "agent" { json!({"late": "yes"}) } else { json!({}) };
-        cluster.call(Method::POST, SETS, &set).await;
+        cluster.call(Method::POST, DAEMON_SETS, &daemon_set).await;
     }
     tokio::time::sleep(2 * S).await;
     add_node(&cluster, "late", json!({"late": "yes"})).await;
     cluster.eventually(2, "the new node is served", |c| images(c).contains_key("late")).await;
-    assert!(asked(&cluster, "create", "Pod") < 150, "the other is still busy");
+    assert!(requested(&cluster, "create", "Pod") < 150, "the other is still busy");
 }

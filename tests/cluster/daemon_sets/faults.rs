@@ -2,50 +2,51 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Faults, asks, inject_faults};
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{Faults, inject_faults, is_request};
 
 use super::*;
 
-fn lossy(verb: &'static str, kind: &'static str, every: usize, verdict: Verdict) -> Faults {
+fn lossy(verb: &'static str, kind: &'static str, every: usize, decision: FaultDecision) -> Faults {
     let count = AtomicUsize::new(0);
     inject_faults(move |request| {
-        let hit = asks(request, verb, kind) && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(every);
-        if hit { verdict.clone() } else { Verdict::Proceed }
+        let hit =
+            is_request(request, verb, kind) && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(every);
+        if hit { decision.clone() } else { FaultDecision::Proceed }
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_replies_cost_no_pod_too_many_and_no_revision() {
-    let lost = Verdict::LoseReply;
+async fn lost_replies_cause_no_surplus_pod_and_no_surplus_revision() {
+    let lost = FaultDecision::LoseReply;
     let cases =
         [("create", "Pod"), ("delete", "Pod"), ("create", "ControllerRevision"), ("patch", "DaemonSet")];
     for (verb, kind) in cases {
         for strategy in [unavailable(1), surge(1)] {
             let cluster = Cluster::with(lossy(verb, kind, 2, lost.clone()), |options| options).await;
             let _daemon = cluster.start_controllers(1);
-            let judge = Judge::of(&cluster);
+            let monitor = InvariantMonitor::of(&cluster);
             create(&cluster, strategy.clone()).await;
             cluster.eventually(600, "all are there", |c| is_complete(c, 3)).await;
             set_image(&cluster, "v2").await;
             cluster.eventually(600, "all are new", |c| is_complete(c, 3)).await;
             assert_eq!(revisions(&cluster), [(1, "v1".to_owned()), (2, "v2".to_owned())]);
             assert_eq!(cluster.pods_created(), 6, "{verb} {kind} {strategy}");
-            judge.is_content();
+            monitor.assert_no_breach();
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_arrives_long_after_its_reply_was_given_up_is_no_second_pod() {
+async fn a_creation_that_arrives_long_after_its_timeout_causes_no_second_pod() {
     for late in [5 * S, 20 * S] {
         let count = AtomicUsize::new(0);
         let faults = inject_faults(move |request| {
-            let early = asks(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 2;
-            if early { Verdict::Delay(late) } else { Verdict::Proceed }
+            let early = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) < 2;
+            if early { FaultDecision::Delay(late) } else { FaultDecision::Proceed }
         });
         let cluster = Cluster::with(faults, |options| options).await;
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         let first = cluster.start_controllers(1);
         create(&cluster, unavailable(1)).await;
         tokio::time::sleep(S).await;
@@ -54,15 +55,15 @@ async fn a_creation_that_arrives_long_after_its_reply_was_given_up_is_no_second_
         rolled_out(&cluster, 3).await;
         tokio::time::sleep(60 * S).await;
         assert_eq!(cluster.pods_created(), 3, "{late:?}");
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_act_at_once_keep_to_one_pod_a_node_and_to_the_budget() {
+async fn two_active_daemons_keep_to_one_pod_per_node_and_to_the_budget() {
     for strategy in [unavailable(1), surge(1)] {
         let cluster = Cluster::new().await;
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         let _first = cluster.start_controllers(1);
         let _second = cluster.start_controllers(2);
         create(&cluster, strategy).await;
@@ -73,14 +74,14 @@ async fn two_that_act_at_once_keep_to_one_pod_a_node_and_to_the_budget() {
         }
         let numbers: Vec<i64> = revisions(&cluster).into_iter().map(|(number, _)| number).collect();
         assert_eq!(numbers, [1, 2, 3]);
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_mid_rollout_goes_on_where_it_was_and_one_at_rest_writes_nothing() {
+async fn a_restart_in_mid_rollout_continues_it_and_a_restart_after_it_writes_nothing() {
     let cluster = Cluster::new().await;
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     let mut daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
@@ -91,43 +92,51 @@ async fn a_restart_in_mid_rollout_goes_on_where_it_was_and_one_at_rest_writes_no
         daemon = cluster.start_controllers(seed);
     }
     rolled_out(&cluster, 3).await;
-    assert_eq!((asked(&cluster, "create", "ControllerRevision"), cluster.pods_created()), (2, 6));
+    assert_eq!((requested(&cluster, "create", "ControllerRevision"), cluster.pods_created()), (2, 6));
     tokio::time::sleep(5 * S).await;
     let before = writes(&cluster);
     daemon.stop().await;
     let _daemon = cluster.start_controllers(99);
     tokio::time::sleep(60 * S).await;
     assert_eq!(writes(&cluster), before);
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_refuses_costs_few_calls_and_is_told_in_upstreams_words() {
+async fn a_quota_refusal_costs_few_requests_and_is_reported_in_upstreams_words() {
     let refuses = Arc::new(AtomicBool::new(true));
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
-        let refused = asked_quota.load(Ordering::SeqCst) && asks(request, "create", "Pod");
-        if refused { windlass_testkit::cluster::forbidden("exceeded quota: pods") } else { Verdict::Proceed }
+        let refused = asked_quota.load(Ordering::SeqCst) && is_request(request, "create", "Pod");
+        if refused {
+            windlass_testkit::cluster::forbidden("exceeded quota: pods")
+        } else {
+            FaultDecision::Proceed
+        }
     })
     .await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     tokio::time::sleep(30 * S).await;
-    assert!((2..20).contains(&asked(&cluster, "create", "Pod")), "{}", asked(&cluster, "create", "Pod"));
+    assert!(
+        (2..20).contains(&requested(&cluster, "create", "Pod")),
+        "{}",
+        requested(&cluster, "create", "Pod")
+    );
     assert_eq!(counts(&cluster), "3/0/0/0/0/0");
     assert_eq!(agent(&cluster)["status"]["observedGeneration"], 1);
-    let told = events(&cluster);
-    let failed = told.iter().find(|event| event.starts_with("Warning FailedCreate: Error creating: "));
-    assert!(failed.is_some_and(|event| event.contains("exceeded quota: pods")), "{told:?}");
+    let events = events(&cluster);
+    let failed = events.iter().find(|event| event.starts_with("Warning FailedCreate: Error creating: "));
+    assert!(failed.is_some_and(|event| event.contains("exceeded quota: pods")), "{events:?}");
     refuses.store(false, Ordering::SeqCst);
     rolled_out(&cluster, 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_pods_are_replaced_after_one_two_four_seconds_and_their_names_are_gone() {
+async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
     for strategy in [unavailable(1), surge(1)] {
         let cluster = Cluster::new().await;
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         let _daemon = cluster.start_controllers(1);
         create(&cluster, strategy).await;
         rolled_out(&cluster, 3).await;
@@ -140,7 +149,7 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_and_their_names_are
                 json!({"phase": "Failed", "reason": "Evicted", "conditions": null}),
             )
             .await;
-            cluster.eventually(60, "it is gone", |c| named(c, "Pod", &name).is_null()).await;
+            cluster.eventually(60, "it is deleted", |c| named(c, "Pod", &name).is_null()).await;
             gone_at.push(cluster.clock.now());
             cluster.eventually(5, "there is another", |c| images(c).contains_key(&node(2))).await;
             names.push(name);
@@ -148,26 +157,27 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_and_their_names_are
         }
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 5, "no name comes back");
+        assert_eq!(names.len(), 5, "no name is reused");
         let waits: Vec<f64> =
             gone_at.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64()).collect();
         for (wait, expected) in waits.iter().zip([1.0, 2.0, 4.0, 8.0]) {
             assert!((expected - 0.2..expected + 1.0).contains(wait), "{waits:?}");
         }
-        let told = events(&cluster);
+        let events = events(&cluster);
         let text = format!("on node {}, will try to kill it", node(2));
         assert!(
-            told.iter()
+            events
+                .iter()
                 .any(|e| e.starts_with("Warning FailedDaemonPod: Found failed daemon pod shop/agent-")
                     && e.ends_with(&text)),
-            "{told:?}"
+            "{events:?}"
         );
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ended_well_is_replaced_without_a_wait() {
+async fn a_succeeded_pod_is_replaced_without_backoff() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -180,21 +190,22 @@ async fn a_pod_that_ended_well_is_replaced_without_a_wait() {
             .await;
         rolled_out(&cluster, 3).await;
     }
-    let told = events(&cluster);
+    let events = events(&cluster);
     assert!(
-        told.iter()
+        events
+            .iter()
             .any(|e| e.starts_with("Normal SucceededDaemonPod: ") && e.ends_with("will try to delete it"))
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_ends_is_left_in_peace() {
+async fn a_terminating_namespace_gets_few_creations_and_no_events() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     cluster.call(Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).await;
     cluster.eventually(60, "all is gone", |c| agent(c).is_null() && pods(c).is_empty()).await;
-    assert!(asked(&cluster, "create", "Pod") < 20, "{}", asked(&cluster, "create", "Pod"));
+    assert!(requested(&cluster, "create", "Pod") < 20, "{}", requested(&cluster, "create", "Pod"));
     assert!(!events(&cluster).iter().any(|event| event.contains("FailedCreate")));
 }

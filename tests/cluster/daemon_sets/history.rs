@@ -6,7 +6,7 @@ use super::*;
 async fn undo(cluster: &Cluster, number: i64) {
     let wanted = |revision: &Value| revision["revision"] == number;
     let revision = cluster.objects("ControllerRevision").into_iter().find(wanted).unwrap();
-    let request = http::Request::patch(format!("{SETS}/agent"))
+    let request = http::Request::patch(format!("{DAEMON_SETS}/agent"))
         .header("content-type", "application/strategic-merge-patch+json")
         .body(revision["data"].to_string().into_bytes())
         .unwrap();
@@ -14,7 +14,7 @@ async fn undo(cluster: &Cluster, number: i64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_makes_the_old_revision_the_newest_and_creates_none() {
+async fn a_rollback_renumbers_the_old_revision_as_the_newest_and_creates_none() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -29,7 +29,7 @@ async fn a_rollback_makes_the_old_revision_the_newest_and_creates_none() {
     rolled_out(&cluster, 3).await;
     assert_eq!(revisions(&cluster), [(3, "v1".to_owned()), (4, "v2".to_owned())]);
     assert!(images(&cluster).values().all(|images| *images == ["v2"]));
-    assert_eq!(asked(&cluster, "create", "ControllerRevision"), 2);
+    assert_eq!(requested(&cluster, "create", "ControllerRevision"), 2);
     assert_eq!(agent(&cluster)["status"]["collisionCount"], Value::Null);
 }
 
@@ -55,7 +55,7 @@ async fn a_revision_has_the_labels_of_the_template_and_the_annotations_of_the_da
     let _daemon = cluster.start_controllers(1);
     let mut object = daemon_set(unavailable(1));
     object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "the first <one>"});
-    cluster.call(Method::POST, SETS, &object).await;
+    cluster.call(Method::POST, DAEMON_SETS, &object).await;
     rolled_out(&cluster, 3).await;
     let revision = cluster.objects("ControllerRevision").remove(0);
     let annotations = &revision["metadata"]["annotations"];
@@ -69,7 +69,7 @@ async fn a_revision_has_the_labels_of_the_template_and_the_annotations_of_the_da
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_history_keeps_as_many_old_revisions_as_it_may_and_those_in_use() {
+async fn the_history_keeps_revision_history_limit_old_revisions_and_those_in_use() {
     for limit in [0, 1, 3] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
@@ -89,7 +89,7 @@ async fn the_history_keeps_as_many_old_revisions_as_it_may_and_those_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_revision_whose_pods_are_there_stays() {
+async fn an_old_revision_with_pods_is_kept() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     let mut spec = on_delete();
@@ -104,7 +104,7 @@ async fn an_old_revision_whose_pods_are_there_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_raises_the_collision_count_by_one_and_the_rollout_goes_on() {
+async fn a_name_in_use_raises_the_collision_count_by_one_and_the_rollout_continues() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;

@@ -1,8 +1,8 @@
-//! What upstream's integration tests of DaemonSets ask, asked in our own way: both strategies where upstream runs both.
+//! The cases of upstream's integration tests of DaemonSets: both strategies where upstream runs both.
 
 use super::*;
-use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Daemon, asks, forbidden};
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{Daemon, forbidden, is_request};
 
 const STRATEGIES: [fn() -> Value; 2] = [on_delete, || unavailable(1)];
 
@@ -27,7 +27,7 @@ fn is_ready(cluster: &Cluster, ready: i64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_node_that_comes_after_the_daemon_set_gets_one_pod_of_one_owner() {
+async fn one_node_added_after_the_daemon_set_gets_one_pod_with_one_owner() {
     for strategy in STRATEGIES {
         let (cluster, _daemon) = bare().await;
         create(&cluster, strategy()).await;
@@ -53,7 +53,7 @@ async fn five_nodes_get_five_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_ended_is_replaced_also_while_a_finalizer_keeps_it() {
+async fn a_terminal_pod_is_replaced_even_while_a_finalizer_blocks_its_deletion() {
     for strategy in STRATEGIES {
         for (phase, held) in [("Succeeded", false), ("Failed", false), ("Succeeded", true)] {
             let cluster = Cluster::new().await;
@@ -127,7 +127,7 @@ async fn a_node_without_capacity_gets_a_pod_that_stays_pending_and_is_counted() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_duplicate_of_the_current_revision_goes_and_pods_keep_the_hash_of_the_one_that_stays() {
+async fn a_duplicate_of_the_current_revision_is_deleted_and_pods_get_the_hash_of_the_kept_one() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -156,7 +156,7 @@ async fn a_duplicate_of_the_current_revision_goes_and_pods_keep_the_hash_of_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tainted_node_gets_its_pod_when_the_taint_goes() {
+async fn a_tainted_node_gets_its_pod_when_the_taint_is_removed() {
     for strategy in STRATEGIES {
         let (cluster, _daemon) = bare().await;
         create(&cluster, strategy()).await;
@@ -171,7 +171,7 @@ async fn a_tainted_node_gets_its_pod_when_the_taint_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_network_of_its_node_a_pod_runs_where_the_network_is_not_up() {
+async fn a_host_network_pod_runs_on_a_node_without_a_network() {
     for strategy in STRATEGIES {
         let (cluster, _daemon) = bare().await;
         create(&cluster, with_pod(strategy(), json!({"hostNetwork": true}))).await;
@@ -194,9 +194,9 @@ async fn the_status_is_reported_although_creations_fail() {
     for strategy in STRATEGIES {
         let created = std::sync::atomic::AtomicUsize::new(0);
         let cluster = Cluster::answering(move |request| {
-            let pod = asks(request, "create", "Pod");
+            let pod = is_request(request, "create", "Pod");
             let refused = pod && created.fetch_add(1, std::sync::atomic::Ordering::SeqCst) >= 2;
-            if refused { forbidden("no more than two") } else { Verdict::Proceed }
+            if refused { forbidden("no more than two") } else { FaultDecision::Proceed }
         })
         .await;
         add_node(&cluster, "four", json!({})).await;
@@ -213,7 +213,7 @@ fn by_zone(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_surge_moves_with_the_tolerations() {
+async fn a_surge_progresses_when_the_tolerations_change() {
     let (cluster, _daemon) = bare().await;
     for zone in ["common", "y", "z"] {
         for n in 1..=2 {

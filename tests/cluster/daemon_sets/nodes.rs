@@ -20,22 +20,22 @@ async fn a_new_node_gets_its_pod_within_100_ms_of_its_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_is_counted_no_more_at_once_and_its_unbound_pod_is_deleted() {
+async fn a_deleted_node_stops_counting_at_once_and_its_unbound_pod_is_deleted() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let bound = name_of(&pod_on(&cluster, &node(3)));
     remove_node(&cluster, &node(3)).await;
     cluster.eventually(1, "two nodes are left", |c| counts(c) == "2/2/2/2/2/0").await;
     assert!(!named(&cluster, "Pod", &bound).is_null(), "the garbage collector's business");
-    assert_eq!(asked(&cluster, "delete", "Pod"), 0);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 0);
     // One that no kubelet is for: its pod stays unbound.
     taint(&cluster, &node(2), &["full:NoExecute"]).await;
     cluster.eventually(2, "its pod is gone", |c| !images(c).contains_key(&node(2))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_under_its_name_keeps_the_pod_that_waits_there() {
+async fn a_node_recreated_under_its_name_keeps_its_pending_pod() {
     let (cluster, _daemon) = running(unavailable(1)).await;
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     let before = name_of(&pod_on(&cluster, &node(1)));
     remove_node(&cluster, &node(1)).await;
     tokio::time::sleep(5 * S).await;
@@ -48,16 +48,16 @@ async fn a_node_that_comes_back_under_its_name_keeps_the_pod_that_waits_there() 
     assert!(named(&cluster, "Pod", &before).is_null());
     add_node(&cluster, &node(1), json!({})).await;
     rolled_out(&cluster, 3).await;
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_keep_pods_away_let_them_stay_or_drive_them_out() {
+async fn taints_prevent_tolerate_or_evict_pods() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     taint(&cluster, &node(1), &["maintenance:NoSchedule"]).await;
     cluster.eventually(1, "a pod is where none would be created", |c| counts(c) == "2/2/2/2/2/1").await;
     taint(&cluster, &node(2), &["maintenance:NoExecute"]).await;
-    cluster.eventually(3, "its pod goes", |c| counts(c) == "1/1/1/1/1/1").await;
+    cluster.eventually(3, "its pod is deleted", |c| counts(c) == "1/1/1/1/1/1").await;
     assert_eq!(images(&cluster).len(), 2);
     taint(&cluster, &node(1), &["minor:PreferNoSchedule"]).await;
     taint(&cluster, &node(2), &[]).await;
@@ -71,14 +71,14 @@ async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
         let cordon = json!({"spec": {"unschedulable": true}});
         cluster.call(Method::PATCH, &format!("{NODES}/{name}"), &cordon).await;
     }
-    let created = asked(&cluster, "create", "Pod");
+    let created = requested(&cluster, "create", "Pod");
     tokio::time::sleep(5 * S).await;
     assert!(is_complete(&cluster, 3));
     let gone = name_of(&pod_on(&cluster, &node(1)));
     cluster.call(Method::DELETE, &format!("{PODS}/{gone}"), &Value::Null).await;
-    cluster.eventually(5, "it is replaced", |c| asked(c, "create", "Pod") == created + 1).await;
+    cluster.eventually(5, "it is replaced", |c| requested(c, "create", "Pod") == created + 1).await;
     rolled_out(&cluster, 3).await;
-    assert_ne!(name_of(&pod_on(&cluster, &node(1))), gone, "no name comes back");
+    assert_ne!(name_of(&pod_on(&cluster, &node(1))), gone, "no name is reused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ async fn labels_decide_where_pods_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_wakes_nobody_and_is_not_judged() {
+async fn a_node_heartbeat_enqueues_nothing_and_is_not_evaluated() {
     let (cluster, daemon) = running(unavailable(1)).await;
     let metric = |name: &str| {
         let text = daemon.metrics.render();
@@ -130,7 +130,7 @@ async fn a_heartbeat_wakes_nobody_and_is_not_judged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_no_daemon_set_cares_about_wakes_nobody() {
+async fn an_irrelevant_taint_enqueues_no_daemon_set() {
     let (cluster, daemon) = running({
         let mut spec = unavailable(1);
         spec["template"] = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
@@ -151,7 +151,7 @@ async fn a_taint_that_no_daemon_set_cares_about_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_node_there_is_nothing_to_do_and_the_first_node_is_served() {
+async fn without_nodes_nothing_is_written_and_the_first_node_gets_its_pods() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     for number in 1..=3 {
@@ -164,7 +164,7 @@ async fn without_a_node_there_is_nothing_to_do_and_the_first_node_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_one_namespace_all_nodes_are_looked_at() {
+async fn a_daemon_of_one_namespace_watches_all_nodes() {
     let cluster = Cluster::new().await;
     let mut config = windlass_testkit::cluster::unlimited();
     config.scope.namespace = Some("shop".into());

@@ -1,4 +1,4 @@
-//! New templates: by deleting first, by creating first, and by waiting for somebody to delete.
+//! New templates: with maxUnavailable, with maxSurge, and with OnDelete.
 
 use super::*;
 
@@ -31,14 +31,14 @@ async fn max_unavailable_bounds_the_nodes_without_an_available_pod() {
     for (max, left) in [(json!(1), 2), (json!(2), 1), (json!("34%"), 1)] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         create(&cluster, unavailable(max.clone())).await;
         rolled_out(&cluster, 3).await;
         set_image(&cluster, "v2").await;
         assert_eq!(fewest_available(&cluster, 3).await, left, "{max}");
         assert!(all_have(&cluster, "v2"), "{:?}", images(&cluster));
-        assert_eq!((asked(&cluster, "create", "Pod"), asked(&cluster, "delete", "Pod")), (6, 3));
-        judge.is_content();
+        assert_eq!((requested(&cluster, "create", "Pod"), requested(&cluster, "delete", "Pod")), (6, 3));
+        monitor.assert_no_breach();
     }
 }
 
@@ -47,13 +47,13 @@ async fn with_surge_no_node_is_ever_without_an_available_pod() {
     for max in [json!(1), json!("100%")] {
         let cluster = Cluster::new().await;
         let _daemon = cluster.start_controllers(1);
-        let judge = Judge::of(&cluster);
+        let monitor = InvariantMonitor::of(&cluster);
         create(&cluster, surge(max.clone())).await;
         rolled_out(&cluster, 3).await;
         set_image(&cluster, "v2").await;
         assert_eq!(fewest_available(&cluster, 3).await, 3, "{max}");
         assert!(all_have(&cluster, "v2"), "{:?}", images(&cluster));
-        judge.is_content();
+        monitor.assert_no_breach();
     }
 }
 
@@ -74,7 +74,7 @@ async fn max_surge_bounds_the_nodes_with_two_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_on_delete_an_old_pod_stays_until_somebody_deletes_it() {
+async fn under_on_delete_an_old_pod_is_kept_until_a_user_deletes_it() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, on_delete()).await;
@@ -87,7 +87,7 @@ async fn under_on_delete_an_old_pod_stays_until_somebody_deletes_it() {
     cluster.call(Method::DELETE, &format!("{PODS}/{old}"), &Value::Null).await;
     cluster.eventually(10, "one pod is new", |c| counts(c) == "3/3/1/3/3/0").await;
     assert_eq!(images(&cluster)[&node(2)], ["v2"]);
-    assert_eq!(asked(&cluster, "delete", "Pod"), 0);
+    assert_eq!(requested(&cluster, "delete", "Pod"), 0);
     // A switch of the strategy updates the rest.
     patch(&cluster, json!({"spec": unavailable(1)})).await;
     rolled_out(&cluster, 3).await;
@@ -95,7 +95,7 @@ async fn under_on_delete_an_old_pod_stays_until_somebody_deletes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pod_counts_when_it_has_been_ready_for_min_ready_seconds() {
+async fn a_new_pod_is_available_after_min_ready_seconds() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     let mut spec = unavailable(1);
@@ -112,7 +112,7 @@ async fn a_new_pod_counts_when_it_has_been_ready_for_min_ready_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_image_stops_at_max_unavailable_and_the_next_one_goes_on() {
+async fn a_broken_image_stops_at_max_unavailable_and_the_next_image_rolls_out() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -123,14 +123,14 @@ async fn a_broken_image_stops_at_max_unavailable_and_the_next_one_goes_on() {
     set_image(&cluster, "v3").await;
     rolled_out(&cluster, 3).await;
     assert!(all_have(&cluster, "v3"));
-    assert_eq!(asked(&cluster, "create", "Pod"), 3 + 1 + 3);
+    assert_eq!(requested(&cluster, "create", "Pod"), 3 + 1 + 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_changes_in_mid_rollout_leaves_no_pod_behind() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
-    let judge = Judge::of(&cluster);
+    let monitor = InvariantMonitor::of(&cluster);
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     for round in 2..8 {
@@ -139,11 +139,11 @@ async fn a_template_that_changes_in_mid_rollout_leaves_no_pod_behind() {
     }
     rolled_out(&cluster, 3).await;
     assert!(all_have(&cluster, "v7"), "{:?}", images(&cluster));
-    judge.is_content();
+    monitor.assert_no_breach();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_waits_is_explained_with_the_node_and_the_kubelets_words() {
+async fn a_waiting_rollout_is_explained_with_the_node_and_the_message_of_the_kubelet() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
     create(&cluster, unavailable(1)).await;
@@ -152,17 +152,22 @@ async fn a_rollout_that_waits_is_explained_with_the_node_and_the_kubelets_words(
     tokio::time::sleep(30 * S).await;
     let (code, text) = windlass_testkit::cluster::ask(&daemon.http, "/debug/daemonsets/shop/agent").await;
     assert_eq!(code, 200, "{text}");
-    let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(told["daemonSet"], "shop/agent");
-    let texts: Vec<String> =
-        told["current"]["why"].as_array().unwrap().iter().map(|why| super::text(&why["text"])).collect();
+    let explanation: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(explanation["daemonSet"], "shop/agent");
+    let texts: Vec<String> = explanation["current"]["why"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|why| super::text(&why["text"]))
+        .collect();
     let images = images(&cluster);
     let (broken, _) = images.iter().find(|(_, images)| *images == &["broken"]).unwrap();
     let waits = format!("Node {broken}: the pod is not ready: ImagePullBackOff");
     assert!(texts.iter().any(|text| text.starts_with(&waits)), "{texts:#?}");
     let budget = "maxUnavailable is 1 and 1 node has no available pod: 2 available old pods must wait.";
     assert!(texts.iter().any(|text| text == budget), "{texts:#?}");
-    let earlier = told["earlier"].as_array().unwrap().iter().flat_map(|e| e["writes"].as_array().unwrap());
+    let earlier =
+        explanation["earlier"].as_array().unwrap().iter().flat_map(|e| e["writes"].as_array().unwrap());
     let writes: Vec<String> = earlier.map(super::text).collect();
     assert!(writes.iter().any(|write| write.starts_with("create revision agent-")), "{writes:?}");
 }

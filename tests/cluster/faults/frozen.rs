@@ -66,7 +66,7 @@ impl Freezer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_goes_on_over_new_connections_within_45_seconds_after_all_have_frozen() {
+async fn work_continues_over_new_connections_within_45_seconds_after_all_froze() {
     let cluster = Cluster::new().await;
     let freezer = Freezer::new();
     let _daemon = cluster.start_with(1, unlimited(), |router| freezer.around(router));

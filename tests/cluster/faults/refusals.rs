@@ -1,4 +1,4 @@
-//! Three classes of answer: what is refused is reported, who is asked to wait waits in silence, and without an
+//! Three classes of answer: a refusal is reported, a Retry-After delays without a report, and without a
 //! answer the outcome is looked up.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::{RequestInfo, Verdict};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 
 use super::{DEPLOYMENTS, PODS, REPLICA_SETS, S, is_pod_creation, is_write, settles, small, with};
 use windlass_planner_testkit::objects::deployment;
@@ -16,19 +16,19 @@ const WEBHOOK: &str =
     "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
 
 /// As the API server answers when an admission webhook with the failure policy `Fail` cannot be called.
-fn webhook_fails() -> Verdict {
-    Verdict::Refuse { code: 500, message: WEBHOOK.into(), reason: "InternalError".into() }
+fn webhook_fails() -> FaultDecision {
+    FaultDecision::Refuse { code: 500, message: WEBHOOK.into(), reason: "InternalError".into() }
 }
 
-/// A cluster that fails the requests that `meant` names, as long as the flag is set.
+/// A cluster that fails the requests that `matches` selects, as long as the flag is set.
 async fn failing(
-    meant: fn(&RequestInfo) -> bool,
-    verdict: impl Fn() -> Verdict + Send + Sync + 'static,
+    matches: fn(&RequestInfo) -> bool,
+    decision: impl Fn() -> FaultDecision + Send + Sync + 'static,
 ) -> (Cluster, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(true));
     let flag = fails.clone();
     let cluster = with(inject_faults(move |request| {
-        if meant(request) && flag.load(Ordering::SeqCst) { verdict() } else { Verdict::Proceed }
+        if matches(request) && flag.load(Ordering::SeqCst) { decision() } else { FaultDecision::Proceed }
     }))
     .await;
     (cluster, fails)
@@ -113,22 +113,26 @@ async fn a_failing_webhook_for_the_first_replica_set_is_an_event_and_a_condition
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_500_behind_which_the_pods_were_created_all_the_same_makes_no_other_pods() {
+async fn a_500_after_the_pods_were_created_causes_no_surplus_pods() {
     // etcd has carried the write out when the API server gives up waiting for it.
-    let cluster = with(inject_faults(|_| Verdict::Proceed)).await;
+    let cluster = with(inject_faults(|_| FaultDecision::Proceed)).await;
     let (creations, server) = (Arc::new(AtomicUsize::new(0)), cluster.sandbox.clone());
     let client = kube::Client::new(server.router(), "default");
     let seen = creations.clone();
     cluster.sandbox.on_request(Some(Arc::new(move |request: &RequestInfo| {
         if !is_pod_creation(request) || seen.fetch_add(1, Ordering::SeqCst) > 0 {
-            return Verdict::Proceed;
+            return FaultDecision::Proceed;
         }
         let (client, path, body) = (client.clone(), request.path.clone(), request.body.to_vec());
         tokio::spawn(async move {
             let post = http::Request::post(path).header("content-type", "application/json");
             client.request::<Value>(post.body(body).unwrap()).await.unwrap();
         });
-        Verdict::Refuse { code: 500, message: "etcdserver: request timed out".into(), reason: String::new() }
+        FaultDecision::Refuse {
+            code: 500,
+            message: "etcdserver: request timed out".into(),
+            reason: String::new(),
+        }
     })));
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(1)).await;
@@ -138,15 +142,15 @@ async fn a_500_behind_which_the_pods_were_created_all_the_same_makes_no_other_po
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_asked_to_wait_waits_in_silence_and_stays_in_the_batch() {
-    let asked = parking_lot::Mutex::new(std::collections::BTreeSet::new());
+async fn a_retry_after_response_delays_a_creation_without_an_event_and_within_its_batch() {
+    let requested = parking_lot::Mutex::new(std::collections::BTreeSet::new());
     let cluster = with(inject_faults(move |request| {
         let what = format!("{} {} {}", request.verb, request.path, String::from_utf8_lossy(&request.body));
-        if is_write(request) && asked.lock().insert(what) {
-            let code = if asked.lock().len() % 2 == 0 { 429 } else { 503 };
-            return Verdict::AskToWait { code, seconds: 2, carried_out: false };
+        if is_write(request) && requested.lock().insert(what) {
+            let code = if requested.lock().len() % 2 == 0 { 429 } else { 503 };
+            return FaultDecision::RetryAfter { code, seconds: 2, carried_out: false };
         }
-        Verdict::Proceed
+        FaultDecision::Proceed
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -163,9 +167,9 @@ async fn who_is_asked_to_wait_waits_in_silence_and_stays_in_the_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_to_wait_again_and_again_is_reported_in_the_end() {
-    let verdict = || Verdict::AskToWait { code: 429, seconds: 1, carried_out: false };
-    let (cluster, _) = failing(is_pod_creation, verdict).await;
+async fn repeated_retry_after_responses_are_reported_in_the_end() {
+    let decision = || FaultDecision::RetryAfter { code: 429, seconds: 1, carried_out: false };
+    let (cluster, _) = failing(is_pod_creation, decision).await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(1)).await;
     tokio::time::sleep(9 * S).await;
@@ -176,22 +180,24 @@ async fn a_server_that_asks_to_wait_again_and_again_is_reported_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_no_longer_wanted_when_the_wait_is_over_is_not_created() {
-    let (cluster, asks) =
-        failing(is_pod_creation, || Verdict::AskToWait { code: 429, seconds: 30, carried_out: false }).await;
+async fn a_pod_that_is_surplus_after_the_retry_delay_is_not_created() {
+    let (cluster, fails) =
+        failing(is_pod_creation, || FaultDecision::RetryAfter { code: 429, seconds: 30, carried_out: false })
+            .await;
     let _daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(1)).await;
     tokio::time::sleep(5 * S).await;
-    asks.store(false, Ordering::SeqCst);
+    fails.store(false, Ordering::SeqCst);
     cluster.patch("web", json!({"spec": {"replicas": 0}})).await;
     tokio::time::sleep(60 * S).await;
     assert_eq!((cluster.pods_created(), cluster.count("create Pod")), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_to_end_does_not_wait_for_the_server() {
+async fn a_daemon_that_shuts_down_does_not_wait_for_retry_after() {
     let (cluster, _) =
-        failing(is_pod_creation, || Verdict::AskToWait { code: 503, seconds: 50, carried_out: false }).await;
+        failing(is_pod_creation, || FaultDecision::RetryAfter { code: 503, seconds: 50, carried_out: false })
+            .await;
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(1)).await;
     tokio::time::sleep(5 * S).await;
@@ -201,13 +207,13 @@ async fn a_daemon_that_is_to_end_does_not_wait_for_the_server() {
     assert_eq!(events(&cluster, "FailedCreate"), [""; 0]);
 }
 
-/// Has the Deployment `web` roll out, and made anew beside its orphaned ReplicaSet.
+/// Rolls out the Deployment `web`, and recreates it beside its orphaned ReplicaSet.
 async fn is_made_anew(cluster: &Cluster) {
     cluster.create(small()).await;
     settles(cluster, "web", 3).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &orphan).await;
-    cluster.eventually(60, "it is gone", |c| c.deployment("web").is_null()).await;
+    cluster.eventually(60, "it is deleted", |c| c.deployment("web").is_null()).await;
     cluster.create(small()).await;
 }
 
@@ -215,8 +221,8 @@ async fn is_made_anew(cluster: &Cluster) {
 async fn a_refused_adoption_of_a_replica_set_is_reported_until_it_succeeds() {
     let adoption = |request: &RequestInfo| is_claim(request) && request.kind == "ReplicaSet";
     for refusal in [webhook_fails(), forbidden("policy says no")] {
-        let verdict = refusal.clone();
-        let (cluster, refuses) = failing(adoption, move || verdict.clone()).await;
+        let decision = refusal.clone();
+        let (cluster, refuses) = failing(adoption, move || decision.clone()).await;
         let _daemon = cluster.start_controllers(1);
         is_made_anew(&cluster).await;
         cluster
@@ -258,18 +264,18 @@ async fn a_refused_adoption_of_a_pod_is_reported_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_is_tried_again_without_an_answer_stays_reported() {
+async fn a_step_that_is_retried_without_a_response_stays_reported() {
     let (tries, refused) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let flag = refused.clone();
     let cluster = with(inject_faults(move |request| {
         let resizes = is_write(request)
             && (request.verb, request.kind, request.subresource) == ("patch", "ReplicaSet", "");
         if !resizes || !flag.load(Ordering::SeqCst) {
-            return Verdict::Proceed;
+            return FaultDecision::Proceed;
         }
         match tries.fetch_add(1, Ordering::SeqCst) {
             0 => forbidden("policy says no"),
-            _ => Verdict::LoseRequest,
+            _ => FaultDecision::LoseRequest,
         }
     }))
     .await;
@@ -288,18 +294,18 @@ async fn a_step_that_is_tried_again_without_an_answer_stays_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created() {
+async fn a_replica_set_whose_creation_got_no_response_is_reported_once_as_created() {
     let faults = [
-        Verdict::LoseReply,
-        Verdict::Delay(40 * S),
-        Verdict::DelayReply(40 * S),
-        Verdict::AskToWait { code: 503, seconds: 2, carried_out: true },
+        FaultDecision::LoseReply,
+        FaultDecision::Delay(40 * S),
+        FaultDecision::DelayReply(40 * S),
+        FaultDecision::RetryAfter { code: 503, seconds: 2, carried_out: true },
     ];
     for fault in faults {
-        let (creations, verdict) = (AtomicUsize::new(0), fault.clone());
+        let (creations, decision) = (AtomicUsize::new(0), fault.clone());
         let cluster = with(inject_faults(move |request| {
             let first = is_replica_set_creation(request) && creations.fetch_add(1, Ordering::SeqCst) == 0;
-            if first { verdict.clone() } else { Verdict::Proceed }
+            if first { decision.clone() } else { FaultDecision::Proceed }
         }))
         .await;
         let _daemon = cluster.start_controllers(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::Method;
 use serde_json::json;
-use windlass_apiserver::Verdict;
+use windlass_apiserver::FaultDecision;
 
 use super::{
     DEPLOYMENTS, PODS, S, is_pod_creation, is_write, lagging, server_error, settles, small, wanted, with,
@@ -23,24 +23,28 @@ async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod() {
+async fn a_pod_name_in_use_that_cannot_be_read_is_not_replaced_by_a_second_pod() {
     // The first creation arrives when its client has given up; the second finds the name taken, and
     // cannot ask by whom, while the cache does not show the pod yet.
     let (lag, creations) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
     let (lags, reads) = (lag.clone(), AtomicUsize::new(0));
     let cluster = with(inject_faults(move |request| {
         if lagging(request, "Pod", &lags) {
-            return Verdict::Delay(40 * S);
+            return FaultDecision::Delay(40 * S);
         }
         if is_pod_creation(request) {
             return match creations.fetch_add(1, Ordering::SeqCst) {
-                0 => Verdict::Delay(35 * S),
-                1 => Verdict::Delay(10 * S),
-                _ => Verdict::Proceed,
+                0 => FaultDecision::Delay(35 * S),
+                1 => FaultDecision::Delay(10 * S),
+                _ => FaultDecision::Proceed,
             };
         }
         let reads_pod = request.user_agent == USER_AGENT && request.kind == "Pod" && request.verb == "get";
-        if reads_pod && reads.fetch_add(1, Ordering::SeqCst) == 1 { server_error() } else { Verdict::Proceed }
+        if reads_pod && reads.fetch_add(1, Ordering::SeqCst) == 1 {
+            server_error()
+        } else {
+            FaultDecision::Proceed
+        }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -55,18 +59,18 @@ async fn a_taken_name_that_cannot_be_looked_up_is_not_given_up_for_a_second_pod(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
+async fn a_replica_set_whose_creation_got_no_response_counts_before_the_cache_shows_it() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
     let cluster = with(inject_faults(move |request| {
         let creates_replica_set =
             is_write(request) && request.kind == "ReplicaSet" && request.verb == "create";
         if lagging(request, "ReplicaSet", &lags) {
-            Verdict::Delay(30 * S)
+            FaultDecision::Delay(30 * S)
         } else if creates_replica_set && lags.load(Ordering::SeqCst) {
-            Verdict::LoseReply
+            FaultDecision::LoseReply
         } else {
-            Verdict::Proceed
+            FaultDecision::Proceed
         }
     }))
     .await;
@@ -76,7 +80,7 @@ async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
         cluster.set_image("web", tag).await;
         for _ in 0..20 {
             tokio::time::sleep(S / 10).await;
-            assert!(wanted(&cluster) <= 4, "S1: {} pods wanted", wanted(&cluster));
+            assert!(wanted(&cluster) <= 4, "S1: {} desired pods", wanted(&cluster));
         }
     }
     lag.store(false, Ordering::SeqCst);
@@ -84,11 +88,15 @@ async fn a_set_whose_creation_got_no_answer_counts_before_the_cache_shows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
+async fn a_deletion_in_flight_is_not_repeated_for_another_pod() {
     let first = AtomicBool::new(true);
     let cluster = with(inject_faults(move |request| {
         let deletes = is_write(request) && request.kind == "Pod" && request.verb == "delete";
-        if deletes && first.swap(false, Ordering::SeqCst) { Verdict::Delay(35 * S) } else { Verdict::Proceed }
+        if deletes && first.swap(false, Ordering::SeqCst) {
+            FaultDecision::Delay(35 * S)
+        } else {
+            FaultDecision::Proceed
+        }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -108,22 +116,30 @@ async fn a_deletion_that_is_still_on_its_way_is_not_doubled_on_another_pod() {
     }
     tokio::time::sleep(60 * S).await;
     settles(&cluster, "web", 2).await;
-    assert_eq!(cluster.pods_created(), 3, "S12: two went where one had to, and one was made anew");
+    assert_eq!(
+        cluster.pods_created(),
+        3,
+        "S12: two pods were deleted instead of one, and one was created again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_orphaned_a_moment_ago_is_adopted_and_not_made_a_second_time() {
+async fn a_replica_set_orphaned_a_moment_ago_is_adopted_and_not_created_again() {
     let lag = Arc::new(AtomicBool::new(false));
     let lags = lag.clone();
     let cluster = with(inject_faults(move |request| {
-        if lagging(request, "ReplicaSet", &lags) { Verdict::Delay(30 * S) } else { Verdict::Proceed }
+        if lagging(request, "ReplicaSet", &lags) {
+            FaultDecision::Delay(30 * S)
+        } else {
+            FaultDecision::Proceed
+        }
     }))
     .await;
     let _daemon = cluster.start_controllers(1);
     rolls_out_and_lags(&cluster, &lag).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DEPLOYMENTS}/web"), &orphan).await;
-    cluster.eventually(20, "it is gone", |c| c.deployment("web").is_null()).await;
+    cluster.eventually(20, "it is deleted", |c| c.deployment("web").is_null()).await;
     cluster.create(small()).await;
     tokio::time::sleep(5 * S).await;
     lag.store(false, Ordering::SeqCst);

@@ -1,26 +1,26 @@
-//! What a write says of the pod that it is meant for.
+//! The preconditions in the writes of pods.
 
 use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Cluster, USER_AGENT, asks};
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{Cluster, USER_AGENT, is_request};
 
 use super::{PODS, REPLICA_SETS, S, create_orphan, create_replica_set, delete, has, live, name_of, patch};
 
 /// The bodies of the controllers' requests of this kind for pods, with the pods' names.
 fn sent(cluster: &Cluster, verb: &str) -> Vec<(String, Value)> {
     let log = cluster.log.lock().unwrap();
-    let sent = log.iter().filter(|request| asks(request, verb, "Pod"));
+    let sent = log.iter().filter(|request| is_request(request, verb, "Pod"));
     sent.map(|request| (request.name.clone(), serde_json::from_slice(&request.body).unwrap())).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone() {
-    let cluster = Cluster::answering(|request| match asks(request, "delete", "Pod") {
-        true => Verdict::Delay(45 * S),
-        false => Verdict::Proceed,
+async fn a_late_deletion_does_not_delete_a_new_pod_with_the_same_name() {
+    let cluster = Cluster::answering(|request| match is_request(request, "delete", "Pod") {
+        true => FaultDecision::Delay(45 * S),
+        false => FaultDecision::Proceed,
     })
     .await;
     let _daemon = cluster.start_controllers(1);
@@ -28,7 +28,7 @@ async fn a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone() 
     has(&cluster, "web", 2).await;
     patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 1}})).await;
     tokio::time::sleep(S).await;
-    let [(name, options)] = &sent(&cluster, "delete")[..] else { panic!("one deletion is on its way") };
+    let [(name, options)] = &sent(&cluster, "delete")[..] else { panic!("one deletion is in flight") };
     assert!(options["preconditions"]["uid"].is_string(), "{options}");
 
     // Somebody is quicker, and takes the name.

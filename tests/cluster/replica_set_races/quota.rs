@@ -1,10 +1,10 @@
-//! Sets whose pods a quota refuses.
+//! ReplicaSets whose pods a quota refuses.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass_apiserver::Verdict;
-use windlass_testkit::cluster::{Cluster, asks, forbidden};
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{Cluster, forbidden, is_request};
 
 use super::{PODS, REPLICA_SETS, S, create_replica_set, has, live, name_of, patch, replica_set_named};
 
@@ -15,9 +15,9 @@ async fn with_quota(pods: usize) -> Cluster {
     let cluster = Cluster::answering(move |request| {
         let alive = |pod: &Value| !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
         let used = || inner.get().map_or(0, |s| s.objects("Pod").iter().filter(|pod| alive(pod)).count());
-        match asks(request, "create", "Pod") && used() >= pods {
+        match is_request(request, "create", "Pod") && used() >= pods {
             true => forbidden("exceeded quota: pods"),
-            false => Verdict::Proceed,
+            false => FaultDecision::Proceed,
         }
     })
     .await;
@@ -26,7 +26,7 @@ async fn with_quota(pods: usize) -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_that_a_refused_set_no_longer_needs_goes_to_the_next_at_once() {
+async fn quota_that_a_refused_replica_set_no_longer_needs_is_used_by_the_next_at_once() {
     let cluster = with_quota(2).await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "holder", 2).await;
@@ -38,11 +38,11 @@ async fn room_that_a_refused_set_no_longer_needs_goes_to_the_next_at_once() {
     tokio::time::sleep(400 * S).await;
     patch(&cluster, REPLICA_SETS, "first", json!({"spec": {"replicas": 0}})).await;
     patch(&cluster, REPLICA_SETS, "holder", json!({"spec": {"replicas": 1}})).await;
-    cluster.eventually(3, "the second set has its pod", |c| live(c, "second").len() == 1).await;
+    cluster.eventually(3, "the second ReplicaSet has its pod", |c| live(c, "second").len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_refused_set_has_to_report_does_not_wait_for_its_next_try() {
+async fn the_status_of_a_refused_replica_set_does_not_wait_for_its_next_attempt() {
     let cluster = with_quota(3).await;
     let _daemon = cluster.start_controllers(1);
     create_replica_set(&cluster, "web", 4).await;

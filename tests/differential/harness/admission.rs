@@ -10,7 +10,7 @@ use super::stage::Stage;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// Who is to be refused what in a namespace.
+/// The requests that are refused in a namespace.
 #[derive(Clone, Copy)]
 pub struct Refused {
     pub group: &'static str,
@@ -72,7 +72,7 @@ impl Stage {
         self.until_refused(false).await;
     }
 
-    /// A webhook that nobody answers is asked about this from now on.
+    /// From now on the API server calls a webhook without a backend for this.
     pub async fn break_webhook(&self, refused: Refused) {
         self.act(format!("a webhook for {} {} fails", refused.operation, refused.resource));
         let configuration = json!({
@@ -82,7 +82,7 @@ impl Stage {
                 "name": "nobody.example.com", "failurePolicy": "Fail", "sideEffects": "None",
                 "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
                 "namespaceSelector": self.here(), "rules": Self::rules(refused),
-                // Nobody listens there.
+                // No server listens there.
                 "clientConfig": {"url": "https://127.0.0.1:1/"},
             }],
         });
@@ -90,7 +90,7 @@ impl Stage {
         self.until_refused(true).await;
     }
 
-    /// The webhook is no longer asked.
+    /// The API server no longer calls the webhook.
     pub async fn remove_webhook(&self) {
         self.act("the webhook is gone");
         let path = format!("{GROUP}/validatingwebhookconfigurations/{}", self.namespace);

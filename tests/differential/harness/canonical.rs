@@ -1,4 +1,4 @@
-//! Replaces what chance or the clock chose by what it stands for, so that two plays can be compared: names and
+//! Replaces random and time-dependent values by placeholders, so that two plays can be compared: names and
 //! hashes of ReplicaSets, names of pods, UIDs, times.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use super::recording::{Change, What};
 /// The characters of suffixes and hashes; names that people choose have others, too.
 const SAFE: &str = "bcdfghjklmnpqrstvwxz2456789";
 
-/// What concrete texts of one play stand for.
+/// The placeholders of the concrete texts of one play.
 #[derive(Default)]
 pub struct Canonical {
     /// Longest first.
@@ -81,7 +81,7 @@ impl Canonical {
         canonical
     }
 
-    /// What this text stands for.
+    /// The text with placeholders.
     pub fn text(&self, concrete: &str) -> String {
         if is_time(concrete) {
             return "TIME".into();
@@ -92,7 +92,7 @@ impl Canonical {
                 text = text.replace(from.as_str(), to);
             }
         }
-        // Pods and ReplicaSets that never came to be: their creation was refused.
+        // Pods and ReplicaSets that were never created: the request was refused.
         for name in &self.replica_sets {
             text = replace_suffixed(&text, name, 5..=5, &format!("{name}-POD"));
         }

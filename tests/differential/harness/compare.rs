@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::declared::{Declared, Noise, fits};
 use super::facts::{ALL_STEPS, EXISTS, Facts, Key};
 
-/// Said of a fact that only the other side has.
+/// The value of a fact that only the other side has.
 pub const ABSENT: &str = "absent";
 
 /// Facts that differ in the same way, in the steps in which they do.
@@ -41,7 +41,7 @@ pub fn compare(upstream: &Facts, windlass: &Facts) -> Vec<Difference> {
         found.insert(what, vec![both.unwrap_or_default()]);
     }
     for key in keys {
-        // What follows a step too many belongs to another step.
+        // After a surplus step the facts belong to another step.
         if key.step != ALL_STEPS && Some(key.step) > both {
             continue;
         }
@@ -55,7 +55,7 @@ pub fn compare(upstream: &Facts, windlass: &Facts) -> Vec<Difference> {
         {
             continue;
         }
-        // Where the events themselves differ, their order says nothing more.
+        // Where the events themselves differ, their order has no meaning.
         if theirs != ours && (key.section != "event order" || same_lines(key)) {
             let difference = (key.section, key.object.clone(), key.path.clone(), theirs, ours);
             found.entry(difference).or_default().push(key.step);

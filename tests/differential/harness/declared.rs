@@ -1,12 +1,12 @@
-//! Differences that are meant. Each says where it shows, what is there on both sides, and which row of the table it
-//! belongs to. What holds for all workloads is here; what one workload shows stands beside it.
+//! Intended differences. Each has its place, the values on both sides, and its row of the table. Those of all workloads
+//! are here; those of one workload are beside the workload.
 
 use super::rows::{
     AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, GATHERED_STATUS, LOST_REPLIES, RECREATE_DEADLINE,
     ROLLBACK_DEADLINE, Row, SEQUENCE_OF_NAMES,
 };
 
-/// Where a row shows in a play. Texts are patterns, in which `*` stands for anything.
+/// The place of a difference in a play. Texts are patterns, in which `*` stands for anything.
 #[derive(Debug)]
 pub struct Declared {
     pub row: &'static Row,
@@ -57,7 +57,7 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 
 const PROGRESSING: &str = "status.conditions.Progressing";
 
-/// What holds for all workloads.
+/// The differences of all workloads.
 pub static GENERAL: &[Declared] = &[
     // Intermediate conditions that are not written.
     differs(

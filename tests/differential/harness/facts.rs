@@ -39,7 +39,7 @@ struct Reader<'a> {
     facts: Facts,
 }
 
-/// Collects what one step shows in passing.
+/// The transient states of one step.
 #[derive(Default)]
 struct Passing {
     created: BTreeMap<String, Vec<Value>>,
@@ -168,7 +168,7 @@ impl Reader<'_> {
         self.events.entry(about).or_default().push((line, more));
     }
 
-    /// Whose pod it is.
+    /// The owner of the pod.
     fn owner(&self, pod: &Value) -> String {
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
@@ -370,7 +370,7 @@ fn conditions(object: &Value) -> Vec<String> {
     conditions.iter().map(|it| format!("{}={}", text(&it["type"]), state(it))).collect()
 }
 
-/// What a condition says. Its times are chance, whether it has any is not.
+/// The content of a condition. Its times are random; their presence is not.
 fn state(condition: &Value) -> String {
     let [status, reason, message] = ["status", "reason", "message"].map(|field| text(&condition[field]));
     let timeless = if condition["lastTransitionTime"].is_null() { ", without a time" } else { "" };

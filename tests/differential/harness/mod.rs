@@ -1,10 +1,10 @@
 //! The same scripted workload played with kube-controller-manager and with Windlass, and compared.
 //!
 //! - `play` starts etcd, an API server and the controllers, and plays the workloads.
-//! - `stage` is what a workload's script can do and see; `kubelet` is what happens to pods.
-//! - `recording` keeps what a watch shows; `canonical` replaces what chance chose, such as names.
+//! - `stage` is the interface of a workload's script; `kubelet` simulates pods.
+//! - `recording` keeps what a watch shows; `canonical` replaces random values, such as names.
 //! - `facts` turns a recording into facts; `compare` compares the facts of two plays.
-//! - `declared` are the differences that are meant; `table` writes them down for users.
+//! - `declared` are the intended differences; `table` renders them for users.
 //! - `coverage` says where each of upstream's own integration tests has its counterpart.
 
 #![allow(dead_code)] // The play uses one part of this, the tests of the rules another.

@@ -1,4 +1,4 @@
-//! The objects that scripts create, described in sentences.
+//! Builders of the objects that scripts create.
 
 use serde_json::{Value, json};
 

@@ -25,7 +25,7 @@ const TOGETHER: usize = 14;
 /// No workload takes a third of this.
 const LONGEST: Duration = Duration::from_secs(400);
 
-/// What no play has a difference in: the other controllers that a cluster needs.
+/// The other controllers that a cluster needs; they are the same in all plays.
 const REST: &str = "garbage-collector-controller,namespace-controller,resourcequota-controller";
 
 /// Upstream's controllers of the same workloads.
@@ -39,7 +39,7 @@ pub struct Played {
     pub panic: Option<String>,
 }
 
-/// Plays all workloads on a new API server. Histories are kept in `keep`, for whoever looks into a difference.
+/// Plays all workloads on a new API server. Histories are kept in `keep`, to investigate differences.
 pub async fn play(
     assets: &Path,
     side: Side,
@@ -107,7 +107,7 @@ fn start_controllers(assets: &Path, side: Side, server: &ApiServer, keep: Option
     processes
 }
 
-/// All controllers work when a Deployment is rolled out, and its ReplicaSet and pods go with it.
+/// All controllers work once a Deployment is rolled out and is deleted with its ReplicaSet and pods.
 async fn wait_for_the_controllers(client: &kube::Client, recorder: &Recorder) {
     let history = recorder.history("probe");
     let stage = Stage::new(client.clone(), history, "probe").await;

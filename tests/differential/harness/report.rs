@@ -1,4 +1,4 @@
-//! What a run found, in words.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,14 +20,14 @@ pub struct Report {
     pub declared: usize,
 }
 
-/// What is to be reported.
+/// The options of the report.
 #[derive(Clone, Copy, Default)]
 pub struct Scope<'a> {
     /// Whether a declaration for all workloads has to occur, which can be said only when all were played.
     pub all_were_played: bool,
     /// Both plays are upstream's, for which nothing is declared.
     pub noise: bool,
-    /// Paths that are passed over.
+    /// Paths that are ignored.
     pub ignored: Option<&'a str>,
 }
 

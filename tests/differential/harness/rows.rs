@@ -1,6 +1,6 @@
 //! The rows of the table "otherwise than upstream".
 
-/// A difference that is meant, as users read it.
+/// An intended difference, as users read it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Row {
     pub upstream: &'static str,
@@ -238,7 +238,7 @@ rows! {
 pub static UNSEEN: &[(&Row, &str)] = &[
     (
         &LOST_REPLIES,
-        "tests/process/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_two_hundred_pods_are_made",
+        "tests/process/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly_200_pods_are_created",
     ),
     (
         &SEQUENCE_OF_NAMES,
@@ -246,23 +246,23 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &QUOTA_RETRY,
-        "tests/cluster/replica_sets.rs::pods_that_a_quota_refused_are_made_as_soon_as_there_is_room",
+        "tests/cluster/replica_sets.rs::pods_that_a_quota_refused_are_created_as_soon_as_the_quota_allows",
     ),
     (
         &LIVE_READS,
-        "tests/cluster/replica_set_races.rs::nothing_is_decided_on_a_cache_that_lags_and_all_of_it_as_soon_as_it_has_caught_up",
+        "tests/cluster/replica_set_races.rs::a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up",
     ),
     (&SHRINKING_REPLICA_SETS, "tests/planner/planning.rs::a_status_of_an_earlier_generation_frees_no_budget"),
     (
         &REPLICA_SETS_BY_PODS,
-        "tests/planner/planning.rs::a_set_that_still_reports_pods_it_has_lost_does_not_free_the_budget",
+        "tests/planner/planning.rs::a_replica_set_whose_status_counts_deleted_pods_does_not_free_the_budget",
     ),
     (&NO_CONFLICTS, "src/controllers/replicas.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
     (
         &RECREATED_CHILDREN,
         "src/controllers/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
     ),
-    (&ONE_PLAN, "tests/planner/rollout.rs::one_above_none_below"),
+    (&ONE_PLAN, "tests/planner/rollout.rs::surge_of_one_and_no_unavailability"),
     (
         &CURRENT_MESSAGES,
         "src/controllers/status_throttle.rs::a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once",
@@ -273,48 +273,54 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &INVALID_SELECTORS,
-        "tests/planner/planning.rs::an_invalid_selector_is_refused_with_an_event_and_nothing_is_let_go",
+        "tests/planner/planning.rs::an_invalid_selector_is_refused_with_an_event_and_nothing_is_released",
     ),
     (
         &DELETED_BY_UID,
-        "tests/cluster/replica_set_races/preconditions.rs::a_deletion_that_arrives_late_leaves_a_new_pod_of_the_same_name_alone",
+        "tests/cluster/replica_set_races/preconditions.rs::a_late_deletion_does_not_delete_a_new_pod_with_the_same_name",
     ),
-    (&TOTAL_ORDER, "tests/planner/replicaset_tables.rs::pods_that_nothing_but_their_uid_tells_apart"),
+    (
+        &TOTAL_ORDER,
+        "tests/planner/replicaset_tables.rs::pods_that_differ_only_in_their_uid_have_a_total_order",
+    ),
     (
         &UNANSWERED_GENERATION,
         "src/controllers/replicas.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
     ),
     (
         &GENERATION_TOO_HIGH,
-        "tests/cluster/statuses.rs::an_observed_generation_that_somebody_has_raised_is_put_right",
+        "tests/cluster/statuses.rs::an_observed_generation_raised_by_another_writer_is_corrected",
     ),
     (
         &UNANSWERED_REQUESTS,
-        "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_asked_for_once_and_found",
+        "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_sent_once_and_found",
     ),
     (&RETRY_AFTER, "src/runtime/patience.rs::nobody_waits_for_longer_than_a_minute_or_more_than_ten_times"),
     (
         &LOST_REPLICA_SET,
-        "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_answer_is_reported_once_as_created",
+        "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_response_is_reported_once_as_created",
     ),
     (
         &NAMESPACE_GOING,
-        "tests/cluster/faults.rs::a_namespace_on_its_way_out_is_not_asked_for_every_missing_pod",
+        "tests/cluster/faults.rs::a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod",
     ),
     (
         &OWNERS,
-        "tests/cluster/owners.rs::a_pod_whose_reference_has_a_wrong_name_counts_and_its_end_is_noticed_at_once",
+        "tests/cluster/owners.rs::a_pod_whose_owner_reference_has_a_wrong_name_counts_and_its_deletion_is_handled_at_once",
     ),
-    (&CO_LOCATION, "tests/planner/replicaset_tables.rs::what_counts_as_a_crowd_on_a_node"),
+    (&CO_LOCATION, "tests/planner/replicaset_tables.rs::pods_counted_on_the_same_node"),
     (
         &SILENT_WATCH,
-        "tests/cluster/faults/frozen.rs::work_goes_on_over_new_connections_within_45_seconds_after_all_have_frozen",
+        "tests/cluster/faults/frozen.rs::work_continues_over_new_connections_within_45_seconds_after_all_froze",
     ),
     (&TEMPLATE_HASH, "src/model/template.rs::hashes_are_the_same_in_every_release"),
-    (&DAEMON_NAMES, "tests/cluster/daemon_sets/faults.rs::lost_replies_cost_no_pod_too_many_and_no_revision"),
+    (
+        &DAEMON_NAMES,
+        "tests/cluster/daemon_sets/faults.rs::lost_replies_cause_no_surplus_pod_and_no_surplus_revision",
+    ),
     (
         &DAEMON_NODES,
-        "tests/cluster/daemon_sets/defects.rs::no_2_a_pod_that_is_unbound_goes_with_the_verdict_on_its_node_and_with_the_node",
+        "tests/cluster/daemon_sets/defects.rs::no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted",
     ),
     (
         &DAEMON_DUPLICATES,
@@ -335,7 +341,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&DAEMON_STRAYS, "tests/planner/daemonset/defects.rs::no_12_a_pod_of_ours_without_a_node_is_deleted"),
     (
         &DAEMON_SURGE,
-        "tests/cluster/daemon_sets/defects.rs::no_11_a_node_that_goes_does_not_stop_a_surge_elsewhere",
+        "tests/cluster/daemon_sets/defects.rs::no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes",
     ),
     (
         &DAEMON_REVISIONS,

@@ -1,5 +1,5 @@
-//! Where a workload is played: a namespace, a user's client, and what a watch shows. A script knows nothing of the
-//! controllers; it looks at objects as a user does.
+//! The environment of a workload: a namespace, a user's client, and a watch. A script does not depend on the controllers;
+//! it reads objects as a user does.
 //!
 //! A script is a list of actions with [`Stage::rest`] between them. Each rest ends a step: what happened since the
 //! rest before is compared with the same step of the other play.
@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// At rest, whatever the statuses say. Longer than Windlass gathers numbers before it writes them.
 const VERY_QUIET: Duration = Duration::from_millis(1700);
 
-/// A namespace that does not come to rest in this time is a finding.
+/// A namespace that does not settle in this time is a finding.
 const RESTLESS: Duration = Duration::from_secs(40);
 
 /// What happened between two rests.
@@ -32,7 +32,7 @@ pub struct Step {
     pub label: String,
     /// The greatest resource version of the step.
     pub end: u64,
-    /// What the script waited for in vain.
+    /// The condition that was not reached in time.
     pub complaints: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ impl Stage {
         self.client.request::<Value>(request.body(bytes).unwrap()).await
     }
 
-    /// Notes what the script does, for the label of the step.
+    /// Records the action of the script, for the label of the step.
     pub fn act(&self, what: impl Into<String>) {
         self.script.lock().unwrap().actions.push(what.into());
     }
@@ -158,7 +158,7 @@ impl Stage {
 
     // --- what a user does
 
-    /// Creates the object and gives it back as it was stored.
+    /// Creates the object and returns it as it was stored.
     pub async fn create(&self, object: Object) -> Value {
         let (kind, name) = (object.kind().to_owned(), object.name().to_owned());
         self.act(format!("create {kind} {name}"));
@@ -203,7 +203,7 @@ impl Stage {
         self.patch("Deployment", deployment, json!({"spec": {"paused": paused}})).await;
     }
 
-    /// Asks for a rollback as clients of `extensions/v1beta1` did.
+    /// Requests a rollback as clients of `extensions/v1beta1` did.
     pub async fn roll_back(&self, deployment: &str, revision: &str) {
         let annotations = json!({"deprecated.deployment.rollback.to": revision});
         self.patch("Deployment", deployment, json!({"metadata": {"annotations": annotations}})).await;
@@ -266,14 +266,14 @@ impl Stage {
         pods
     }
 
-    /// What the script calls a pod, so that the order of deletions can be compared.
+    /// The script's name of a pod, so that the order of deletions can be compared.
     pub fn tag(&self, pod: &Pod, tag: &str) {
         self.script.lock().unwrap().tags.push((pod.uid().to_owned(), tag.to_owned()));
     }
 
     // --- waiting
 
-    /// Waits until nothing happens any more, and ends the step.
+    /// Waits until nothing changes any more, and ends the step.
     pub async fn rest(&self) {
         let begin = Instant::now();
         loop {
@@ -316,7 +316,7 @@ impl Stage {
         self.rest().await;
     }
 
-    /// Waits until the quota of the namespace has been counted as it is asked for.
+    /// Waits until the quota status of the namespace matches its spec.
     pub async fn counted(&self) {
         let end = Instant::now() + Duration::from_secs(30);
         loop {
@@ -411,7 +411,7 @@ impl Stage {
         }
     }
 
-    /// All pods that terminate are gone.
+    /// All terminating pods are deleted.
     pub async fn end_terminating(&self) {
         let pods = self.terminating();
         self.act(format!("{} pods end", pods.len()));
@@ -446,12 +446,12 @@ fn is_consistent(history: &History) -> bool {
             terminating += i64::from(!stays);
             labeled += i64::from(stays && has_all_labels(pod, &it.object["spec"]["template"]));
         }
-        let told = number(&it.object, ["status", "terminatingReplicas"]);
+        let reported = number(&it.object, ["status", "terminatingReplicas"]);
         seen(&it.object)
             && number(&it.object, ["spec", "replicas"]) == active
             && number(&it.object, ["status", "replicas"]) == active
             && number(&it.object, ["status", "readyReplicas"]) == ready
-            && (told == terminating || it.kind == "ReplicationController")
+            && (reported == terminating || it.kind == "ReplicationController")
             && number(&it.object, ["status", "fullyLabeledReplicas"]) == labeled
             && (number(&it.object, ["spec", "minReadySeconds"]) > 0
                 || number(&it.object, ["status", "availableReplicas"]) == ready)
@@ -463,10 +463,10 @@ fn is_consistent(history: &History) -> bool {
             let owned = replica_sets.iter().filter(|replica_set| controller_of(replica_set) == uid);
             owned.map(|replica_set| number(replica_set, ["status", field])).sum::<i64>()
         };
-        let told = |field| number(&it.object, ["status", field]) == sum(field);
+        let reported = |field| number(&it.object, ["status", field]) == sum(field);
         let terminating = number(&it.object, ["status", "terminatingReplicas"]);
         seen(&it.object)
-            && ["replicas", "readyReplicas", "availableReplicas"].into_iter().all(told)
+            && ["replicas", "readyReplicas", "availableReplicas"].into_iter().all(reported)
             && terminating == sum("terminatingReplicas")
     };
     of("ReplicaSet").all(replica_set)

@@ -1,4 +1,4 @@
-//! The table "otherwise than upstream", generated from what is declared, so that it cannot lie.
+//! The table "otherwise than upstream", generated from the declarations, so that it is always right.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::workloads;
 pub const BEGIN: &str = "<!-- differences -->\n";
 pub const END: &str = "<!-- /differences -->\n";
 
-/// Where a row can be seen: workloads of the differential run, or tests.
+/// Where a row is tested: workloads of the differential run, or tests.
 pub fn shown_by(row: &Row) -> Vec<String> {
     let mut places = Vec::new();
     if GENERAL.iter().any(|declared| declared.row == row) {

@@ -36,7 +36,7 @@ fn explained(world: &World) -> String {
 }
 
 #[test]
-fn no_1_a_node_that_has_gone_is_wanted_no_longer() {
+fn no_1_a_deleted_node_no_longer_counts_as_desired() {
     let mut world = settled(unavailable(1), 3);
     world.remove_node("n2");
     let status = status(&world);
@@ -45,7 +45,7 @@ fn no_1_a_node_that_has_gone_is_wanted_no_longer() {
 }
 
 #[test]
-fn no_2_an_unbound_pod_goes_with_its_node_and_with_the_verdict_on_it() {
+fn no_2_an_unbound_pod_is_deleted_with_its_node_or_when_the_node_becomes_unsuitable() {
     for remove in [true, false] {
         let mut world = settled(unavailable(1), 2);
         let pod = world.pod_on("n1");
@@ -76,7 +76,7 @@ fn no_5_with_surge_a_failed_pod_that_backs_off_is_not_replaced_at_every_sync() {
     let mut world = World::new("", daemon_set(surge(1)), 1);
     world.failing.insert("v1".into());
     world.pass(3600);
-    world.judge_backoff();
+    world.check_backoff();
     let created = world.transcript.matches("create on n1").count();
     assert!((10..20).contains(&created), "{created} pods in an hour\n{}", world.transcript);
     assert!(world.pods.len() <= 2);
@@ -96,7 +96,7 @@ fn no_6_a_pod_of_an_earlier_daemon_set_is_not_new_because_of_its_generation() {
 }
 
 #[test]
-fn no_9_old_pods_that_are_not_available_go_at_once_as_upstream_has_it() {
+fn no_9_unavailable_old_pods_are_deleted_at_once_as_upstream_does() {
     let mut world = settled(unavailable(1), 4);
     ["n1", "n2", "n3"].iter().for_each(|node| world.set_ready(node, false));
     world.set_image("v2");
@@ -116,7 +116,7 @@ fn no_10_a_deleting_pod_on_a_dead_node_uses_up_the_budget_and_the_explanation_na
 }
 
 #[test]
-fn no_11_a_node_that_has_gone_does_not_stop_a_surge_elsewhere() {
+fn no_11_a_deleted_node_does_not_block_a_surge_on_other_nodes() {
     let mut world = settled(surge(1), 3);
     world.remove_node("n2");
     world.set_image("v2");
@@ -127,18 +127,18 @@ fn no_11_a_node_that_has_gone_does_not_stop_a_surge_elsewhere() {
 #[test]
 fn no_12_a_pod_of_ours_without_a_node_is_deleted() {
     let mut world = settled(unavailable(1), 1);
-    let mut stray = world.pod_on("n1").clone();
-    stray["metadata"]["name"] = "stray".into();
-    stray["metadata"]["uid"] = "uid-stray".into();
-    stray["spec"] = json!({"containers": [{"name": "agent", "image": "agent:v1"}]});
-    stray["status"] = json!({"phase": "Pending"});
-    world.pods.insert("stray".into(), stray);
+    let mut foreign = world.pod_on("n1").clone();
+    foreign["metadata"]["name"] = "foreign".into();
+    foreign["metadata"]["uid"] = "uid-foreign".into();
+    foreign["spec"] = json!({"containers": [{"name": "agent", "image": "agent:v1"}]});
+    foreign["status"] = json!({"phase": "Pending"});
+    world.pods.insert("foreign".into(), foreign);
     assert_eq!(reasons(&world), [Reason::NoNode]);
     assert_eq!(status(&world).current, 1);
 }
 
 #[test]
-fn no_13_an_edit_of_the_node_selector_takes_pods_away_at_once_as_upstream_has_it() {
+fn no_13_an_edit_of_the_node_selector_deletes_pods_at_once_as_upstream_does() {
     let mut world = settled(unavailable(1), 3);
     world.label("n1", "disk", "ssd");
     world.edit("nodeSelector", |spec| spec["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"}));
@@ -146,7 +146,7 @@ fn no_13_an_edit_of_the_node_selector_takes_pods_away_at_once_as_upstream_has_it
 }
 
 #[test]
-fn no_14_and_18_a_pod_that_no_node_takes_is_explained_in_the_schedulers_words() {
+fn no_14_and_18_an_unschedulable_pod_is_explained_with_the_schedulers_message() {
     let mut world = settled(surge(1), 2);
     world.broken.insert("v2".into());
     world.set_image("v2");
@@ -163,7 +163,7 @@ fn no_14_and_18_a_pod_that_no_node_takes_is_explained_in_the_schedulers_words() 
 }
 
 #[test]
-fn no_16_a_failed_pod_goes_after_its_replacement_was_created_and_its_name_with_it() {
+fn no_16_a_failed_pod_is_deleted_after_its_replacement_was_created() {
     let mut world = settled(unavailable(1), 1);
     let failed = world.name_on("n1");
     world.pod_on("n1")["status"] = json!({"phase": "Failed", "reason": "Evicted"});
@@ -236,7 +236,7 @@ fn ds_10_a_sync_creates_and_deletes_no_more_than_a_burst() {
 }
 
 #[test]
-fn ds_19_a_daemon_set_that_is_deleted_or_selects_nothing_of_its_own_writes_nothing() {
+fn ds_19_a_daemon_set_that_is_being_deleted_or_does_not_select_its_template_writes_nothing() {
     let plan = |change: fn(&mut serde_json::Value)| {
         let mut world = settled(unavailable(1), 1);
         world.remove_node("n1");

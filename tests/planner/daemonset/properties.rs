@@ -1,5 +1,5 @@
-//! Random histories: nodes and pods change while templates roll out, and every write is judged when it is made. In the
-//! end the cluster must come to rest with one new pod on each node that runs one.
+//! Random histories: nodes and pods change while templates roll out, and every write is checked at once. In the
+//! end the cluster must settle with one new pod on each node that runs one.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn take(world: &mut World, step: Step) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// DS1 to DS7, DS10 to DS15 are judged by the world at each write; DS20 and DS21 at the end.
+    /// DS1 to DS7, DS10 to DS15 are checked by the world at each write; DS20 and DS21 at the end.
     #[test]
     fn every_write_is_allowed_and_in_the_end_every_node_has_its_pod(
         first in 0..6u8, min_ready in 0..3i32, steps in prop::collection::vec(step(), 0..40),
@@ -136,7 +136,7 @@ proptest! {
         });
         world.pass(7200);
         world.settle();
-        world.judge_backoff();
+        world.check_backoff();
         let plan = world.plan();
         prop_assert!(plan.writes.is_empty(), "{:?}\n{}", plan, world.transcript);
         for (node, verdict) in world.verdicts().iter() {

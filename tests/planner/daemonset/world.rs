@@ -1,7 +1,7 @@
 //! A toy cluster for the planner: nodes, pods and revisions as JSON in maps, a kubelet of a few rules, no tokio and no
 //! HTTP.
 //!
-//! Every write is judged by the invariants at the moment it is made, and every step goes into a transcript that a person
+//! Every write is checked against the invariants at once, and every step is added to a transcript that a person
 //! can read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,7 @@ impl World {
         self.put_node(name);
     }
 
-    /// The node goes, and its pods stay until the pod garbage collector comes by.
+    /// The node is deleted, and its pods stay until the pod garbage collector runs.
     pub fn remove_node(&mut self, name: &str) {
         self.say("cluster", &format!("node {name} is removed"));
         self.nodes.remove(name);
@@ -238,7 +238,7 @@ impl World {
             }
             self.now = next;
         }
-        assert!(rounds < 1000, "the cluster did not come to rest:\n{}", self.transcript);
+        assert!(rounds < 1000, "the cluster does not settle:\n{}", self.transcript);
     }
 
     pub fn decode<T: Record>(value: &Value) -> T {
@@ -301,7 +301,7 @@ impl World {
         self.last = plan.clone();
         looks.extend(plan.requeue_after.map(|wait| self.now.saturating_add(wait).unwrap()));
         let Some(status) = plan.status.filter(|_| is_done) else { return !plan.writes.is_empty() };
-        super::writes::judge_status(&status, &daemon_set);
+        super::writes::check_status(&status, &daemon_set);
         let is_changed = status != daemon_set.status;
         self.daemon_set["status"] = json!({
             "observedGeneration": status.observed_generation, "desiredNumberScheduled": status.desired,

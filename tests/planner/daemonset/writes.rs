@@ -1,4 +1,4 @@
-//! What a write does to the toy cluster. Each is judged by the invariants at the moment it is made.
+//! What a write does to the toy cluster. Each is checked against the invariants at once.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ impl World {
                 let tag = revision_tag(stored);
                 self.say("controller", &format!("adopt the revision {tag}"));
             }
-            Write::ReleaseRevision(_) => unreachable!("nobody edits the labels of revisions here"),
+            Write::ReleaseRevision(_) => unreachable!("this test edits no labels of revisions"),
         }
         true
     }
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// DS11: failed pods of one node and generation were replaced ever more slowly.
-    pub fn judge_backoff(&self) {
+    pub fn check_backoff(&self) {
         for (key, times) in &self.replaced {
             let mut wait = 1;
             for pair in times.windows(2) {
@@ -227,7 +227,7 @@ impl World {
 }
 
 /// DS15.
-pub(super) fn judge_status(status: &DaemonSetStatus, daemon_set: &DaemonSet) {
+pub(super) fn check_status(status: &DaemonSetStatus, daemon_set: &DaemonSet) {
     let DaemonSetStatus {
         observed_generation,
         desired,

@@ -6,7 +6,7 @@ use super::{check, roll_to_v2};
 use windlass_planner_testkit::objects::deployment;
 
 #[test]
-fn a_third_version_comes_before_the_first_pod_of_the_second() {
+fn a_third_version_is_set_before_the_first_pod_of_the_second() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check("rollover-at-once", "4 replicas, v3 comes one step after v2", start, |w| {
         w.settle();
@@ -18,7 +18,7 @@ fn a_third_version_comes_before_the_first_pod_of_the_second() {
 }
 
 #[test]
-fn a_third_version_comes_when_the_second_is_almost_done() {
+fn a_third_version_is_set_when_the_second_is_almost_complete() {
     let start = deployment("web").replicas(4).surge(1).unavailable(0);
     check("rollover-late", "4 replicas, v3 comes when one pod of v1 is left", start, |w| {
         w.settle();
@@ -30,7 +30,7 @@ fn a_third_version_comes_when_the_second_is_almost_done() {
 }
 
 #[test]
-fn the_first_version_comes_back_before_the_second_is_out() {
+fn the_first_version_is_restored_before_the_second_is_rolled_out() {
     let start = deployment("web").replicas(6).surge(2).unavailable(1);
     check("rollover-back", "6 replicas, back to v1 while v2 rolls out", start, |w| {
         w.settle();
@@ -55,7 +55,7 @@ fn three_new_versions_in_a_row_leave_only_the_last() {
 }
 
 #[test]
-fn a_good_third_version_replaces_a_broken_second() {
+fn a_working_third_version_replaces_a_broken_second() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1).deadline(60);
     check("broken-then-fixed", "4 replicas, v2 never becomes ready, v3 does", start, |w| {
         w.broken.push("v2".into());
@@ -66,7 +66,7 @@ fn a_good_third_version_replaces_a_broken_second() {
 }
 
 #[test]
-fn a_rollout_goes_to_nothing_and_comes_back() {
+fn a_rollout_is_scaled_to_zero_and_back() {
     let start = deployment("web").replicas(5).surge(2).unavailable(1);
     check("scale-to-0-midway", "5 replicas, scaled to 0 while v2 rolls out, then to 5", start, |w| {
         w.settle();
@@ -80,7 +80,7 @@ fn a_rollout_goes_to_nothing_and_comes_back() {
 }
 
 #[test]
-fn a_rollout_shrinks_to_one_replica() {
+fn a_rollout_is_scaled_down_to_one_replica() {
     let start = deployment("web").replicas(6).surge("50%").unavailable("50%");
     check("scale-to-1-midway", "6 replicas, 50 % and 50 %, scaled to 1 while v2 rolls out", start, |w| {
         w.settle();
@@ -92,9 +92,9 @@ fn a_rollout_shrinks_to_one_replica() {
 }
 
 #[test]
-fn more_replicas_are_spread_over_three_sets() {
+fn a_scale_up_is_distributed_over_three_replica_sets() {
     let start = deployment("web").replicas(6).surge(3).unavailable(0);
-    check("scale-up-three-sets", "6 replicas, v3 overtakes v2, then 12 replicas", start, |w| {
+    check("scale-up-three-replica-sets", "6 replicas, v3 overtakes v2, then 12 replicas", start, |w| {
         w.settle();
         w.set_image("v2");
         w.rounds(7);
@@ -106,7 +106,7 @@ fn more_replicas_are_spread_over_three_sets() {
 }
 
 #[test]
-fn up_and_down_again_within_one_rollout() {
+fn a_scale_up_and_down_in_mid_rollout() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check("scale-up-and-down-midway", "4 replicas, 9 and then 3 while v2 rolls out", start, |w| {
         w.settle();
@@ -120,7 +120,7 @@ fn up_and_down_again_within_one_rollout() {
 }
 
 #[test]
-fn a_broken_version_gets_its_share_of_new_replicas_and_no_more() {
+fn a_broken_version_gets_only_its_share_of_new_replicas() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1).deadline(60);
     check("scale-up-broken", "4 replicas, v2 never becomes ready, scaled to 8, then v1 again", start, |w| {
         w.broken.push("v2".into());
@@ -146,7 +146,7 @@ fn image_and_replicas_change_in_one_edit() {
 }
 
 #[test]
-fn another_budget_in_the_middle() {
+fn another_budget_in_mid_rollout() {
     let start = deployment("web").replicas(6).surge(1).unavailable(0);
     check("budget-midway", "6 replicas, from 1 above to 3 below while v2 rolls out", start, |w| {
         w.settle();
@@ -160,7 +160,7 @@ fn another_budget_in_the_middle() {
 }
 
 #[test]
-fn a_smaller_budget_in_the_middle() {
+fn a_smaller_budget_in_mid_rollout() {
     let start = deployment("web").replicas(6).surge("100%").unavailable(0);
     check("budget-shrinks-midway", "6 replicas, from 6 above to 1 above while v2 comes up", start, |w| {
         w.settle();
@@ -172,7 +172,7 @@ fn a_smaller_budget_in_the_middle() {
 }
 
 #[test]
-fn min_ready_seconds_in_the_middle() {
+fn min_ready_seconds_in_mid_rollout() {
     let start = deployment("web").replicas(3).surge(1).unavailable(0);
     check("min-ready-midway", "3 replicas, minReadySeconds 20 while v2 rolls out", start, |w| {
         w.settle();
@@ -200,7 +200,7 @@ fn a_paused_deployment_keeps_a_new_template_until_it_is_resumed() {
 }
 
 #[test]
-fn a_paused_rollout_that_is_reverted_goes_back_when_it_is_resumed() {
+fn a_paused_rollout_that_is_reverted_rolls_back_when_it_is_resumed() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check("pause-revert-resume", "4 replicas, paused while v2 rolls out, v1 again, resumed", start, |w| {
         w.settle();
@@ -216,7 +216,7 @@ fn a_paused_rollout_that_is_reverted_goes_back_when_it_is_resumed() {
 }
 
 #[test]
-fn a_deployment_that_is_born_paused_has_no_set_before_it_is_resumed() {
+fn a_deployment_created_paused_has_no_replica_set_before_it_is_resumed() {
     check("born-paused", "2 replicas, paused from the start, resumed", deployment("web").replicas(2), |w| {
         w.edit("pause", |spec| spec["paused"] = true.into());
         w.settle();
@@ -226,7 +226,7 @@ fn a_deployment_that_is_born_paused_has_no_set_before_it_is_resumed() {
 }
 
 #[test]
-fn the_strategy_changes_there_and_back() {
+fn the_strategy_is_changed_and_restored_in_mid_rollout() {
     let start = deployment("web").replicas(4).surge(1).unavailable(1);
     check("recreate-and-back", "4 replicas, Recreate while v2 rolls out, then RollingUpdate", start, |w| {
         w.stop_seconds = 30;

@@ -5,7 +5,7 @@
 //! A field is `number name type`. The types are `string`, `bytes`, `int`, `bool`, `Time`, `MicroTime`,
 //! `Quantity`, `IntOrString`, `RawJson` (JSON text in an envelope), `ignored` or another message; `[]` is a list, `{}` a map from strings.
 //! A `*` says that Go keeps the field behind a pointer, so that a zero on the wire is a value; without
-//! it, Go writes zeroes for fields that nobody has set. A name of `.` says that the message's fields
+//! it, Go writes zeroes for unset fields. A name of `.` says that the message's fields
 //! stand in their parent (an embedded struct).
 
 /// Messages by name, but for those that a pod is made of ([`super::pod`]). Kinds are under their own names;

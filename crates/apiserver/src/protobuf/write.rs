@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_as_it_was() {
+    fn protobuf_encoding_and_decoding_are_inverse() {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 2,

@@ -1,4 +1,4 @@
-//! Reading the object out of a request's body, as strictly as the request asks for.
+//! Decoding the object in a request's body, as strictly as the request's fieldValidation.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
     };
     let checked = strict::check(&kind.api_version(), kind.kind, &request.body).map_err(&cannot)?;
     let (object, reports) = split(checked);
-    let warnings = judge(request.params.field_validation, reports).map_err(cannot)?;
+    let warnings = apply_validation(request.params.field_validation, reports).map_err(cannot)?;
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
@@ -73,7 +73,7 @@ pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value)
     let checked =
         strict::check_patched(&kind.api_version(), kind.kind, patched, current).map_err(&invalid)?;
     let (object, reports) = split(checked);
-    let warnings = judge(request.params.field_validation, reports).map_err(invalid)?;
+    let warnings = apply_validation(request.params.field_validation, reports).map_err(invalid)?;
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
@@ -153,7 +153,7 @@ fn split(checked: Checked) -> (Value, Vec<String>) {
 }
 
 /// What to do about unknown and repeated fields.
-fn judge(validation: FieldValidation, reports: Vec<String>) -> Result<Vec<String>, String> {
+fn apply_validation(validation: FieldValidation, reports: Vec<String>) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Strict if !reports.is_empty() => {
             Err(format!("strict decoding error: {}", reports.join(", ")))

@@ -1,8 +1,8 @@
-//! DELETE: what goes at once, what goes later, and what holds it.
+//! DELETE: immediate deletion, graceful deletion, and finalizers.
 //!
 //! The rules are upstream's `BeforeDelete` (registry/rest/delete.go) and the generic store's `Delete`:
-//! a grace period (pods) and finalizers turn a deletion into a mark, and only the last one to let go
-//! removes the object.
+//! with a grace period (pods) or finalizers a deletion only sets the deletionTimestamp, and the object is deleted when the
+//! last of them ends.
 
 use std::sync::Arc;
 
@@ -79,8 +79,9 @@ impl Options {
     }
 
     pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
-        let options: Option<DeleteOptions> = serde_json::from_slice(body)
-            .map_err(|error| Failure::bad_request(format!("the delete options cannot be read: {error}")))?;
+        let options: Option<DeleteOptions> = serde_json::from_slice(body).map_err(|error| {
+            Failure::bad_request(format!("the delete options cannot be decoded: {error}"))
+        })?;
         Self::new(options.unwrap_or_default())
     }
 
@@ -165,7 +166,7 @@ pub(super) fn delete_collection(server: &Server, request: &Request) -> Result<Re
     Ok(Reply::json(200, renderer.list(&deleted, &meta, (server.options.now)())))
 }
 
-/// Carries out one deletion as far as it goes now.
+/// Carries out one deletion as far as possible now.
 pub(super) fn delete_one(
     server: &Server,
     kind: &'static Kind,
@@ -188,7 +189,7 @@ pub(super) fn delete_one(
             }
             Step::Remove(_) if options.dry_run => return Ok(Deleted::Gone(current)),
             Step::Remove(last) => {
-                // A pod is marked before it goes, so that its last state says since when.
+                // A pod gets its deletionTimestamp first, so that its last state has it.
                 let marked = match last {
                     Some(last) => store.put(kind.kind, key, Some(&current), last),
                     None => Ok(current),
@@ -231,9 +232,9 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> Result
 enum Step {
     /// It is under way already, and this request does not hasten it.
     Nothing,
-    /// It is marked and stays until somebody lets go of it.
+    /// It gets a deletionTimestamp and exists until its finalizers are removed.
     Mark(Value),
-    /// It goes, after this last write if there is one.
+    /// It is deleted, after this last write if there is one.
     Remove(Option<Value>),
 }
 

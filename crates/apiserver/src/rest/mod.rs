@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Options;
 use super::discovery;
-use super::fault_injection::{ConnectionLost, FaultInjector, RequestInfo, Verdict};
+use super::fault_injection::{ConnectionLost, FaultDecision, FaultInjector, RequestInfo};
 use super::kinds::{self, KINDS, Subresource};
 use super::names::Names;
 use super::negotiate::{Form, Offer, negotiate};
@@ -103,7 +103,7 @@ impl Reply {
         Self::json(code, to_bytes(value))
     }
 
-    /// An object in the form the request asks for.
+    /// An object in the requested form.
     fn object(server: &Server, request: &Request, code: u16, object: &Object) -> Self {
         let renderer = Renderer { kind: request.kind(), form: request.form, include: request.params.include };
         Self::text(code, request.form, renderer.object(object, (server.options.now)(), true))
@@ -114,7 +114,7 @@ impl Reply {
         self
     }
 
-    /// Indented for people, as `?pretty=true` asks for.
+    /// Indented, as `?pretty=true` requests.
     fn prettified(mut self) -> Self {
         if let Content::Text(text) = &self.content
             && let Ok(value) = serde_json::from_slice::<Value>(text)
@@ -169,14 +169,14 @@ pub(crate) async fn answer(
         Err(failure) => return Reply::from(failure).into_response(),
     };
     let fault_injector = server.fault_injector.read().clone();
-    let verdict =
-        fault_injector.map_or(Verdict::Proceed, |fault_injector| fault_injector(&incoming.info(&parts)));
+    let decision = fault_injector
+        .map_or(FaultDecision::Proceed, |fault_injector| fault_injector(&incoming.info(&parts)));
     let (verb, path) = (incoming.verb(&parts), parts.uri.path().to_owned());
     let perform = move || incoming.perform(&server, closing);
-    let reply = match verdict {
-        Verdict::Proceed => perform(),
-        Verdict::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
-        Verdict::AskToWait { code, seconds, carried_out } => {
+    let reply = match decision {
+        FaultDecision::Proceed => perform(),
+        FaultDecision::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
+        FaultDecision::RetryAfter { code, seconds, carried_out } => {
             if carried_out {
                 perform();
             }
@@ -185,12 +185,12 @@ pub(crate) async fn answer(
             response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
             return response;
         }
-        Verdict::LoseRequest => return lost(),
-        Verdict::LoseReply => {
+        FaultDecision::LoseRequest => return lost(),
+        FaultDecision::LoseReply => {
             perform();
             return lost();
         }
-        Verdict::Delay(time) => {
+        FaultDecision::Delay(time) => {
             // On a task of its own, so that it happens even if the client hangs up meanwhile: a late
             // write is what this fault is for.
             let task = tokio::spawn(async move {
@@ -202,7 +202,7 @@ pub(crate) async fn answer(
                 Err(error) => Failure::internal(error).into(),
             }
         }
-        Verdict::DelayReply(time) => {
+        FaultDecision::DelayReply(time) => {
             let reply = perform();
             tokio::time::sleep(time).await;
             reply
@@ -222,7 +222,7 @@ async fn read_body(body: Body) -> Result<Bytes, Failure> {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
-        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(Failure::bad_request(format!("cannot read the request body: {error}"))),
     }
 }
 
@@ -253,7 +253,7 @@ impl Incoming {
                     return Err(Failure::method_not_allowed());
                 }
                 let aggregated = matches!(document, Document::CoreVersions | Document::Groups);
-                // Health and OpenAPI are asked for with all kinds of Accept headers.
+                // Clients request health and OpenAPI with all kinds of Accept headers.
                 let form = if aggregated {
                     negotiate(accept, Offer { aggregated: true, protobuf: false })?
                 } else {

@@ -48,7 +48,7 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
 }
 
 /// A UID in a patch is no precondition, as it is in a PUT, but a field that cannot change. A stale
-/// resourceVersion is told first.
+/// resourceVersion is reported first.
 fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Failure> {
     let (uid, version) = (meta(new, "uid"), meta(new, "resourceVersion"));
     let is_stale = !matches!(version, "" | "0") && version != meta(old, "resourceVersion");
@@ -89,7 +89,7 @@ impl Change {
             }
             "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
                 Err(Failure::unsupported_media_type(
-                    "server-side apply is not served by the sandbox; use a JSON, merge or strategic merge patch",
+                    "the sandbox does not support server-side apply; use a JSON, merge or strategic merge patch",
                 ))
             }
             other => Err(Failure::unsupported_media_type(format!(
@@ -117,7 +117,7 @@ impl Change {
     }
 }
 
-/// One by one, so that each is judged by what the ones before it have made.
+/// One by one, so that each applies to the result of the ones before it.
 fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result<(), Failure> {
     let mut carried = 0_usize;
     for operation in operations {
@@ -132,7 +132,7 @@ fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result
             let Extent { values, depth } = Extent::of(value);
             carried = carried.saturating_add(if carries { values } else { 0 });
             if carried > MAX_CARRIED || operation.path().count().saturating_add(depth) > MAX_DEPTH {
-                let message = "the JSON patch makes the object too large or too deep";
+                let message = "the object is too large or too deeply nested after the JSON patch";
                 return Err(Failure::new(413, "RequestEntityTooLarge", message));
             }
         }

@@ -50,7 +50,7 @@ pub(super) fn list(server: &Server, request: &Request) -> Result<Reply, Failure>
     if let (Some((last, _)), true) = (taken.last(), rest > 0) {
         let token = Token { revision: Some(snapshot.revision), after: last.clone() };
         meta.continue_token = Some(token.encode());
-        // Upstream cannot count what a selector leaves out, so it says nothing then.
+        // Upstream cannot count what a selector leaves out, so the count is omitted then.
         meta.remaining = (!selection.is_partial()).then_some(rest);
     }
     let objects: Vec<Arc<Object>> = taken.into_iter().map(|(_, object)| object.clone()).collect();
@@ -115,7 +115,7 @@ impl Page {
 /// What a continue token says. Clients see it as an opaque string.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
-    /// None: the token of a list whose snapshot is gone, which goes on at the current revision.
+    /// None: the token of a list whose snapshot is compacted, which continues at the current revision.
     revision: Option<u64>,
     after: Key,
 }
@@ -134,7 +134,7 @@ impl Token {
             .ok()
             .and_then(|ByteString(json)| serde_json::from_slice(&json).ok())
             .ok_or_else(|| {
-                Failure::bad_request("continue key is not valid: the token is not one of this server's")
+                Failure::bad_request("continue key is not valid: this server did not issue the token")
             })
     }
 }

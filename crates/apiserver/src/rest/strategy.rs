@@ -72,7 +72,7 @@ fn set_template_generation(object: &mut Value, number: i64) {
     as_map(annotations).insert(TEMPLATE_GENERATION.to_owned(), json!(number.to_string()));
 }
 
-/// No pod goes to a new node before somebody has seen that it is ready (the admission plugin
+/// No pod is bound to a new node before it was found to be ready (the admission plugin
 /// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
 fn taint_by_condition(object: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});

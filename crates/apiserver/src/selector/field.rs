@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_cannot_be_selected_by_is_refused() {
+    fn an_unsupported_field_selector_is_refused() {
         let error = |kind, selector| FieldSelector::parse(kind, selector).unwrap_err();
         assert_eq!(error("Pod", "spec.foo=x"), "field label not supported: spec.foo");
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_tells_which_single_name_it_wants() {
+    fn a_field_selector_exposes_its_single_name() {
         let name = |text| FieldSelector::parse("Pod", text).unwrap().name().map(str::to_owned);
         assert_eq!(name("metadata.name=web").as_deref(), Some("web"));
         assert_eq!(name("metadata.name!=web"), None);

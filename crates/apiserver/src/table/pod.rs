@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_ended_tell_how() {
+    fn terminated_containers_report_their_exit() {
         let ended = |terminated: Value| pod("Failed", json!([{"state": {"terminated": terminated}}]));
         check_status(ended(json!({"reason": "Error", "exitCode": 1})), "0/2", "Error", "0");
         check_status(ended(json!({"exitCode": 3})), "0/2", "ExitCode:3", "0");

@@ -31,7 +31,7 @@ async fn a_watcher_idles_for_an_hour_without_a_relist() {
         if request.verb == "list" {
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        super::super::Verdict::Proceed
+        super::super::FaultDecision::Proceed
     })));
     let api: Api<Pod> = Api::all(Client::new(sandbox.router(), "default"));
     let mut events = watcher(api, watcher::Config::default()).boxed();

@@ -37,7 +37,7 @@ fn template_generation(object: &Value) -> &Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_words_become_a_whole_daemon_set() {
+async fn a_minimal_daemon_set_gets_all_defaults() {
     let sandbox = sandbox();
     let mut object = daemon_set("agent");
     object["metadata"]["generation"] = json!(100);
@@ -61,7 +61,7 @@ async fn a_few_words_become_a_whole_daemon_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_is_refused_in_upstreams_words() {
+async fn an_invalid_object_is_refused_in_upstreams_words() {
     let sandbox = sandbox();
     let mut object = daemon_set("agent");
     object["spec"]["updateStrategy"] = json!({"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}});
@@ -144,7 +144,7 @@ async fn a_status_is_written_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_keeps_its_data_to_the_letter() {
+async fn the_data_of_a_revision_is_stored_byte_by_byte() {
     let sandbox = sandbox();
     let path = format!("{REVISIONS}/web-1");
     let mut object = controller_revision("web-1");
@@ -229,7 +229,7 @@ async fn both_kinds_are_listed_and_printed_as_tables() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_says_nothing_is_in_the_background_and_orphans_wait() {
+async fn a_deletion_without_a_policy_is_in_the_background_and_orphaning_waits() {
     let sandbox = sandbox();
     let path = format!("{DAEMON_SETS}/agent");
     sandbox.post(DAEMON_SETS, daemon_set("agent")).await.ok();

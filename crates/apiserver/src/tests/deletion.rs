@@ -1,4 +1,4 @@
-//! What goes at once, what goes later, and what holds it.
+//! Immediate deletion, graceful deletion, and finalizers.
 
 use super::*;
 
@@ -41,7 +41,7 @@ async fn a_running_pod_has_its_grace_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_no_kubelet_holds_goes_at_once() {
+async fn an_unbound_pod_is_deleted_at_once() {
     let sandbox = sandbox();
     sandbox.post(PODS, pod("unscheduled")).await.ok();
     sandbox.delete(&format!("{PODS}/unscheduled")).await.ok();
@@ -111,7 +111,7 @@ async fn foreground_and_orphan_deletions_wait_for_the_garbage_collector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_with_a_precondition_hits_only_what_it_means() {
+async fn a_deletion_with_a_precondition_deletes_only_the_matching_object() {
     let sandbox = sandbox();
     let path = format!("{CONFIG_MAPS}/a");
     let created = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
@@ -125,7 +125,7 @@ async fn a_deletion_with_a_precondition_hits_only_what_it_means() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_stays_until_it_is_finalized_and_takes_nothing_new() {
+async fn a_terminating_namespace_exists_until_it_is_finalized_and_accepts_nothing_new() {
     let sandbox = sandbox();
     let path = "/api/v1/namespaces/x";
     let created = sandbox.post("/api/v1/namespaces", namespace("x")).await.ok();

@@ -51,7 +51,7 @@ async fn discovery_lists_the_table_of_kinds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_comes_in_one_document_for_those_who_ask() {
+async fn aggregated_discovery_is_served_on_request() {
     let sandbox = sandbox();
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let core = sandbox.get_as("/api", accept).await.ok();
@@ -75,7 +75,7 @@ async fn a_client_can_ask_for_health_and_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_is_not_found() {
+async fn a_missing_object_is_not_found() {
     let sandbox = sandbox();
     for path in
         ["/", "/openapi/v2", "/apis/batch/v1/jobs", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/log"]

@@ -1,4 +1,4 @@
-//! The hook: what it sees, and what it can do.
+//! The fault injector: the requests that it sees, and each of its decisions.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 
-use super::super::{RequestInfo, Verdict};
+use super::super::{FaultDecision, RequestInfo};
 use super::*;
 
-/// A sandbox all of whose requests have this fate.
-fn doomed(verdict: Verdict) -> (Sandbox, Api<ConfigMap>) {
+/// A sandbox with this decision for all requests.
+fn deciding(decision: FaultDecision) -> (Sandbox, Api<ConfigMap>) {
     let sandbox = sandbox();
-    sandbox.on_request(Some(Arc::new(move |_| verdict.clone())));
+    sandbox.on_request(Some(Arc::new(move |_| decision.clone())));
     let api = Api::default_namespaced(Client::new(sandbox.router(), "default"));
     (sandbox, api)
 }
@@ -23,13 +23,13 @@ fn map() -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_hook_sees_every_request_as_it_was_sent() {
+async fn the_fault_injector_sees_every_request_as_it_was_sent() {
     let seen: Arc<Mutex<Vec<RequestInfo>>> = Arc::default();
     let sink = seen.clone();
     let sandbox = Sandbox::new(Options {
         on_request: Some(Arc::new(move |request| {
             sink.lock().push(request.clone());
-            Verdict::Proceed
+            FaultDecision::Proceed
         })),
         ..options()
     });
@@ -49,8 +49,9 @@ async fn the_hook_sees_every_request_as_it_was_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_is_not_carried_out() {
-    let verdict = Verdict::Refuse { code: 403, message: "exceeded quota".into(), reason: "Forbidden".into() };
-    let (sandbox, api) = doomed(verdict);
+    let decision =
+        FaultDecision::Refuse { code: 403, message: "exceeded quota".into(), reason: "Forbidden".into() };
+    let (sandbox, api) = deciding(decision);
     let error = api.create(&PostParams::default(), &map()).await.unwrap_err();
     assert!(
         matches!(error, kube::Error::Api(status) if status.message == "exceeded quota" && status.is_forbidden())
@@ -60,8 +61,8 @@ async fn a_refused_request_is_not_carried_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_and_a_lost_request_look_the_same_to_the_client() {
-    for (verdict, stored) in [(Verdict::LoseReply, 1), (Verdict::LoseRequest, 0)] {
-        let (sandbox, api) = doomed(verdict);
+    for (decision, stored) in [(FaultDecision::LoseReply, 1), (FaultDecision::LoseRequest, 0)] {
+        let (sandbox, api) = deciding(decision);
         let error = api.create(&PostParams::default(), &map()).await.unwrap_err();
         assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
         assert_eq!(sandbox.objects("ConfigMap").len(), stored);
@@ -69,19 +70,19 @@ async fn a_lost_reply_and_a_lost_request_look_the_same_to_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_write_happens_even_if_the_client_has_given_up() {
-    let (sandbox, api) = doomed(Verdict::Delay(Duration::from_secs(60)));
-    let impatient =
+async fn a_delayed_write_is_carried_out_even_after_the_client_has_given_up() {
+    let (sandbox, api) = deciding(FaultDecision::Delay(Duration::from_secs(60)));
+    let result =
         tokio::time::timeout(Duration::from_secs(5), api.create(&PostParams::default(), &map())).await;
-    assert!(impatient.is_err());
+    assert!(result.is_err());
     assert!(sandbox.objects("ConfigMap").is_empty());
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(sandbox.objects("ConfigMap").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_reply_comes_after_the_write() {
-    let (sandbox, api) = doomed(Verdict::DelayReply(Duration::from_secs(60)));
+async fn a_delayed_reply_arrives_after_the_write() {
+    let (sandbox, api) = deciding(FaultDecision::DelayReply(Duration::from_secs(60)));
     let params = PostParams::default();
     let object = map();
     let mut create = std::pin::pin!(api.create(&params, &object));

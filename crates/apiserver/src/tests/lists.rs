@@ -39,7 +39,7 @@ async fn pages_show_one_revision_whatever_is_written_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compacted_page_is_refused_with_a_way_to_go_on() {
+async fn a_compacted_page_is_refused_with_a_fresh_continue_token() {
     let sandbox = five_maps().await;
     let first = sandbox.get(&format!("{CONFIG_MAPS}?limit=2")).await.ok();
     sandbox.delete(&format!("{CONFIG_MAPS}/d")).await.ok();
@@ -95,7 +95,7 @@ async fn a_table_has_rows_for_people_and_metadata_for_kubectl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_can_be_had_alone() {
+async fn metadata_can_be_requested_alone() {
     let sandbox = sandbox();
     sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
     let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";

@@ -56,7 +56,7 @@ async fn patches_are_checked_as_strictly_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_served_is_said() {
+async fn an_unsupported_feature_is_refused_with_a_reason() {
     let sandbox = sandbox();
     let path = format!("{DEPLOYMENTS}/web");
     sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();

@@ -4,7 +4,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_few_words_become_a_whole_controller() {
+async fn a_minimal_replication_controller_gets_all_defaults() {
     let sandbox = sandbox();
     let mut object = controller("web");
     object["metadata"]["generation"] = json!(100);
@@ -19,7 +19,7 @@ async fn a_few_words_become_a_whole_controller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_is_said_in_the_words_of_the_core_group() {
+async fn an_invalid_replication_controller_is_refused_in_the_words_of_the_core_group() {
     let sandbox = sandbox();
     let mut object = controller("web");
     object["spec"]["selector"] = json!({"app": "other"});
@@ -93,7 +93,7 @@ async fn it_is_scaled_through_its_scale_and_its_selector_may_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_that_is_taken_away_comes_back_from_the_template() {
+async fn a_removed_selector_is_defaulted_from_the_template() {
     let sandbox = sandbox();
     let path = format!("{CONTROLLERS}/web");
     let created = sandbox.post(CONTROLLERS, controller("web")).await.ok();
@@ -122,7 +122,7 @@ async fn it_is_listed_by_labels_and_fields_and_printed_as_a_table() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_says_nothing_lets_the_pods_go() {
+async fn a_deletion_without_a_policy_orphans_the_pods() {
     let sandbox = sandbox();
     let path = format!("{CONTROLLERS}/web");
     sandbox.post(CONTROLLERS, controller("web")).await.ok();

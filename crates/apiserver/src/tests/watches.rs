@@ -4,7 +4,7 @@ use super::super::ExpiredWatch;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_revision_delivers_what_came_after_it() {
+async fn a_watch_from_a_revision_delivers_later_changes() {
     let sandbox = sandbox();
     let a = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
     sandbox.post(CONFIG_MAPS, config_map("b")).await.ok();
@@ -21,7 +21,7 @@ async fn a_watch_from_a_revision_delivers_what_came_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_a_revision_begins_with_what_there_is() {
+async fn a_watch_without_a_revision_begins_with_the_existing_objects() {
     let sandbox = sandbox();
     sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
     for start in ["", "?resourceVersion=0", "?resourceVersion="] {
@@ -82,7 +82,7 @@ async fn an_expired_revision_is_refused_in_either_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watcher_that_falls_behind_the_history_is_told_so() {
+async fn a_watcher_that_falls_behind_the_history_gets_an_error() {
     let sandbox = Sandbox::new(Options { history: 3, ..options() });
     let mut watch = sandbox.watch(CONFIG_MAPS).await;
     for name in ["a", "b", "c", "d", "e"] {
@@ -119,7 +119,7 @@ async fn a_watch_ends_after_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_ends_with_a_bookmark_that_says_so() {
+async fn a_streaming_list_ends_with_an_annotated_bookmark() {
     let sandbox = sandbox();
     sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";

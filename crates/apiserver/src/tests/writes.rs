@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_new_object_gets_what_the_server_decides() {
+async fn a_new_object_gets_the_fields_that_the_server_sets() {
     let sandbox = sandbox();
     tokio::time::sleep(Duration::from_millis(90_500)).await;
     let created = sandbox.post(DEPLOYMENTS, deployment("web")).await;
@@ -31,7 +31,7 @@ async fn one_seed_makes_the_same_cluster_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_and_a_missing_object_are_named_in_the_refusal() {
+async fn errors_name_an_existing_and_a_missing_object() {
     let sandbox = sandbox();
     sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
     let taken = sandbox.post(DEPLOYMENTS, deployment("web")).await;
@@ -102,7 +102,7 @@ async fn the_generation_counts_spec_changes_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_of_a_deployment_count_as_spec_for_they_are_copied_to_its_replica_sets() {
+async fn annotations_of_a_deployment_raise_its_generation() {
     let sandbox = sandbox();
     let path = format!("{DEPLOYMENTS}/web");
     sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
@@ -147,7 +147,7 @@ async fn a_write_that_changes_nothing_is_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_answers_as_if_and_does_nothing() {
+async fn a_dry_run_gives_the_response_and_stores_nothing() {
     let sandbox = sandbox();
     let before = sandbox.revision();
     let created = sandbox.post(&format!("{DEPLOYMENTS}?dryRun=All"), deployment("web")).await;
@@ -306,7 +306,7 @@ async fn services_get_addresses_of_their_own_and_keep_them() {
     assert_eq!(again["spec"]["clusterIP"], a["spec"]["clusterIP"]);
 }
 
-/// Bodies that somebody might send: JSON of any shape, often under the names that the server reads.
+/// Arbitrary bodies: JSON of any shape, often under the names that the server reads.
 fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     const NAMES: &[&str] =

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Errors, elements, names, text};
 use crate::quantity::{self, Quantity};
 
-/// What of the pod its containers are judged by.
+/// The fields of the pod that the validation of its containers needs.
 pub(super) struct Context<'a> {
     /// The names that `volumeMounts` may refer to.
     pub(super) volumes: &'a BTreeSet<String>,
@@ -37,7 +37,7 @@ pub(super) fn validate(container: &Value, path: &str, context: &Context<'_>, err
 }
 
 /// An init container runs to its end, so it can be neither probed nor hooked, unless it always
-/// restarts: then it is a sidecar and judged like any container.
+/// restarts: then it is a sidecar and validated like any container.
 pub(super) fn validate_init(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
     if container["restartPolicy"] == "Always" {
         return validate(container, path, context, errors);

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_holds_an_object_for_ever() {
+    fn the_data_of_a_revision_is_immutable() {
         let revision = |data: Value| json!({"metadata": {"name": "web-1", "namespace": "shop"}, "revision": 1, "data": data});
         let good = revision(json!({"spec": {"template": null}}));
         check_create("ControllerRevision", good.clone(), &[]);

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_has_a_key_and_an_effect_and_stands_once() {
+    fn a_taint_has_a_key_and_an_effect_and_is_unique() {
         check_create(
             "Node",
             node(json!({"taints": [{"key": "a", "value": "b", "effect": "NoExecute"}]})),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_lasts_longer_than_nothing() {
+    fn a_lease_duration_is_positive() {
         check_create(
             "Lease",
             named(json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}})),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_can_be_given_back() {
+    fn a_lease_can_be_released() {
         check_create("Lease", named(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})), &[]);
     }
 

@@ -1,5 +1,5 @@
 //! Pods and pod templates (upstream `pkg/apis/core/validation/validation.go`): what a controller's
-//! user gets wrong. Scheduling expressions beyond tolerations and spread constraints are not judged.
+//! user gets wrong. Scheduling expressions beyond tolerations and spread constraints are not validated.
 
 use std::collections::BTreeSet;
 
@@ -166,8 +166,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     let mut allowed = new_spec.clone();
     for list in ["containers", "initContainers"] {
-        let (news, olds) = (count(new_spec, list), count(old_spec, list));
-        if news != olds {
+        let (new_count, old_count) = (count(new_spec, list), count(old_spec, list));
+        if new_count != old_count {
             // Upstream stops here: the containers cannot be compared one by one.
             errors.forbidden(&format!("spec.{list}"), "pod updates may not add or remove containers");
             return;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_taken_from_their_sets() {
+    fn policies_have_only_the_supported_values() {
         check(
             "/spec/restartPolicy",
             json!("Sometimes"),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn images_deadlines_and_further_tolerations_may_change() {
+    fn images_deadlines_and_additional_tolerations_may_change() {
         let new = with(pod(), "/spec/containers/0/image", json!("nginx:2"));
         let new = with(new, "/spec/activeDeadlineSeconds", json!(60));
         let new = with(new, "/spec/tolerations", json!([{"operator": "Exists"}]));

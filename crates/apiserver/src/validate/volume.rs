@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Errors, elements, names, text};
 
-/// Judges `spec.volumes` and returns the names that mounts may refer to.
+/// Validates `spec.volumes` and returns the names that mounts may refer to.
 pub(super) fn validate(spec: &Value, path: &str, errors: &mut Errors) -> BTreeSet<String> {
     let mut volumes = BTreeSet::new();
     for (path, volume) in elements(spec, "volumes", path) {

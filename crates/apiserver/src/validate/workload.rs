@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replication_controller_keeps_pods_that_always_restart_in_a_number_that_is_not_negative() {
+    fn a_replication_controller_needs_restart_policy_always_and_non_negative_replicas() {
         for number in [0, 1, 100] {
             check_controller("/spec/replicas", json!(number), &[]);
             check_controller("/spec/minReadySeconds", json!(number), &[]);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metadata_of_a_replication_controller_is_judged_like_any_other() {
+    fn the_metadata_of_a_replication_controller_is_validated_like_any_other() {
         let check = |name: &str, good: bool| {
             let object = with(workload("ReplicationController"), "/metadata/name", json!(name));
             assert_eq!(create("ReplicationController", &object).is_empty(), good, "{name}");
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rolling_update_must_be_able_to_move() {
+    fn a_rolling_update_must_be_able_to_progress() {
         let rolling = |surge: Value, unavailable: Value| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
         let path = "spec.strategy.rollingUpdate.maxUnavailable";
         let stuck = format!("{path}: Invalid value: 0: may not be 0 when `maxSurge` is 0");

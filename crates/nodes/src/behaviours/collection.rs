@@ -1,4 +1,4 @@
-//! What becomes of what is owned when its owner goes.
+//! Dependents after the deletion of their owner.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn background_deletion_cascades_to_dependents_of_dependents() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_one_living_owner_stays_and_forgets_the_dead_one() {
+async fn an_object_with_one_existing_owner_is_kept_without_its_absent_one() {
     let rig = Rig::new().with_garbage();
     let (living, dead) = (rig.create_map("living", &[]).await, rig.create_map("dead", &[]).await);
     rig.create_map("child", &[("living", &living), ("dead", &dead)]).await;
@@ -39,7 +39,7 @@ async fn an_owner_with_the_right_name_and_another_uid_is_absent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_a_kind_that_nobody_knows_keeps_its_dependents_safe() {
+async fn dependents_of_an_owner_of_an_unknown_kind_are_kept() {
     let rig = Rig::new().with_garbage();
     let owner = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "u"});
     let metadata = json!({"name": "child", "namespace": "default", "ownerReferences": [owner]});
@@ -49,7 +49,7 @@ async fn an_owner_of_a_kind_that_nobody_knows_keeps_its_dependents_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_the_owner_goes_last() {
+async fn in_the_foreground_the_owner_is_deleted_last() {
     let rig = Rig::new().with_garbage();
     let owner = rig.create_map("owner", &[]).await;
     rig.create_map("child", &[("owner", &owner)]).await;
@@ -87,10 +87,10 @@ const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 async fn create_daemon_set(rig: &Rig) {
     let template = json!({"metadata": {"labels": {"app": "agent"}},
                           "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
-    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+    let daemon_set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
                      "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template}});
-    let set = rig.create(DAEMON_SETS, set).await;
-    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": set["metadata"]["uid"],
+    let daemon_set = rig.create(DAEMON_SETS, daemon_set).await;
+    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": daemon_set["metadata"]["uid"],
                        "controller": true, "blockOwnerDeletion": true});
     let metadata = |name: &str| json!({"name": name, "labels": {"app": "agent"}, "ownerReferences": [owner]});
     let revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata("agent-1"),
@@ -103,7 +103,7 @@ async fn create_daemon_set(rig: &Rig) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_daemon_set_takes_its_pods_and_revisions_along() {
+async fn the_pods_and_revisions_of_a_deleted_daemon_set_are_deleted() {
     for how in [DeleteParams::background(), DeleteParams::foreground(), DeleteParams::default()] {
         let rig = Rig::new().with_pods().with_garbage();
         create_daemon_set(&rig).await;
@@ -116,7 +116,7 @@ async fn a_deleted_daemon_set_takes_its_pods_and_revisions_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphaning_deletion_of_a_daemon_set_leaves_its_pods_and_revisions() {
+async fn an_orphaning_deletion_of_a_daemon_set_keeps_its_pods_and_revisions() {
     let rig = Rig::new().with_pods().with_garbage();
     create_daemon_set(&rig).await;
     rig.delete(DAEMON_SETS, "agent", &DeleteParams::orphan()).await;

@@ -1,4 +1,4 @@
-//! Nodes that come and go, are tainted, cordoned and out of order, and the pods that are bound to one of them only.
+//! Nodes that are created, deleted, tainted, cordoned or not ready, and the pods that are bound to one node only.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_daemon_pod_is_bound_to_its_node_only() {
         complaint(&rig, "nowhere").await,
         "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     );
-    // A node of that name comes: its pod has waited for it.
+    // A node with that name is created: its pod has waited for it.
     rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-9"}}))
         .await;
     pass(2_000).await;
@@ -70,7 +70,7 @@ async fn a_daemon_pod_is_bound_to_its_node_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_somebody_creates_is_simulated_from_then_on() {
+async fn a_node_created_by_a_user_is_simulated() {
     let rig = Rig::new();
     let options = kubelet::Options { nodes: 0, ..kubelet::Options::new(rig.now.clone()) };
     let rig = rig.with_pods_that(options);
@@ -96,7 +96,7 @@ async fn a_node_that_somebody_creates_is_simulated_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pods_of_a_node_that_is_gone_are_taken_away_after_forty_seconds() {
+async fn the_pods_of_a_deleted_node_are_deleted_after_forty_seconds() {
     let rig = Rig::new().with_pods();
     rig.create_pod("one", daemon("sandbox-node-1", json!([]))).await;
     rig.create_pod("two", daemon("sandbox-node-2", json!([]))).await;
@@ -133,7 +133,7 @@ async fn taints_follow_the_state_of_a_node_and_pods_with_them() {
     let pod = rig.get(PODS, "stays").await.unwrap();
     assert!(!ready(&pod) && pod["status"]["phase"] == "Running", "{pod:#}");
 
-    // The pods that do not tolerate it are deleted, but nobody is there to end them.
+    // The pods that do not tolerate it are deleted, but no kubelet terminates them.
     pass(320_000).await;
     let pod = rig.get(PODS, "leaves").await.unwrap();
     assert!(pod["metadata"]["deletionTimestamp"].is_string());
@@ -147,7 +147,7 @@ async fn taints_follow_the_state_of_a_node_and_pods_with_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_of_effect_no_execute_drives_pods_away() {
+async fn a_no_execute_taint_evicts_pods() {
     let rig = Rig::new().with_pods();
     let for_a_minute =
         json!([{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]);
@@ -166,7 +166,7 @@ async fn a_taint_of_effect_no_execute_drives_pods_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_created_with_the_labels_and_taints_that_are_wished_for() {
+async fn nodes_are_created_with_the_labels_and_taints_of_the_options() {
     let rig = Rig::new();
     let label = |node: Option<&str>, key: &str| kubelet::NodeLabel {
         node: node.map(str::to_owned),

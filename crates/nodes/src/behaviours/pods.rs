@@ -68,7 +68,7 @@ async fn nodes_that_exist_are_used_and_none_are_created() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_nodes_are_opened_before_the_first_pod_asks_and_later_ones_too() {
+async fn taints_of_new_nodes_are_removed_before_the_first_pod_needs_them() {
     let rig = Rig::new().with_pods();
     rig.create_pod("web", json!({})).await;
     pass(2_000).await;
@@ -102,7 +102,7 @@ async fn pods_spread_over_the_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_nowhere_says_so_and_goes_when_a_node_opens() {
+async fn an_unschedulable_pod_reports_it_and_is_bound_when_a_node_becomes_suitable() {
     let rig = Rig::new().with_pods();
     pass(10).await;
     for node in ["sandbox-node-1", "sandbox-node-2", "sandbox-node-3"] {
@@ -125,7 +125,7 @@ async fn a_pod_that_fits_nowhere_says_so_and_goes_when_a_node_opens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_never_comes_keeps_its_pod_pending() {
+async fn an_image_that_cannot_be_pulled_keeps_its_pod_pending() {
     let rig = Rig::new();
     let options = kubelet::Options {
         never_ready: Some(regex_lite::Regex::new(":broken$").unwrap()),
@@ -143,7 +143,7 @@ async fn an_image_that_never_comes_keeps_its_pod_pending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_terminates_first_and_is_gone_after_the_delay() {
+async fn a_deleted_pod_terminates_and_is_removed_after_the_delay() {
     let rig = Rig::new().with_pods();
     rig.create_pod("web", json!({})).await;
     pass(2_000).await;
@@ -156,7 +156,7 @@ async fn a_deleted_pod_terminates_first_and_is_gone_after_the_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_held_by_a_finalizer_ends_and_waits() {
+async fn a_deleted_pod_with_a_finalizer_terminates_and_waits() {
     let rig = Rig::new().with_pods();
     rig.create_pod("web", json!({})).await;
     rig.patch(PODS, "web", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
@@ -173,7 +173,7 @@ async fn a_pod_held_by_a_finalizer_ends_and_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_recreated_under_its_name_is_not_finished_in_its_predecessors_place() {
+async fn a_recreated_pod_is_not_terminated_in_place_of_the_old_one() {
     let rig = Rig::new().with_pods();
     rig.create_pod("web", json!({})).await;
     pass(2_000).await;
@@ -187,7 +187,7 @@ async fn a_pod_recreated_under_its_name_is_not_finished_in_its_predecessors_plac
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_simulator_survives_broken_watches_and_forgotten_history() {
+async fn the_simulator_survives_broken_watches_and_a_compacted_history() {
     let rig = Rig::new().with_pods();
     rig.create_pod("before", json!({})).await;
     pass(2_000).await;

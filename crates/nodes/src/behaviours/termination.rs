@@ -1,9 +1,9 @@
-//! Namespaces go with all that is in them.
+//! Namespaces are deleted with all their content.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_namespace_waits_for_its_content_says_what_is_left_and_goes() {
+async fn a_deleted_namespace_reports_remaining_content_until_it_is_empty() {
     let rig = Rig::new().with_pods().with_garbage().with_namespaces();
     rig.create(SPACES, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "zoo"}})).await;
     pass(1_000).await;
@@ -64,7 +64,7 @@ async fn controller_with_pods(rig: &Rig, namespace: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pods_of_a_replication_controller_go_with_it_before_it_or_not_at_all() {
+async fn the_pods_of_a_replication_controller_are_deleted_by_propagation_policy() {
     for (parameters, first, last) in [
         (DeleteParams::background(), 0, 0),
         (DeleteParams::foreground(), 1, 0),
@@ -87,7 +87,7 @@ async fn the_pods_of_a_replication_controller_go_with_it_before_it_or_not_at_all
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_namespace_takes_replication_controllers_and_their_pods_along() {
+async fn the_replication_controllers_and_pods_of_a_deleted_namespace_are_deleted() {
     let rig = Rig::new().with_pods().with_garbage().with_namespaces();
     rig.create(SPACES, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "zoo"}})).await;
     pass(1_000).await;

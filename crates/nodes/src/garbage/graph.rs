@@ -1,16 +1,16 @@
-//! Who owns whom, by UID. Pure: changes in, the objects to look at and what to do with one out.
+//! The graph of owners and dependents, by UID. Pure: changes in; objects to process, and the action for one, out.
 //!
-//! An object is looked at when something happened that can decide its fate: it appeared with an owner
-//! that is not known, its owner went away or began a foreground deletion, it began a deletion of its own
-//! that others must be told of, or the last dependent that blocked it went away.
+//! An object is processed after a change that affects it: it appeared with an unknown owner, its owner was deleted or
+//! began a foreground deletion, its own deletion with foreground or orphan propagation began, or the last dependent that
+//! blocked it was deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-/// Set by `--cascade=foreground`: the object stays until its blocking dependents are gone.
+/// Set by `--cascade=foreground`: the object is kept until its blocking dependents are deleted.
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// Set by `--cascade=orphan`: the object stays until its dependents do not name it any more.
+/// Set by `--cascade=orphan`: the object is kept until no dependent has an owner reference to it.
 pub const ORPHAN: &str = "orphan";
 
 /// One object, as far as ownership needs.
@@ -70,42 +70,42 @@ impl Item {
     }
 }
 
-/// What is known of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It exists.
     Solid,
     /// It exists, but waits for its dependents to be deleted.
     WaitsForDependents,
-    /// It is certain that it does not exist.
+    /// It does not exist on the server.
     Absent,
-    /// Not in the cache, which proves nothing: the server must be asked.
+    /// It is not in the cache, which proves nothing: a live read is needed.
     Unknown,
 }
 
-/// What to do with an object that was looked at.
+/// The next action for an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Action {
     /// Nothing.
     Keep,
-    /// Its dependents are gone, or have been let go: take the finalizer away.
+    /// Its dependents are deleted or released: remove the finalizer.
     RemoveFinalizer(&'static str),
-    /// Look at these dependents first; the object itself waits.
+    /// Process these dependents first; the object itself waits.
     Await(Vec<String>),
-    /// Let these dependents go, then take the orphan finalizer away.
+    /// Release these dependents, then remove the orphan finalizer.
     Orphan(Vec<String>),
-    /// First find out about its owners, then ask [`judge`].
-    AskOwners,
+    /// Determine the state of its owners, then call [`resolve`].
+    CheckOwners,
 }
 
-/// What to do with an object all of whose owners are known.
+/// The decision about an object whose owners are all known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Some owner holds it.
+pub enum Resolution {
+    /// An owner exists.
     Keep,
-    /// Some owner holds it, but these references lead nowhere any more.
+    /// An owner exists, but the owners with these UIDs do not.
     DropOwners(Vec<String>),
-    /// Nobody holds it. The propagation is `Background`, `Foreground` or `Orphan`.
+    /// No owner exists. The propagation is `Background`, `Foreground` or `Orphan`.
     Delete(&'static str),
 }
 
@@ -128,7 +128,7 @@ impl Graph {
         self.dependents.get(owner).into_iter().flatten().filter_map(|uid| self.items.get(uid))
     }
 
-    /// Takes in an object as it is now. Gives back the UIDs to look at.
+    /// Adds or updates an object. Returns the UIDs to process.
     pub fn put(&mut self, item: Item) -> BTreeSet<String> {
         let uid = item.uid().to_owned();
         let before = self.items.insert(uid.clone(), item.clone());
@@ -165,8 +165,8 @@ impl Graph {
         look
     }
 
-    /// Takes in that an object does not exist any more. Gives back the UIDs to look at.
-    pub fn gone(&mut self, uid: &str) -> BTreeSet<String> {
+    /// Removes a deleted object. Returns the UIDs to process.
+    pub fn remove(&mut self, uid: &str) -> BTreeSet<String> {
         let mut look: BTreeSet<String> = self.dependents(uid).map(|item| item.uid().to_owned()).collect();
         if let Some(item) = self.items.remove(uid) {
             for owner in item.owners() {
@@ -188,7 +188,7 @@ impl Graph {
         }
     }
 
-    /// What the cache says of an owner of `item`.
+    /// The state of an owner of `item` according to the cache.
     pub fn known(&self, owner: &OwnerReference, item: &Item) -> Owner {
         match self.items.get(&owner.uid) {
             Some(found) if !found.is_meant_by(owner, item.metadata.namespace.as_deref()) => Owner::Unknown,
@@ -198,24 +198,24 @@ impl Graph {
         }
     }
 
-    /// Looks at one object.
-    pub fn look_at(&self, uid: &str) -> Verdict {
-        let Some(item) = self.items.get(uid) else { return Verdict::Keep };
+    /// The next action for one object.
+    pub fn action(&self, uid: &str) -> Action {
+        let Some(item) = self.items.get(uid) else { return Action::Keep };
         let uids = |items: Vec<&Item>| items.into_iter().map(|item| item.uid().to_owned()).collect();
         if item.is_orphaning() {
-            return Verdict::Orphan(uids(self.dependents(uid).collect()));
+            return Action::Orphan(uids(self.dependents(uid).collect()));
         }
         if item.is_deleting_dependents() {
             if !self.dependents(uid).any(|dependent| dependent.blocks(uid)) {
-                return Verdict::RemoveFinalizer(FOREGROUND);
+                return Action::RemoveFinalizer(FOREGROUND);
             }
             let rest = self.dependents(uid).filter(|dependent| !dependent.is_deleting()).collect();
-            return Verdict::Await(uids(rest));
+            return Action::Await(uids(rest));
         }
         if item.is_deleting() || item.owners().is_empty() {
-            return Verdict::Keep;
+            return Action::Keep;
         }
-        Verdict::AskOwners
+        Action::CheckOwners
     }
 
     /// Whether an object has dependents.
@@ -224,8 +224,8 @@ impl Graph {
     }
 }
 
-/// Decides about an object by the state of each of its owners. `None` while one is unknown.
-pub fn judge(item: &Item, owners: &[Owner], has_dependents: bool) -> Option<Fate> {
+/// Decides about an object from the states of its owners. `None` while one is unknown.
+pub fn resolve(item: &Item, owners: &[Owner], has_dependents: bool) -> Option<Resolution> {
     let of = |wanted: Owner| owners.iter().filter(|owner| **owner == wanted).count();
     if of(Owner::Unknown) > 0 || owners.len() != item.owners().len() {
         return None;
@@ -238,16 +238,16 @@ pub fn judge(item: &Item, owners: &[Owner], has_dependents: bool) -> Option<Fate
             .filter(|(_, state)| **state != Owner::Solid)
             .map(|(owner, _)| owner.uid.clone())
             .collect();
-        return Some(if dropped.is_empty() { Fate::Keep } else { Fate::DropOwners(dropped) });
+        return Some(if dropped.is_empty() { Resolution::Keep } else { Resolution::DropOwners(dropped) });
     }
     if owners.is_empty() {
-        return Some(Fate::Keep);
+        return Some(Resolution::Keep);
     }
-    // An owner that waits in the foreground wants what hangs below its dependents to be gone as well.
+    // An owner in a foreground deletion also waits for the dependents of its dependents.
     if of(Owner::WaitsForDependents) > 0 && has_dependents {
-        return Some(Fate::Delete("Foreground"));
+        return Some(Resolution::Delete("Foreground"));
     }
-    Some(Fate::Delete(match () {
+    Some(Resolution::Delete(match () {
         () if item.has_finalizer(ORPHAN) => "Orphan",
         () if item.has_finalizer(FOREGROUND) => "Foreground",
         () => "Background",
@@ -287,26 +287,26 @@ mod tests {
     }
 
     #[test]
-    fn the_dependents_of_what_is_gone_are_looked_at() {
+    fn the_dependents_of_a_deleted_object_are_processed() {
         let mut graph = Graph::default();
         graph.put(item("owner", &[], json!({})));
         assert_eq!(graph.put(item("a", &["owner"], json!({}))), set(&[]));
         graph.put(item("b", &["owner"], json!({})));
-        assert_eq!(graph.gone("owner"), set(&["a", "b"]));
-        assert_eq!(graph.look_at("a"), Verdict::AskOwners);
+        assert_eq!(graph.remove("owner"), set(&["a", "b"]));
+        assert_eq!(graph.action("a"), Action::CheckOwners);
     }
 
     #[test]
-    fn an_object_that_names_an_unknown_owner_is_looked_at_and_an_absent_cache_entry_proves_nothing() {
+    fn an_object_with_an_unknown_owner_is_processed_and_a_missing_cache_entry_proves_nothing() {
         let mut graph = Graph::default();
         assert_eq!(graph.put(item("a", &["owner"], json!({}))), set(&["a"]));
         let a = graph.get("a").unwrap();
         assert_eq!(graph.known(&a.owners()[0], a), Owner::Unknown);
-        assert_eq!(judge(a, &[Owner::Unknown], false), None);
+        assert_eq!(resolve(a, &[Owner::Unknown], false), None);
     }
 
     #[test]
-    fn an_owner_in_another_namespace_or_of_another_kind_is_not_meant() {
+    fn an_owner_in_another_namespace_or_of_another_kind_does_not_match() {
         let mut graph = Graph::default();
         graph.put(item("owner", &[], json!({"namespace": "elsewhere"})));
         graph.put(item("a", &["owner"], json!({})));
@@ -321,20 +321,23 @@ mod tests {
     }
 
     #[test]
-    fn the_fate_depends_on_all_owners_together() {
+    fn the_decision_depends_on_all_owners_together() {
         let two = item("a", &["x", "y"], json!({}));
-        let fate = |owners: &[Owner]| judge(&two, owners, false).unwrap();
-        assert_eq!(fate(&[Owner::Solid, Owner::Solid]), Fate::Keep);
-        assert_eq!(fate(&[Owner::Solid, Owner::Absent]), Fate::DropOwners(vec!["y".to_owned()]));
-        assert_eq!(fate(&[Owner::WaitsForDependents, Owner::Solid]), Fate::DropOwners(vec!["x".to_owned()]));
-        assert_eq!(fate(&[Owner::Absent, Owner::Absent]), Fate::Delete("Background"));
-        assert_eq!(fate(&[Owner::Absent, Owner::WaitsForDependents]), Fate::Delete("Background"));
+        let resolution = |owners: &[Owner]| resolve(&two, owners, false).unwrap();
+        assert_eq!(resolution(&[Owner::Solid, Owner::Solid]), Resolution::Keep);
+        assert_eq!(resolution(&[Owner::Solid, Owner::Absent]), Resolution::DropOwners(vec!["y".to_owned()]));
         assert_eq!(
-            judge(&two, &[Owner::Absent, Owner::WaitsForDependents], true).unwrap(),
-            Fate::Delete("Foreground")
+            resolution(&[Owner::WaitsForDependents, Owner::Solid]),
+            Resolution::DropOwners(vec!["x".to_owned()])
+        );
+        assert_eq!(resolution(&[Owner::Absent, Owner::Absent]), Resolution::Delete("Background"));
+        assert_eq!(resolution(&[Owner::Absent, Owner::WaitsForDependents]), Resolution::Delete("Background"));
+        assert_eq!(
+            resolve(&two, &[Owner::Absent, Owner::WaitsForDependents], true).unwrap(),
+            Resolution::Delete("Foreground")
         );
         let orphaning = item("a", &["x"], json!({"finalizers": ["orphan"]}));
-        assert_eq!(judge(&orphaning, &[Owner::Absent], false).unwrap(), Fate::Delete("Orphan"));
+        assert_eq!(resolve(&orphaning, &[Owner::Absent], false).unwrap(), Resolution::Delete("Orphan"));
     }
 
     #[test]
@@ -343,31 +346,31 @@ mod tests {
         graph.put(item("owner", &[], json!({})));
         graph.put(item("a", &["owner"], json!({})));
         assert_eq!(graph.put(item("owner", &[], deleting(FOREGROUND))), set(&["owner"]));
-        assert_eq!(graph.look_at("owner"), Verdict::Await(vec!["a".to_owned()]));
+        assert_eq!(graph.action("owner"), Action::Await(vec!["a".to_owned()]));
         graph.put(item("a", &["owner"], deleting("example.com/slow")));
-        assert_eq!(graph.look_at("owner"), Verdict::Await(Vec::new()), "it is on its way already");
-        assert_eq!(graph.gone("a"), set(&["owner"]));
-        assert_eq!(graph.look_at("owner"), Verdict::RemoveFinalizer(FOREGROUND));
+        assert_eq!(graph.action("owner"), Action::Await(Vec::new()), "it is on its way already");
+        assert_eq!(graph.remove("a"), set(&["owner"]));
+        assert_eq!(graph.action("owner"), Action::RemoveFinalizer(FOREGROUND));
     }
 
     #[test]
-    fn a_dependent_that_stops_blocking_lets_its_owner_go() {
+    fn a_dependent_that_stops_blocking_allows_the_deletion_of_its_owner() {
         let mut graph = Graph::default();
         graph.put(item("owner", &[], deleting(FOREGROUND)));
         let mut dependent = item("a", &["owner"], json!({}));
         graph.put(dependent.clone());
         dependent.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = Some(false);
         assert_eq!(graph.put(dependent), set(&["owner"]));
-        assert_eq!(graph.look_at("owner"), Verdict::RemoveFinalizer(FOREGROUND));
+        assert_eq!(graph.action("owner"), Action::RemoveFinalizer(FOREGROUND));
     }
 
     #[test]
-    fn an_orphaning_owner_lets_its_dependents_go() {
+    fn an_orphaning_owner_releases_its_dependents() {
         let mut graph = Graph::default();
         graph.put(item("a", &["owner"], json!({})));
         assert_eq!(graph.put(item("owner", &[], deleting(ORPHAN))), set(&["owner"]));
-        assert_eq!(graph.look_at("owner"), Verdict::Orphan(vec!["a".to_owned()]));
+        assert_eq!(graph.action("owner"), Action::Orphan(vec!["a".to_owned()]));
         graph.put(item("a", &[], json!({})));
-        assert_eq!(graph.look_at("owner"), Verdict::Orphan(Vec::new()));
+        assert_eq!(graph.action("owner"), Action::Orphan(Vec::new()));
     }
 }

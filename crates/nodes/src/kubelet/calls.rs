@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{lifecycle::Outcome, record::Pod};
 use crate::api_client::{CallError, post, send};
 
-/// Where the pods of a namespace are.
+/// The path of the pods of a namespace.
 pub(super) fn pods_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
@@ -23,7 +23,7 @@ pub(super) enum Call {
     PatchStatus(Value),
     /// Of the pod: at once, and only this one.
     Delete,
-    /// Of the pod, with the grace that it asks for.
+    /// Of the pod, with its own grace period.
     DeleteGracefully,
 }
 
@@ -31,15 +31,15 @@ pub(super) enum Call {
 pub(super) struct Calls {
     /// In this order; the first that fails ends the step.
     pub(super) needed: Vec<Call>,
-    /// Events: sent if all went well, and not missed if they fail.
-    pub(super) told: Vec<Call>,
-    /// What it means if all went well.
+    /// Events: sent if all requests succeeded; their own failures are ignored.
+    pub(super) events: Vec<Call>,
+    /// The outcome if all requests succeeded.
     result: Outcome,
 }
 
 impl Calls {
     pub(super) fn new(result: Outcome) -> Self {
-        Calls { needed: Vec::new(), told: Vec::new(), result }
+        Calls { needed: Vec::new(), events: Vec::new(), result }
     }
 
     pub(super) async fn carry_out(self, client: &Client, pod: &Pod) -> Outcome {
@@ -49,13 +49,13 @@ impl Calls {
                     return Outcome::Moot;
                 }
                 let (namespace, name) = (pod.namespace(), pod.name());
-                tracing::warn!(namespace, pod = name, %error, "the pod simulator was refused");
+                tracing::warn!(namespace, pod = name, %error, "a request of the pod simulator failed");
                 return if error.is_final() { Outcome::Moot } else { Outcome::Failed };
             }
         }
-        for call in self.told {
+        for call in self.events {
             if let Err(error) = call.send(client, pod).await {
-                tracing::debug!(%error, "an event was lost");
+                tracing::debug!(%error, "an event was dropped");
             }
         }
         self.result

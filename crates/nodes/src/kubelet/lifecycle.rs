@@ -1,4 +1,4 @@
-//! When the simulator does what with which pod. Pure: observations and the time in, due steps out.
+//! The schedule of the simulator: which step for which pod is due when. Pure: observations and the time in, due steps out.
 //!
 //! A pod goes through its stages once per UID. Only the first observation of something new (a node, a
 //! deletion, an opened readiness gate) makes a step due; the simulator's own writes, and what others
@@ -32,9 +32,9 @@ pub enum Step {
     Regate,
     /// Its node has a taint that it does not tolerate: delete it.
     Evict,
-    /// The containers have ended: take the pod away.
+    /// The containers have terminated: delete the pod.
     Finish,
-    /// Its node is gone: take the pod away.
+    /// Its node is deleted: delete the pod.
     Collect,
 }
 
@@ -43,11 +43,11 @@ pub enum Step {
 pub enum Outcome {
     /// It took effect.
     Done,
-    /// The pod fits nowhere at present.
+    /// No node is suitable at present.
     Unplaced,
-    /// The pod is not what it was: gone, replaced, or bound by somebody else. Nothing more to do here.
+    /// The pod has changed: deleted, replaced, or bound by another scheduler. Nothing more to do here.
     Moot,
-    /// Try again later.
+    /// Retry later.
     Failed,
 }
 
@@ -56,7 +56,7 @@ pub enum Outcome {
 pub struct Delays {
     /// From being bound to being ready.
     pub ready: Duration,
-    /// From being asked to end to having ended, unless the grace period is shorter.
+    /// From the deletion to the termination, unless the grace period is shorter.
     pub shutdown: Duration,
 }
 
@@ -67,14 +67,14 @@ pub struct Lifecycle {
     pods: BTreeMap<String, Tracked>,
     nodes: Nodes,
     load: scheduler::Load,
-    /// What is due, soonest first and in the order it was asked for.
+    /// The due steps, soonest first and then in the order of insertion.
     due: BTreeSet<(Instant, u64, String)>,
     /// Where in `due` each pod stands.
     queued: BTreeMap<String, (Instant, u64)>,
     sequence: u64,
-    /// The pods that fit nowhere, so that room made is offered to them only.
+    /// The unschedulable pods; only they are retried when capacity is freed.
     stuck: BTreeSet<String>,
-    /// How often there may have been room since.
+    /// The number of times that capacity may have been freed.
     offers: u64,
 }
 
@@ -104,7 +104,7 @@ impl Lifecycle {
         self.pods.get(uid).map(|tracked| &tracked.pod)
     }
 
-    /// A node appeared or changed: pods without a place may fit now, pods bound to it may start, or have to go.
+    /// A node appeared or changed: unschedulable pods may fit now; pods bound to it may start, or must be evicted.
     pub fn node_changed(&mut self, node: Node, now: Instant) {
         if let Some(name) = node.metadata.name.clone() {
             self.nodes.gone.remove(&name);
@@ -119,15 +119,15 @@ impl Lifecycle {
         }
     }
 
-    /// A node is gone, and its kubelet with it. Its pods stay until they are collected, or until the node is back.
-    pub fn node_gone(&mut self, name: &str, now: Instant) {
+    /// A node was deleted, and its kubelet with it. Its pods stay until they are collected, or until the node is recreated.
+    pub fn node_deleted(&mut self, name: &str, now: Instant) {
         if self.nodes.present.remove(name).is_some() {
             self.nodes.gone.insert(name.to_owned(), now);
             self.decide_on(name, now);
         }
     }
 
-    /// Looks again at the pods that are bound to a node.
+    /// Updates the pods that are bound to a node.
     fn decide_on(&mut self, node: &str, now: Instant) {
         let bound = self.pods.iter().filter(|(_, tracked)| tracked.pod.node() == Some(node));
         for uid in bound.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
@@ -150,7 +150,7 @@ impl Lifecycle {
     }
 
     /// A pod does not exist any more.
-    pub fn pod_gone(&mut self, uid: &str, now: Instant) {
+    pub fn pod_deleted(&mut self, uid: &str, now: Instant) {
         if let Some(tracked) = self.pods.remove(uid) {
             self.unqueue(uid);
             self.stuck.remove(uid);
@@ -189,12 +189,12 @@ impl Lifecycle {
         Ok(node)
     }
 
-    /// Notes that the pod was told why it has no node. False if it has been told the same already.
-    pub fn complain(&mut self, uid: &str, why: &str) -> bool {
+    /// Records the reason why the pod has no node. False if the same reason is recorded already.
+    pub fn record_unschedulable(&mut self, uid: &str, why: &str) -> bool {
         let Some(tracked) = self.pods.get_mut(uid) else { return false };
-        let news = tracked.complaint.as_deref() != Some(why);
-        tracked.complaint = Some(why.to_owned());
-        news
+        let is_new = tracked.unschedulable_reason.as_deref() != Some(why);
+        tracked.unschedulable_reason = Some(why.to_owned());
+        is_new
     }
 
     /// Takes in how a step ended.
@@ -207,7 +207,7 @@ impl Lifecycle {
                 tracked.reached = tracked.reached.max(Some(step));
             }
             Outcome::Moot => tracked.reached = tracked.reached.max(Some(step)),
-            // Room may have been offered while the pod was being told that there is none.
+            // A node may have become suitable while the pod was being marked as unschedulable.
             Outcome::Unplaced if tracked.tried == self.offers => {
                 self.stuck.insert(uid.to_owned());
             }
@@ -226,7 +226,7 @@ impl Lifecycle {
         self.decide(uid, now);
     }
 
-    /// There may be room now for pods that fitted nowhere.
+    /// Unschedulable pods may fit now.
     fn offer_room(&mut self, now: Instant) {
         self.offers += 1;
         for uid in std::mem::take(&mut self.stuck) {
@@ -265,7 +265,7 @@ impl Lifecycle {
         }
         let stuck = self.stuck.contains(uid);
         let next = tracked.next(&self.nodes, stuck, self.delays, now);
-        // A step that is planned already keeps its time: news about the pod must not push it back.
+        // A step that is planned already keeps its time: changes of the pod must not delay it.
         let planned = tracked.due;
         let due = match (planned, next) {
             (Some((at, step)), Some((sooner, same))) if step == same => Some((at.min(sooner), step)),
@@ -336,14 +336,14 @@ mod tests {
         life.settle("p", Step::Start, Outcome::Done, start);
         assert_eq!(life.take(after(1, start)), None);
         life.pod_changed(pod("p", "n1", json!({"status": {"phase": "Pending"}})), after(1, start));
-        assert_eq!(life.take(after(2, start)), Some(("p".to_owned(), Step::Run)), "news do not push it back");
+        assert_eq!(life.take(after(2, start)), Some(("p".to_owned(), Step::Run)), "changes do not delay it");
         life.settle("p", Step::Run, Outcome::Done, after(2, start));
         life.pod_changed(pod("p", "n1", json!({"status": {"phase": "Running"}})), after(2, start));
         assert_eq!(life.next_due(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_set_to_not_ready_by_somebody_else_stays_so() {
+    async fn a_pod_set_to_not_ready_by_another_writer_stays_not_ready() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.node_changed(node("n1"), start);
@@ -373,22 +373,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_fits_nowhere_is_tried_again_when_a_node_comes_or_a_pod_goes() {
+    async fn an_unschedulable_pod_is_retried_when_a_node_is_added_or_a_pod_is_deleted() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.pod_changed(pod("p", "", json!({})), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
         assert!(life.assume("p").is_err());
-        assert!(life.complain("p", "no nodes"));
+        assert!(life.record_unschedulable("p", "no nodes"));
         life.settle("p", Step::Place, Outcome::Unplaced, start);
         assert_eq!(life.next_due(), None);
         life.node_changed(node("n1"), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
-        assert!(!life.complain("p", "no nodes"), "the same reason is told once");
+        assert!(!life.record_unschedulable("p", "no nodes"), "the same reason is reported once");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn room_that_is_made_while_a_pod_is_told_that_there_is_none_is_not_missed() {
+    async fn capacity_freed_during_a_failed_scheduling_attempt_is_used() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.pod_changed(pod("p", "", json!({})), start);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_step_comes_back_later_and_later() {
+    async fn a_failed_step_is_retried_with_backoff() {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.node_changed(node("n1"), start);
@@ -438,7 +438,7 @@ mod tests {
         }
         assert_eq!(places, ["n1", "n2", "n1", "n2"]);
         life.pod_changed(pod("a", "n1", json!({})), start);
-        life.pod_gone("b", start);
+        life.pod_deleted("b", start);
         life.pod_changed(pod("e", "", json!({})), start);
         assert_eq!(life.assume("e").unwrap(), "n2");
     }

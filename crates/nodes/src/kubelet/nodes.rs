@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::api_client::rfc3339;
 
-/// How many pods a simulated node takes. Ten times a real node's default: what a sandbox is asked about
-/// is rollouts, and 110 would turn a Deployment of 400 into a question about nodes.
+/// The pod capacity of a simulated node. Ten times a real node's default: a sandbox is for rollouts, and with 110 a
+/// Deployment of 400 pods would need more nodes.
 const PODS_PER_NODE: &str = "1000";
 
-/// What a simulated node says that it runs.
+/// The kubelet version of a simulated node.
 const OS_IMAGE: &str = "Windlass sandbox";
 
 /// The name of simulated node `number`, counted from 1.
@@ -83,14 +83,14 @@ fn status(name: &str, address: &str, now: Timestamp) -> Value {
     })
 }
 
-/// What a node says of itself.
+/// The reported condition of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Its Ready condition is true, or there is none: nobody reports on it but the simulator, which runs its pods.
+    /// Its Ready condition is true, or there is none: only the simulator reports on it, and runs its pods.
     Ready,
-    /// Its kubelet answers and says that it is not ready.
+    /// Its kubelet reports that it is not ready.
     NotReady,
-    /// Its kubelet does not answer: what runs on it goes on, and nothing starts or ends.
+    /// Its kubelet does not report: running pods keep running, and no pod starts or ends.
     Unknown,
 }
 
@@ -125,7 +125,7 @@ pub fn due(node: &Value, number: usize, now: Timestamp) -> Option<Write> {
     if conditions.as_array().is_none_or(Vec::is_empty) {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let mut status = status(name, &address(number), now);
-        // What somebody has said of the node before is true.
+        // An existing status is kept.
         json_patch::merge(&mut status, &node["status"]);
         if node["status"]["allocatable"].is_null() {
             status["allocatable"] = status["capacity"].clone();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_opened_once_and_keeps_its_other_taints() {
+    fn the_not_ready_taint_is_removed_once_and_other_taints_are_kept() {
         assert_eq!(patched(&tainted(&["gpu", NOT_READY], "True")).unwrap(), ["gpu:NoSchedule"]);
         let last = due(&tainted(&[NOT_READY], "True"), 1, now()).unwrap();
         let Write::Node(last) = last else { panic!("{last:?}") };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_somebody_has_created_gets_a_status_then_its_labels() {
+    fn a_node_created_by_a_user_gets_a_status_and_then_its_labels() {
         let capacity = json!({"pods": "7"});
         let bare = json!({"metadata": {"name": "mine", "resourceVersion": "7", "labels": {"kubernetes.io/os": "plan9"}},
                           "status": {"capacity": capacity}});

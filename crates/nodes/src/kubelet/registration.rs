@@ -1,4 +1,4 @@
-//! How nodes come into being, and what is written about them.
+//! Creating the simulated nodes, and writing their status, labels and taints.
 
 use kube::{
     Client,
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::api_client::{CallError, Now, backoff, post, send};
 
-/// Creates the nodes, unless the cluster has some.
+/// Creates the nodes, unless the cluster has any.
 pub(super) async fn create_nodes(client: &Client, options: &Options) {
     let mut failures = 0;
     while let Err(error) = try_create_nodes(client, options).await {
         failures += 1;
-        tracing::warn!(%error, "cannot create the simulated nodes, trying again");
+        tracing::warn!(%error, "cannot create the simulated nodes; retrying");
         tokio::time::sleep(backoff(failures)).await;
     }
 }
@@ -40,8 +40,8 @@ async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), Call
         }
         let node = new_node(number, options);
         let node = send(client, post("/api/v1/nodes".to_owned(), &node)).await?;
-        // At once, so that the first pods are not told that no node takes them. If it fails, the watch of
-        // the nodes sees to it.
+        // At once, so that the first pods are not reported as unschedulable. If it fails, the watch of the nodes
+        // triggers a retry.
         if let Err(error) = report_now(client, node, number, &options.now).await {
             tracing::debug!(%error, node = name, "the new node is still tainted");
         }
@@ -100,7 +100,7 @@ pub(super) async fn report(client: Client, node: Value, number: usize, now: Now)
             return;
         }
         failures += 1;
-        tracing::warn!(%error, "cannot report on a node, trying again");
+        tracing::warn!(%error, "cannot write the status, labels or taints of a simulated node; retrying");
         tokio::time::sleep(backoff(failures)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What a kubelet reports of a pod, as the bodies of strategic merge patches. Pure.
+//! The kubelet's status reports for a pod, as bodies of strategic merge patches. Pure.
 //!
 //! A strategic merge patch touches only the conditions it names. Replacing the whole list would erase
 //! those of others: readiness gates, `DisruptionTarget`.
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::record::{Container, Pod};
 use crate::api_client::rfc3339;
 
-/// How far a pod has come on its node.
+/// The stage of a pod on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The kubelet has taken it on; images are being fetched.
@@ -61,13 +61,13 @@ pub fn patch(
     json!({"metadata": {"uid": pod.uid()}, "status": status})
 }
 
-/// The patch that says why a pod has no node.
+/// The patch with the reason why a pod has no node.
 pub fn unschedulable(pod: &Pod, message: &str, now: Timestamp) -> Value {
     let condition = condition(pod, "PodScheduled", false, Some(("Unschedulable", message)), &rfc3339(now));
     json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}})
 }
 
-/// The patch of a pod whose node is gone, before it is taken away.
+/// The patch for a pod whose node is deleted, before the pod is deleted.
 pub fn orphaned(pod: &Pod, now: Timestamp) -> Value {
     let why = Some(("DeletionByPodGC", "PodGC: node no longer exists"));
     let condition = condition(pod, "DisruptionTarget", true, why, &rfc3339(now));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn one_image_that_never_comes_keeps_the_pod_pending_beside_its_ready_container() {
+    fn one_image_that_cannot_be_pulled_keeps_the_pod_pending_beside_its_ready_container() {
         let spec = json!({"containers": [{"name": "a", "image": "good"}, {"name": "b", "image": "bad"}]});
         let status = status(&pod(spec, json!({})), Stage::Running, "bad");
         assert_eq!(status["phase"], "Pending");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_init_container_holds_up_all_that_follow() {
+    fn a_broken_init_container_blocks_all_that_follow() {
         let spec = json!({
             "initContainers": [{"name": "log", "image": "good", "restartPolicy": "Always"},
                                {"name": "migrate", "image": "bad"}, {"name": "warm", "image": "good"}],

@@ -1,4 +1,4 @@
-//! One pod as the simulator follows it, and what is next for it. Pure.
+//! The state of one pod in the simulator, and its next step. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{api_client::backoff, scheduler::tolerates};
 
-/// How long a pod stays bound to a node that is gone: so long a node may be away and come back as it was. Upstream's
+/// The time after which a pod of a deleted node is collected: a node may be recreated within it. Upstream's
 /// pod garbage collector (pkg/controller/podgc) looks every 20 s besides.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// How long a pod bears the taints of a node that does not answer, if it says nothing about them. A real server writes
 /// this into every pod (the admission plugin DefaultTolerationSeconds).
-const BEARS_SILENCE: Duration = Duration::from_secs(300);
+const UNREACHABLE_TOLERATION: Duration = Duration::from_secs(300);
 
 /// The nodes by name.
 #[derive(Debug, Default)]
@@ -39,16 +39,16 @@ pub(super) struct Tracked {
     pub(super) failures: u32,
     /// The node this pod counts on, from the moment it is chosen.
     pub(super) place: Option<String>,
-    /// By when it should be gone, from the first sight of its deletion.
+    /// When its termination is due, from the first observation of its deletion.
     ending: Option<Instant>,
-    /// Since when its node has a taint that it does not bear for ever.
-    doomed: Option<Instant>,
+    /// Since when its node has a taint that it does not tolerate indefinitely.
+    tainted_since: Option<Instant>,
     /// Whether its readiness gates, and its node, let it be ready when that was last reported.
     pub(super) gates_open: bool,
-    /// How many offers of room there had been when a node was looked for last.
+    /// The count of capacity changes at the last scheduling attempt.
     pub(super) tried: u64,
-    /// The reason why it has no node that has been written last.
-    pub(super) complaint: Option<String>,
+    /// The last reported reason why it has no node.
+    pub(super) unschedulable_reason: Option<String>,
 }
 
 impl Tracked {
@@ -67,10 +67,10 @@ impl Tracked {
             failures: 0,
             place: None,
             ending: None,
-            doomed: None,
+            tainted_since: None,
             gates_open: super::status::gates_are_open(pod),
             tried: 0,
-            complaint: None,
+            unschedulable_reason: None,
         }
     }
 
@@ -141,7 +141,7 @@ impl Tracked {
     fn eviction(&mut self, node: &Node, now: Instant) -> Option<Instant> {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
         let tolerations = self.pod.spec.tolerations.as_deref().unwrap_or_default();
-        let bears = |taint: &k8s_openapi::api::core::v1::Taint| {
+        let tolerated_for = |taint: &k8s_openapi::api::core::v1::Taint| {
             let mut matching =
                 tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
             if matching.peek().is_none() {
@@ -149,17 +149,18 @@ impl Tracked {
                     taint.key.as_str(),
                     "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable"
                 );
-                return Some(if silence { BEARS_SILENCE } else { Duration::ZERO });
+                return Some(if silence { UNREACHABLE_TOLERATION } else { Duration::ZERO });
             }
             let limits = matching.filter_map(|toleration| toleration.toleration_seconds);
             limits.min().map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
         };
-        let shortest = taints.iter().filter(|taint| taint.effect == "NoExecute").filter_map(bears).min();
+        let shortest =
+            taints.iter().filter(|taint| taint.effect == "NoExecute").filter_map(tolerated_for).min();
         let Some(wait) = shortest else {
-            self.doomed = None;
+            self.tainted_since = None;
             return None;
         };
-        let since = *self.doomed.get_or_insert(now);
+        let since = *self.tainted_since.get_or_insert(now);
         (self.reached < Some(Step::Evict)).then_some(since + wait)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use windlass::model::{Strategy as Update, Template, int_or_percent::IntOrPercent};
 
 use super::objects::{decode, deployment};
-use super::world::{Fate, World};
+use super::world::{PodChange, World};
 
 pub mod steps;
 
@@ -16,7 +16,7 @@ use steps::{Number, Step};
 pub const TAGS: u8 = 4;
 const BROKEN: &str = "v3";
 
-/// Who runs when.
+/// The order of the controllers.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     /// Deployment, ReplicaSets, pods.
@@ -28,7 +28,7 @@ pub enum Order {
 /// A history so far.
 #[derive(Clone)]
 pub struct History {
-    /// Where it has led.
+    /// The current state.
     pub world: World,
     templates: Vec<Template>,
     rng: fastrand::Rng,
@@ -41,7 +41,7 @@ fn template(tag: u8) -> Template {
 }
 
 impl History {
-    /// A Deployment of so many replicas that nobody has synced yet.
+    /// A Deployment of so many replicas that no controller has synced yet.
     pub fn new(order: Order, replicas: i32) -> Self {
         let seed = if let Order::Seeded(seed) = order { seed } else { 0 };
         History {
@@ -52,7 +52,7 @@ impl History {
         }
     }
 
-    /// Lets one thing happen.
+    /// Applies one step.
     pub fn act(&mut self, step: &Step) {
         self.world.lines.push(format!("{step:?}"));
         let world = &mut self.world;
@@ -86,10 +86,10 @@ impl History {
                     world.sync_replica_set(&names[at], writes, status);
                 }
             }
-            Step::Pod(which, fate) => {
+            Step::Pod(which, pod_change) => {
                 let names: Vec<Arc<str>> = world.pods.keys().cloned().collect();
                 if let Some(at) = nth(which, names.len()) {
-                    world.befall(&names[at], fate);
+                    world.change_pod(&names[at], pod_change);
                 }
             }
             Step::Cost(which, cost) => {
@@ -111,7 +111,7 @@ impl History {
         }
     }
 
-    /// Lets everybody run once; returns whether anything happened.
+    /// Runs every controller once; returns whether anything changed.
     pub fn round(&mut self) -> bool {
         let mut tasks: Vec<Option<Arc<str>>> =
             [None].into_iter().chain(self.world.replica_sets.keys().cloned().map(Some)).collect();
@@ -134,23 +134,23 @@ impl History {
         for name in pods {
             let pod = &self.world.pods[&name];
             let broken = self.world.tags[&name] == BROKEN;
-            let fate = match pod {
+            let pod_change = match pod {
                 pod if pod.is_terminal() && !pod.meta.is_deleting() => continue,
-                pod if pod.meta.is_deleting() => Fate::Gone,
-                pod if pod.ready_since.is_none() && !broken => Fate::Ready,
+                pod if pod.meta.is_deleting() => PodChange::Removed,
+                pod if pod.ready_since.is_none() && !broken => PodChange::Ready,
                 _ => continue,
             };
             let later = matches!(self.order, Order::Seeded(_)) && self.rng.u8(0..3) == 0;
             busy = true;
             if !later {
-                self.world.befall(&name, fate);
+                self.world.change_pod(&name, pod_change);
             }
         }
         self.world.sleep(1);
         busy
     }
 
-    /// Runs until nothing happens for longer than any readiness takes.
+    /// Runs until nothing changes for longer than any pod needs to become ready.
     pub fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..3000 {

@@ -1,13 +1,13 @@
-//! What may happen, and how often it is drawn.
+//! The steps of a history, and their probabilities.
 
 use proptest::prelude::*;
 
 use super::TAGS;
-use crate::world::Fate;
+use crate::world::PodChange;
 
-/// One thing that happens.
+/// One step.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // The names say it.
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Step {
     Image(u8),
     Replicas(i32),
@@ -22,17 +22,17 @@ pub enum Step {
         writes: usize,
         status: bool,
     },
-    /// One sync of a set: how many pods are written, and whether the status is.
+    /// One sync of a ReplicaSet: how many pods are written, and whether the status is.
     ReplicaSet {
         which: usize,
         writes: usize,
         status: bool,
     },
-    /// Something happens to a pod.
-    Pod(usize, Fate),
-    /// Somebody says what a pod is worth.
+    /// A change of a pod.
+    Pod(usize, PodChange),
+    /// A user sets the deletion cost of a pod.
     Cost(usize, i32),
-    /// A set or a pod loses its owner, or a label that makes it selected.
+    /// A ReplicaSet or a pod loses its owner, or a label that makes it selected.
     Orphan {
         replica_set: bool,
         which: usize,
@@ -41,14 +41,14 @@ pub enum Step {
         replica_set: bool,
         which: usize,
     },
-    /// Everybody runs in turn, so many times.
+    /// All controllers run in turn, so many times.
     Rounds(u8),
     Sleep(u8),
 }
 
 /// A value of `maxSurge` or `maxUnavailable`.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // The names say it.
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Number {
     Pods(u8),
     Percent(u8),
@@ -62,15 +62,15 @@ fn cut() -> impl Strategy<Value = usize> {
     prop_oneof![4 => Just(usize::MAX), 1 => 0..4usize]
 }
 
-/// Any step. Those of strangers (orphans and labels) are in only if `strangers`.
+/// Any step. Foreign changes (orphans and labels) are included only if `strangers`.
 pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
     let mostly = prop_oneof![5 => Just(true), 1 => Just(false)];
-    let fate = prop_oneof![
-        6 => Just(Fate::Ready),
-        2 => Just(Fate::Unready),
-        1 => Just(Fate::Fail),
-        1 => Just(Fate::Delete),
-        4 => Just(Fate::Gone),
+    let pod_change = prop_oneof![
+        6 => Just(PodChange::Ready),
+        2 => Just(PodChange::Unready),
+        1 => Just(PodChange::Fail),
+        1 => Just(PodChange::Delete),
+        4 => Just(PodChange::Removed),
     ];
     let usual = prop_oneof![
         4 => (0..TAGS).prop_map(Step::Image),
@@ -83,7 +83,7 @@ pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
         1 => (0..3u8).prop_map(Step::Annotate),
         8 => (cut(), mostly.clone()).prop_map(|(writes, status)| Step::Deployment { writes, status }),
         10 => (0..8usize, cut(), mostly).prop_map(|(which, writes, status)| Step::ReplicaSet { which, writes, status }),
-        14 => (0..40usize, fate).prop_map(|(which, fate)| Step::Pod(which, fate)),
+        14 => (0..40usize, pod_change).prop_map(|(which, pod_change)| Step::Pod(which, pod_change)),
         1 => (0..40usize, -2..3i32).prop_map(|(which, cost)| Step::Cost(which, cost)),
         6 => (1..6u8).prop_map(Step::Rounds),
         3 => (0..20u8).prop_map(Step::Sleep),

@@ -1,4 +1,4 @@
-//! Rollouts played step by step into a transcript that a person can read, with a kubelet of three rules.
+//! Rollouts, step by step, as a readable transcript, with a kubelet of three rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use serde_json::Value;
 use windlass::model::{Deployment, Phase, Pod, Strategy};
 
 use super::objects::{DeploymentBuilder, decode};
-use super::world::{Fate, World, nick, pods};
+use super::world::{PodChange, World, nick, pods};
 
-mod mishaps;
+mod foreign_changes;
 
 /// A rollout so far.
 pub struct Rollout {
@@ -19,7 +19,7 @@ pub struct Rollout {
     object: Value,
     /// Image tags whose pods never become ready.
     pub broken: Vec<String>,
-    /// Image tags whose pods are asked to stop and do not.
+    /// Image tags whose deleted pods do not terminate.
     pub stuck: Vec<String>,
     /// Seconds from the deletion of a pod to its disappearance.
     pub stop_seconds: i64,
@@ -31,7 +31,7 @@ pub struct Rollout {
 const START_SECONDS: i64 = 1;
 
 impl Rollout {
-    /// A Deployment that nobody has synced yet.
+    /// A Deployment that no controller has synced yet.
     pub fn new(title: &str, deployment: DeploymentBuilder) -> Self {
         let object = deployment.clone().json();
         let mut world = World::new(deployment, 0);
@@ -41,7 +41,7 @@ impl Rollout {
         Rollout { world, object, broken: Vec::new(), stuck: Vec::new(), stop_seconds: 1, reached: 0 }
     }
 
-    /// What has happened.
+    /// The transcript so far.
     pub fn transcript(&self) -> String {
         self.world.lines.iter().map(|line| format!("{line}\n")).collect()
     }
@@ -82,7 +82,7 @@ impl Rollout {
         self.edit(&format!("replicas {replicas}"), |spec| spec["replicas"] = replicas.into());
     }
 
-    /// Runs until nothing happens any more and no deadline is left.
+    /// Runs until nothing changes any more and no deadline is left.
     pub fn settle(&mut self) {
         self.run(2000);
         let end = self.end();
@@ -122,7 +122,7 @@ impl Rollout {
             }
             self.world.now = next;
         }
-        assert!(rounds < 1000, "the world did not come to rest:\n{}", self.transcript());
+        assert!(rounds < 1000, "the world does not settle:\n{}", self.transcript());
     }
 
     /// Makes the pods ready that are due and drops those whose grace is over.
@@ -133,18 +133,18 @@ impl Rollout {
             let (pod, tag) = (&self.world.pods[&name], self.world.tags[&name].clone());
             let after =
                 |since: Timestamp, seconds| since.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
-            let (due, fate) = match pod.meta.deletion {
+            let (due, pod_change) = match pod.meta.deletion {
                 Some(_) if self.stuck.contains(&tag) => continue,
-                Some(since) => (after(since, self.stop_seconds), Fate::Gone),
+                Some(since) => (after(since, self.stop_seconds), PodChange::Removed),
                 None if pod.phase != Phase::Pending || self.broken.contains(&tag) => continue,
-                None => (after(pod.meta.created, START_SECONDS), Fate::Ready),
+                None => (after(pod.meta.created, START_SECONDS), PodChange::Ready),
             };
             if due > self.world.now {
                 looks.push(due);
                 continue;
             }
-            self.world.befall(&name, fate);
-            let count = if fate == Fate::Gone { &mut gone } else { &mut ready };
+            self.world.change_pod(&name, pod_change);
+            let count = if pod_change == PodChange::Removed { &mut gone } else { &mut ready };
             *count.entry(tag).or_default() += 1;
         }
         for (tag, count) in &ready {
@@ -161,7 +161,7 @@ impl Rollout {
         self.world.pods.values().filter(|pod| is_ready(pod)).count() as i64
     }
 
-    /// S2, judged on the pods themselves: a rollout in a world without faults never leaves fewer ready
+    /// S2, checked on the pods themselves: a rollout in a world without faults never leaves fewer ready
     /// pods than the budget allows, once there were that many.
     fn check_availability(&mut self) {
         let deployment = &self.world.deployment;

@@ -1,5 +1,5 @@
 //! A toy cluster for the planners: one Deployment and what it has, as the records that the daemon keeps. No tokio, no
-//! HTTP, no JSON but at the edges. Every write is judged by the safety invariants (S1 to S21) when it is made, and goes
+//! HTTP, no JSON but at the edges. Every write is checked against the safety invariants (S1 to S21) at once, and goes
 //! into lines that a person can read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use windlass::plan::replicaset::deletion_order;
 
 use super::objects::{DeploymentBuilder, decode, now};
 
-mod judges;
+mod invariants;
 mod syncs;
 
 /// One Deployment and what it has. Its public parts are what tests look at.
@@ -38,32 +38,32 @@ pub struct World {
     serial: u64,
     /// ReplicaSets of which a pod lost its availability since their status was written (the F of S2).
     lost: BTreeSet<Uid>,
-    /// Whether somebody interfered with owners and labels.
+    /// Whether foreign changes of owners and labels occurred.
     strangers: bool,
 }
 
-/// What may become of a pod.
+/// A change of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)] // The names say it.
-pub enum Fate {
+#[allow(missing_docs)] // The names are the documentation.
+pub enum PodChange {
     Ready,
     Unready,
     Fail,
     Delete,
-    Gone,
+    Removed,
 }
 
-/// What came of a sync.
+/// The result of a sync.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synced {
     /// Whether anything was written.
     pub wrote: bool,
-    /// When to look again.
+    /// When to sync again.
     pub requeue_after: Option<Duration>,
 }
 
 impl World {
-    /// A Deployment that nobody has synced yet. What the cluster draws, such as nodes, comes from the seed.
+    /// A Deployment that no controller has synced yet. Random choices of the cluster, such as nodes, come from the seed.
     pub fn new(deployment: DeploymentBuilder, seed: u64) -> Self {
         World {
             now: now(),
@@ -142,17 +142,17 @@ impl World {
     }
 
     /// Something becomes of a pod.
-    pub fn befall(&mut self, name: &Arc<str>, fate: Fate) {
+    pub fn change_pod(&mut self, name: &Arc<str>, pod_change: PodChange) {
         let now = self.now;
         let pod = self.pods.get_mut(name).unwrap();
         let owner = pod.meta.controller.as_ref().map(|c| c.uid.clone());
         let ended = pod.is_terminal() || pod.meta.is_deleting();
-        match fate {
-            Fate::Gone if ended => {
+        match pod_change {
+            PodChange::Removed if ended => {
                 self.pods.remove(name);
                 return;
             }
-            Fate::Ready if !ended && pod.ready_since.is_none() => {
+            PodChange::Ready if !ended && pod.ready_since.is_none() => {
                 pod.phase = Phase::Running;
                 if pod.node().is_none() {
                     pod.bind("n0");
@@ -160,13 +160,13 @@ impl World {
                 pod.ready_since = Some(now);
                 return;
             }
-            Fate::Unready if !ended => pod.ready_since = None,
-            Fate::Fail if !pod.is_terminal() => {
+            PodChange::Unready if !ended => pod.ready_since = None,
+            PodChange::Fail if !pod.is_terminal() => {
                 pod.phase = Phase::Failed;
                 pod.ready_since = None;
                 pod.failed_early = now.duration_since(pod.meta.created).as_secs() <= 60;
             }
-            Fate::Delete => pod.meta.deletion = Some(now),
+            PodChange::Delete => pod.meta.deletion = Some(now),
             _ => return,
         }
         self.lost.extend(owner);
@@ -225,7 +225,7 @@ impl World {
         (replicas, replicas + surge, (replicas - unavailable).max(0))
     }
 
-    /// The available pods that every set still has once it has been brought to its size.
+    /// The available pods that every ReplicaSet still has after it was scaled to its size.
     fn available_in_the_end(&self) -> i64 {
         self.owned_replica_sets()
             .map(|replica_set| {
@@ -303,7 +303,7 @@ fn reference(kind: &str, key: &ObjectKey, uid: &Uid) -> Arc<ControllerRef> {
     })
 }
 
-/// The tag of the image that a template asks for.
+/// The tag of the image in a template.
 pub(crate) fn tag(template: &Template) -> &str {
     let (_, rest) = template.raw().get().split_once("\"app:").expect("the image of a builder");
     rest.split('"').next().unwrap()

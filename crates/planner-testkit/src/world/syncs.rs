@@ -1,4 +1,4 @@
-//! The syncs of both controllers on plain records, with a judgement of every write.
+//! The syncs of both controllers on plain records, with a check of every write.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use windlass::plan::deployment::{
 };
 use windlass::plan::replicaset::{self as pod_planner};
 
-use super::judges::{judge_conditions, judge_owners_that_may_do_nothing, judge_victims};
+use super::invariants::{check_conditions, check_inactive_owner, check_victims};
 use super::*;
 use crate::objects::decode;
 
@@ -23,7 +23,7 @@ impl World {
         let observed = world.observe();
         let plan = planner::plan(&observed);
         assert!(!plan.reasons.is_empty(), "a plan without a reason: {plan:?}\n{observed:?}");
-        self.judge_plan(&observed, &plan);
+        self.check_plan(&observed, &plan);
         let mut outcome = progress::Outcome::default();
         for write in plan.writes.iter().take(most_writes) {
             if !self.write_replica_set(&plan, write) {
@@ -37,7 +37,7 @@ impl World {
             return synced; // a crash
         }
         let settled = progress::settle(&observed, &plan, &outcome);
-        self.judge_status(&settled.status);
+        self.check_status(&settled.status);
         synced.requeue_after = settled.requeue_after;
         if !write_status {
             return synced;
@@ -48,7 +48,7 @@ impl World {
             let before =
                 self.deployment.annotations.get(revision::REVISION).and_then(|r| r.parse::<i64>().ok());
             let after: i64 = revision.parse().unwrap();
-            // Somebody who takes sets away takes their revisions away too.
+            // A user who deletes ReplicaSets deletes their revisions too.
             assert!(self.strangers || before.is_none_or(|b| b < after), "S7: revision {before:?} -> {after}");
             self.annotate(revision::REVISION, revision);
             synced.wrote = true;
@@ -84,9 +84,9 @@ impl World {
                 let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
                 assert!(
                     !self.owned_replica_sets().filter(selected).any(|s| same(&s)),
-                    "S4: a second set for one template"
+                    "S4: a second ReplicaSet for one template"
                 );
-                self.judge_recreate(None);
+                self.check_recreate(None);
                 let body = replica_set_body(&self.deployment, new).unwrap();
                 let mut object: serde_json::Value = serde_json::from_slice(&body).unwrap();
                 let serial = self.serial();
@@ -101,7 +101,7 @@ impl World {
             Write::Change(replica_set, change) => {
                 let is_new = replica_set.template.asks_for_the_same_as(&self.deployment.template);
                 if is_new && change.replicas.is_some_and(|size| size > replica_set.replicas) {
-                    self.judge_recreate(Some(&replica_set.meta.uid));
+                    self.check_recreate(Some(&replica_set.meta.uid));
                 }
                 let nick = nick(replica_set);
                 if let Some(size) = change.replicas {
@@ -143,7 +143,7 @@ impl World {
                             || s.status.observed_generation < s.meta.generation
                             || s.template.asks_for_the_same_as(&self.deployment.template)
                     });
-                assert!(older, "S8: not the oldest revision goes first");
+                assert!(older, "S8: the oldest revision must be deleted first");
                 let is_old = |s: &&ReplicaSet| !s.template.asks_for_the_same_as(&self.deployment.template);
                 let kept = self.owned_replica_sets().filter(is_old).count() as i32 - 1;
                 assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
@@ -174,7 +174,7 @@ impl World {
         let sum = self.sum();
         assert!(
             sum <= max_total || sum <= sum_before,
-            "S1: {sum_before} -> {sum} pods wanted, {max_total} allowed"
+            "S1: {sum_before} -> {sum} desired pods, {max_total} allowed"
         );
         // S2: a rollout never takes an available pod that the budget needs. Not owed when pods were
         // lost, or have become available, that the status did not show yet.
@@ -190,9 +190,9 @@ impl World {
             !owed || !shrinks || after >= min_available.min(available_before),
             "S2: {available_before} -> {after} pods available, {min_available} must be"
         );
-        // S7: the new set's revision is above all others once anything is written to it.
+        // S7: the new ReplicaSet's revision is above all others once anything is written to it.
         if let Write::Create(_) = write {
-            self.judge_revision();
+            self.check_revision();
         }
         true
     }
@@ -246,7 +246,7 @@ impl World {
             now: self.now,
         };
         let plan = pod_planner::plan(&observed);
-        judge_owners_that_may_do_nothing(&observed);
+        check_inactive_owner(&observed);
         let mut done = 0;
         for write in &plan.writes {
             match write {
@@ -266,7 +266,7 @@ impl World {
                 }
                 pod_planner::Write::Delete(victims) => {
                     assert!(victims.len() <= pod_planner::BURST, "S14");
-                    judge_victims(&observed, victims);
+                    check_victims(&observed, victims);
                     let count = victims.len().min(most_writes);
                     for victim in &victims[..count] {
                         let live = self.active_pods(&replica_set).len();
@@ -302,7 +302,7 @@ impl World {
         let sane = 0 <= after.available && after.available <= after.ready && after.ready <= after.replicas;
         assert!(sane, "S20: {after:?}");
         assert!(after.observed_generation >= before.observed_generation, "S20");
-        judge_conditions(&before.conditions, &after.conditions);
+        check_conditions(&before.conditions, &after.conditions);
         let changed = before != after;
         if write_status {
             self.replica_sets.get_mut(name).unwrap().status = settled.status;

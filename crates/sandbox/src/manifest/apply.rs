@@ -1,4 +1,4 @@
-//! Checking objects against an API server, and creating them there.
+//! Validating objects with an API server, and creating them there.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use serde_json::Value;
 use super::{ManifestError, Object};
 use windlass_nodes::api_client::{CallError, send};
 
-/// Whose writes these are, in managed fields.
+/// The field manager of these writes.
 const MANAGER: &str = "windlass-sandbox";
 
-/// What happened to an object.
+/// The result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It did not exist.
     Created,
     /// It existed and was changed.
     Configured,
-    /// It existed and was like this already.
+    /// It existed and did not differ.
     Unchanged,
 }
 
@@ -38,15 +38,15 @@ impl std::fmt::Display for Applied {
     }
 }
 
-/// Has the server judge every object without keeping any: types, unknown fields, values.
+/// Sends every object to the server as a dry run, which validates types, unknown fields and values.
 ///
-/// An object in a namespace that the same manifests create cannot be tried there before that namespace
-/// exists, so it is tried in `default`: everything but the name of the namespace is judged the same.
+/// A namespace that the same manifests create does not exist during the dry run, so its objects are validated in
+/// `default`: everything but the name of the namespace is validated in the same way.
 pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestError> {
-    let coming: BTreeSet<&str> =
+    let new_namespaces: BTreeSet<&str> =
         objects.iter().filter(|object| object.kind() == "Namespace").map(Object::name).collect();
     for object in objects {
-        let elsewhere = object.namespace().is_some_and(|namespace| coming.contains(namespace))
+        let elsewhere = object.namespace().is_some_and(|namespace| new_namespaces.contains(namespace))
             && !exists(client, object.namespace().unwrap_or_default()).await;
         let result = if elsewhere {
             let mut stand_in = object.clone();
@@ -69,19 +69,19 @@ pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestEr
     Ok(())
 }
 
-/// Creates every object, or changes it to be as its manifest says if it exists: namespaces first, the
-/// others in their order. `tell` is called for each. Fields that a manifest leaves out stay as they are.
+/// Creates every object, or patches it if it exists: namespaces first, the others in their order. Calls `report` for
+/// each. A patch does not change fields that the manifest omits.
 pub async fn apply(
     client: &Client,
     objects: &[Object],
-    mut tell: impl FnMut(&Object, Applied),
+    mut report: impl FnMut(&Object, Applied),
 ) -> Result<(), ManifestError> {
     let (namespaces, others): (Vec<&Object>, Vec<&Object>) =
         objects.iter().partition(|object| object.kind() == "Namespace");
     let ordered = [namespaces, others].concat();
     for (index, object) in ordered.iter().enumerate() {
         match write(client, object, false).await {
-            Ok(applied) => tell(object, applied),
+            Ok(applied) => report(object, applied),
             Err(error) => {
                 let (done, rest) = ordered.split_at(index);
                 return Err(ManifestError::Interrupted {
@@ -103,13 +103,13 @@ fn names(objects: &[&Object]) -> String {
     objects.iter().map(|object| object.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The server's words without what has been said already: its answer begins by naming the object.
+/// The server's message without its prefix, which names the object again.
 fn explain(object: &Object, error: &CallError) -> String {
-    let said = error.to_string();
+    let message = error.to_string();
     let prefix = format!("\"{}\" is invalid: ", object.name());
-    match said.split_once(&prefix) {
+    match message.split_once(&prefix) {
         Some((_, rest)) => rest.to_owned(),
-        None => said,
+        None => message,
     }
 }
 
@@ -140,7 +140,7 @@ async fn create(client: &Client, object: &Object, dry_run: bool) -> Result<Appli
     Ok(Applied::Created)
 }
 
-/// A merge patch. If the manifest names a resourceVersion, it applies only to that one.
+/// Sends a merge patch. If the manifest has a resourceVersion, the patch applies only to that version.
 async fn change(client: &Client, object: &Object, dry_run: bool) -> Result<Applied, CallError> {
     let before = send(client, requests(object).get(object.name(), &GetParams::default())).await?;
     let parameters = PatchParams {
@@ -155,7 +155,7 @@ async fn change(client: &Client, object: &Object, dry_run: bool) -> Result<Appli
     Ok(if version(&before) == version(&after) { Applied::Unchanged } else { Applied::Configured })
 }
 
-/// Asks for unknown and duplicate fields to be errors, which kube's parameters for a POST cannot say.
+/// Makes unknown and duplicate fields an error, for which kube's `PostParams` has no field.
 fn strictly(
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strict_validation_is_asked_for_whatever_else_the_query_says() {
+    fn strict_validation_is_added_to_any_query() {
         for (before, after) in [
             ("/api/v1/pods", "/api/v1/pods?fieldValidation=Strict"),
             ("/api/v1/pods?", "/api/v1/pods?fieldValidation=Strict"),

@@ -1,8 +1,8 @@
-//! One document of YAML or JSON as a JSON value, with the surprises of YAML taken out.
+//! Parses a document of YAML or JSON into a JSON value, more strictly than usual.
 //!
-//! Read by a visitor of our own, because the ready-made ones forgive too much: duplicate keys, where the
-//! last one silently wins, and aliases, of which ten nested lines can stand for gigabytes. Differences
-//! from kubectl's reader: `yes` and `on` are strings, as in YAML 1.2.
+//! It has its own visitor, because the usual ones accept too much: duplicate keys, where the last one silently wins, and
+//! aliases, of which ten nested lines can expand to gigabytes. Differences from kubectl's parser: `yes` and `on` are
+//! strings, as in YAML 1.2.
 
 use std::{
     borrow::Cow,
@@ -15,18 +15,18 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::options::MergeKeyPolicy;
 use serde_saphyr::{MessageFormatter, Options, SnippetMode, UserMessageFormatter};
 
-/// What an API server would take at most.
+/// The maximum size that an API server accepts.
 pub const LARGEST_DOCUMENT: usize = 3 * 1024 * 1024;
 
-/// How deep mappings and lists may be nested in YAML. Each level takes some 10 KB of the stack where nothing is optimized.
+/// The maximum nesting of mappings and lists in YAML. Each level takes about 10 KB of stack in a debug build.
 const DEEPEST: usize = 64;
 
-/// Reads every document of a YAML stream. Empty ones are `None`, so that counting stays right.
+/// Parses every document of a YAML stream. Empty ones are `None`, so that the numbers of the others are right.
 pub fn yaml(text: &str) -> Vec<Result<Option<Value>, String>> {
     let mut documents = Vec::new();
     for (lines_before, document) in split(text) {
         let read = yaml_document(document, lines_before);
-        // After a syntax error the reader has lost its place: what follows would be noise.
+        // After a syntax error the position is unknown, and further errors would be misleading.
         let lost = read.is_err();
         documents.push(read.map(|value| Some(value).filter(|value| !value.is_null())));
         if lost {
@@ -100,7 +100,7 @@ fn options() -> Options {
     }
 }
 
-/// The reader's sentences, for a person who writes manifests.
+/// The parser's messages, in words for authors of manifests.
 struct Words;
 
 impl MessageFormatter for Words {
@@ -110,11 +110,9 @@ impl MessageFormatter for Words {
             Error::DuplicateMappingKey { key: Some(key), .. } => {
                 format!("the key {key:?} occurs twice in one mapping").into()
             }
-            Error::UnsupportedTag { tag, .. } => {
-                format!("the tag {tag} means nothing here; tags are not supported").into()
-            }
+            Error::UnsupportedTag { tag, .. } => format!("the tag {tag} is not supported").into(),
             Error::NonFiniteFloat { value, .. } => {
-                format!("{value} is no number that JSON can express; quote it if it is a string").into()
+                format!("{value} is not a number in JSON; quote it if it is a string").into()
             }
             _ => UserMessageFormatter.format_message(error),
         }
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_told_apart_and_empty_ones_counted() {
+    fn documents_are_separated_and_empty_ones_counted() {
         let documents: Vec<_> =
             yaml("a: 1\n---\n# only a comment\n---\nb: 2\n").into_iter().map(Result::unwrap).collect();
         assert_eq!(documents, [Some(json!({"a": 1})), None, Some(json!({"b": 2}))]);
@@ -366,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_is_told_with_line_and_column() {
+    fn a_syntax_error_has_a_line_and_a_column() {
         let error = refused("a: 1\nb: [1, 2\nc: 3\n");
         assert!(error.contains("line 3"), "{error}");
     }
@@ -386,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_and_merge_keys_work_and_the_mapping_itself_wins() {
+    fn anchors_and_merge_keys_work_and_the_mappings_own_keys_win() {
         let text = "base: &base {image: nginx, port: 80}\nweb: {<<: *base, port: 81}\nsame: *base\n";
         assert_eq!(
             one(text).unwrap(),
@@ -430,14 +428,14 @@ mod tests {
     }
 
     #[test]
-    fn tags_and_numbers_that_json_does_not_know_are_refused() {
+    fn tags_and_numbers_outside_of_json_are_refused() {
         assert!(refused("a: !secret x\n").contains("tag"));
         assert!(refused("a: .nan\n").contains("quote it"));
         assert!(refused("a: 99999999999999999999999\n").contains("too large"));
     }
 
     #[test]
-    fn deep_nesting_is_an_error_and_no_crash() {
+    fn deep_nesting_is_an_error_and_not_a_crash() {
         assert!(yaml(&"[".repeat(100_000)).remove(0).is_err());
         assert!(json(&"[".repeat(100_000)).remove(0).is_err());
         for (depth, fine) in [(60, true), (70, false), (200, false)] {
@@ -448,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_directives_and_comments_make_no_document_by_themselves() {
+    fn markers_directives_and_comments_alone_are_no_document() {
         let all = |text: &str| yaml(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
         let (a, b) = (Some(json!({"a": 1})), Some(json!({"b": "x\n"})));
         assert_eq!(all("# why\n%YAML 1.2\n--- # this\na: 1\n...\n# and\n---\nb: |\n  x\n"), [a.clone(), b]);
@@ -459,14 +457,11 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_with_its_field_and_its_line_in_the_file() {
+    fn an_error_has_its_field_and_its_line_in_the_file() {
         for (value, expected) in [
-            (
-                ".nan",
-                "b[0].d: .nan is no number that JSON can express; quote it if it is a string at line 5, column 6",
-            ),
+            (".nan", "b[0].d: .nan is not a number in JSON; quote it if it is a string at line 5, column 6"),
             // The reader looks at a value before it hands over its key.
-            ("!x 2", "b[0].d: the tag !x means nothing here; tags are not supported at line 5, column 9"),
+            ("!x 2", "b[0].d: the tag !x is not supported at line 5, column 9"),
         ] {
             let mut documents = yaml(&format!("a: 1\n---\nb:\n- c: 1\n  d: {value}\n"));
             assert_eq!(documents.remove(1).unwrap_err(), expected);
@@ -474,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_strings_and_numbers_numbers_as_for_kubectl() {
+    fn scalars_have_the_types_that_kubectl_gives_them() {
         assert_eq!(
             one("{a: yes, b: on, c: 0644, d: 1.50, e: -7, f: 1e3, g: ~, h: '5', i: 1.2.3, j: 0x1f}").unwrap(),
             json!({"a": "yes", "b": "on", "c": 420, "d": 1.5, "e": -7, "f": 1000.0, "g": null, "h": "5",
@@ -485,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn json_values_may_follow_each_other() {
+    fn a_stream_of_json_values_is_accepted() {
         let documents: Vec<_> = json("{\"a\": 1}\n{\"b\": 2}").into_iter().map(Result::unwrap).collect();
         assert_eq!(documents, [Some(json!({"a": 1})), Some(json!({"b": 2}))]);
         assert!(json("{\"a\": 1,}").remove(0).unwrap_err().contains("line 1 column"));

@@ -1,27 +1,27 @@
-//! What the live view shows, as rows of text with a tone each. Pure.
+//! The rows of the live view, as text with tones. Pure.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::{
-    cluster::{Cluster, key, number, pod_state, wanted},
+    cluster::{Cluster, desired_replicas, key, number, pod_state},
     event_lines::{event, plain},
     progress::{Rollout, daemon_rollout, rollout},
 };
 
-/// How a piece of text is meant; colours come later, or never.
+/// The meaning of a piece of text; [`view`](super) maps it to a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// A heading.
     Heading,
-    /// Nothing special.
+    /// Neutral.
     Plain,
-    /// As it should be.
+    /// Complete or ready.
     Good,
-    /// On its way.
+    /// In progress.
     Waiting,
-    /// Will not get better by itself.
+    /// An error.
     Bad,
 }
 
@@ -34,19 +34,20 @@ const BAR: usize = 12;
 /// A screen of some width, in characters.
 #[derive(Clone, Copy, Debug)]
 pub struct Board {
-    /// Longer lines are cut.
+    /// Longer lines are truncated.
     pub width: usize,
 }
 
 impl Board {
-    /// A line per Deployment and one for each of its ReplicaSets that has or wants pods, then one per
-    /// DaemonSet and ReplicationController, at most `height` lines in all; if there are more, the last says how many.
+    /// A line per Deployment and per ReplicaSet of it that has or needs pods, then one per DaemonSet and
+    /// ReplicationController; at most `height` lines. If there are more, the last line counts them.
     pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
         let name_width = (self.width / 3).clamp(16, 44);
         let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
         let mut rows = vec![vec![(heading, Tone::Heading)]];
-        let shown =
-            |replica_set: &&Value| wanted(replica_set) > 0 || number(replica_set, "/status/replicas") > 0;
+        let shown = |replica_set: &&Value| {
+            desired_replicas(replica_set) > 0 || number(replica_set, "/status/replicas") > 0
+        };
         let replica_sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
         let controllers = &cluster.replication_controllers;
         let all: usize =
@@ -54,7 +55,7 @@ impl Board {
         let all = all + cluster.daemon_sets.len() + controllers.len();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
-            // Where room is short, the sets of what is complete have nothing to tell.
+            // Without enough lines, the ReplicaSets of complete Deployments are omitted.
             if all < height || !matches!(rollout(deployment), Rollout::Complete(_)) {
                 rows.extend(replica_sets(deployment).map(|replica_set| {
                     let (_, name) = key(replica_set);
@@ -70,7 +71,10 @@ impl Board {
             rows.push(self.pods_of(controller, &format!("{namespace}/{name}"), cluster, name_width));
         }
         if rows.len() == 1 {
-            rows.push(vec![("no Deployments yet: kubectl create -f …".to_owned(), Tone::Plain)]);
+            rows.push(vec![(
+                "No Deployments yet. Create one: kubectl create -f FILE".to_owned(),
+                Tone::Plain,
+            )]);
         }
         if rows.len() > height && height > 0 {
             let hidden = rows.len() - height + 1;
@@ -80,11 +84,11 @@ impl Board {
         rows.into_iter().map(|row| self.cut(row)).collect()
     }
 
-    /// The line of a DaemonSet: its numbers are those of nodes.
+    /// The line of a DaemonSet: it counts nodes.
     fn daemon_set(&self, daemon_set: &Value, name_width: usize) -> Row {
         let (namespace, name) = key(daemon_set);
         let desired = number(daemon_set, "/status/desiredNumberScheduled");
-        let (tone, text) = verdict(&daemon_rollout(daemon_set));
+        let (tone, text) = status(&daemon_rollout(daemon_set));
         let misscheduled = match number(daemon_set, "/status/numberMisscheduled") {
             0 => String::new(),
             count => format!("; {count} misscheduled"),
@@ -99,37 +103,37 @@ impl Board {
 
     fn deployment(&self, deployment: &Value, name_width: usize) -> Row {
         let (namespace, name) = key(deployment);
-        let wanted = wanted(deployment);
-        let (tone, text) = verdict(&rollout(deployment));
+        let desired = desired_replicas(deployment);
+        let (tone, text) = status(&rollout(deployment));
         let paused = if deployment["spec"]["paused"] == true { "paused; " } else { "" };
         let revision = &deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
         let revision = revision.as_str().map(|r| format!("revision {}; ", plain(r))).unwrap_or_default();
         vec![
             (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
-            (meter(number(deployment, "/status/readyReplicas"), wanted) + "  ", tone),
-            (meter(number(deployment, "/status/updatedReplicas"), wanted) + "  ", tone),
+            (meter(number(deployment, "/status/readyReplicas"), desired) + "  ", tone),
+            (meter(number(deployment, "/status/updatedReplicas"), desired) + "  ", tone),
             (format!("{revision}{paused}{text}"), tone),
         ]
     }
 
-    /// The line of a ReplicaSet or ReplicationController: how many of its pods are in which state.
-    fn pods_of(&self, replica_set: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
-        let wanted = wanted(replica_set);
-        let ready = number(replica_set, "/status/readyReplicas");
+    /// The line of a ReplicaSet or ReplicationController: the number of its pods in each state.
+    fn pods_of(&self, controller: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
+        let desired = desired_replicas(controller);
+        let ready = number(controller, "/status/readyReplicas");
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
-        for pod in Cluster::owned(&cluster.pods, replica_set) {
+        for pod in Cluster::owned(&cluster.pods, controller) {
             *states.entry(pod_state(pod)).or_default() += 1;
         }
         let bad = states.keys().any(|state| state.contains("BackOff") || state.contains("Err"));
         let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
         let tone = match () {
             () if bad => Tone::Bad,
-            () if ready == wanted => Tone::Good,
+            () if ready == desired => Tone::Good,
             () => Tone::Waiting,
         };
         vec![
             (fit(label, name_width) + "  ", Tone::Plain),
-            (meter(ready, wanted) + "  ", tone),
+            (meter(ready, desired) + "  ", tone),
             (format!("{:21}  ", ""), Tone::Plain),
             (plain(&states.join(", ")), tone),
         ]
@@ -160,8 +164,8 @@ impl Board {
     }
 }
 
-/// A rollout in a few words, and how they are meant.
-fn verdict(rollout: &Rollout) -> (Tone, String) {
+/// The status of a rollout in a few words.
+fn status(rollout: &Rollout) -> (Tone, String) {
     match rollout {
         Rollout::Complete(_) => (Tone::Good, "rolled out".to_owned()),
         Rollout::Failed(_) => (Tone::Bad, "exceeded its progress deadline".to_owned()),
@@ -173,18 +177,17 @@ fn verdict(rollout: &Rollout) -> (Tone, String) {
 }
 
 /// A bar and the numbers, 21 characters wide if the numbers are not very large: `████████░░░░  2/3`.
-fn meter(done: i64, wanted: i64) -> String {
-    let filled = match wanted {
+fn meter(done: i64, desired: i64) -> String {
+    let filled = match desired {
         ..=0 => BAR,
-        _ => {
-            usize::try_from(i128::from(done.clamp(0, wanted)) * BAR as i128 / i128::from(wanted)).unwrap_or(0)
-        }
+        _ => usize::try_from(i128::from(done.clamp(0, desired)) * BAR as i128 / i128::from(desired))
+            .unwrap_or(0),
     };
     let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
-    fit(&format!("{bar} {done}/{wanted}"), 21)
+    fit(&format!("{bar} {done}/{desired}"), 21)
 }
 
-/// Pads a text to `width`, or cuts it with a mark.
+/// Pads a text to `width`, or truncates it with an ellipsis.
 fn fit(text: &str, width: usize) -> String {
     let text = plain(text);
     if text.chars().count() <= width {
@@ -198,7 +201,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::{Followed, News};
+    use crate::cluster::{Followed, ObjectChange};
 
     fn cluster() -> Cluster {
         let mut cluster = Cluster::default();
@@ -213,7 +216,7 @@ mod tests {
         };
         let about = json!({"kind": "Deployment", "namespace": "shop", "name": "web"});
         let event = |n: usize| json!({"involvedObject": about, "type": "Normal", "reason": "Counted", "message": n.to_string()});
-        let put = |kind, object| News { kind, object, gone: false };
+        let put = |kind, object| ObjectChange { kind, object, deleted: false };
         cluster.observe(put(Followed::Deployment, deployment));
         cluster.observe(put(Followed::ReplicaSet, replica_set("web-new", 3)));
         cluster.observe(put(Followed::ReplicaSet, replica_set("web-old", 0)));
@@ -229,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn each_deployment_has_a_line_with_bars_and_its_sets_with_pods_below() {
+    fn a_deployment_has_a_line_with_bars_followed_by_its_replica_sets_with_pods() {
         let rows = Board { width: 140 }.workloads(&cluster(), 20);
         let text = text(&rows);
-        assert_eq!(text.len(), 3, "the set without pods is left out: {text:#?}");
+        assert_eq!(text.len(), 3, "the ReplicaSet without pods is omitted: {text:#?}");
         assert!(text[1].starts_with("shop/web "), "{}", text[1]);
         assert!(text[1].contains("████████░░░░ 2/3"), "{}", text[1]);
         assert!(text[1].contains("████████████ 3/3"), "{}", text[1]);
@@ -241,9 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn a_replication_controller_has_a_line_of_its_own_with_its_pods() {
+    fn a_replication_controller_has_a_line_with_its_pods() {
         let mut cluster = Cluster::default();
-        let put = |kind, object| News { kind, object, gone: false };
+        let put = |kind, object| ObjectChange { kind, object, deleted: false };
         let controller = json!({"metadata": {"namespace": "shop", "name": "old", "uid": "c"},
                                 "spec": {"replicas": 2}, "status": {"replicas": 1, "readyReplicas": 0}});
         let pod = json!({"metadata": {"namespace": "shop", "name": "old-1", "uid": "p",
@@ -257,13 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_has_a_line_with_its_numbers_of_nodes() {
+    fn a_daemon_set_has_a_line_with_its_counts_of_nodes() {
         let mut cluster = Cluster::default();
         let status = json!({"observedGeneration": 1, "desiredNumberScheduled": 3, "numberReady": 2,
                             "updatedNumberScheduled": 3, "numberAvailable": 2, "numberMisscheduled": 1});
         let object =
             json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 1}, "status": status});
-        cluster.observe(News { kind: Followed::DaemonSet, object, gone: false });
+        cluster.observe(ObjectChange { kind: Followed::DaemonSet, object, deleted: false });
         let text = text(&Board { width: 180 }.workloads(&cluster, 20));
         assert_eq!(text.len(), 2, "{text:#?}");
         assert!(text[1].starts_with("shop/agent "), "{}", text[1]);
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_long_lines_are_cut() {
+    fn surplus_lines_are_counted_and_long_lines_are_truncated() {
         let rows = Board { width: 30 }.workloads(&cluster(), 2);
         let text = text(&rows);
         assert_eq!(text.len(), 2);
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_copes_with_any_numbers() {
+    fn a_bar_accepts_any_numbers() {
         assert_eq!(meter(0, 0), "████████████ 0/0     ");
         assert_eq!(meter(-1, 3), "░░░░░░░░░░░░ -1/3    ");
         assert!(meter(i64::MAX, i64::MAX).starts_with("████████████"));

@@ -111,7 +111,7 @@ async fn labels_of_a_deployment_are_not_copied(s: &Stage) {
     s.rest().await;
 }
 
-/// What becomes of this revision on an old ReplicaSet when another image comes.
+/// The handling of this revision on an old ReplicaSet when the image changes.
 async fn revision(s: &Stage, hostile: &str) {
     s.create(deployment("web")).await;
     s.come_up().await;

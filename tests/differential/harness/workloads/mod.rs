@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use super::declared::Declared;
 use super::stage::Stage;
 
-/// A script, and the differences that are meant in it.
+/// A script, and its intended differences.
 pub struct Workload {
     pub name: &'static str,
     pub play: fn(&Stage) -> BoxFuture<'_, ()>,

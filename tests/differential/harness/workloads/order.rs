@@ -1,4 +1,4 @@
-//! Which pods go first.
+//! The deletion order of pods.
 
 use serde_json::json;
 
@@ -106,7 +106,7 @@ async fn the_younger_goes_first_by_orders_of_magnitude(s: &Stage) {
     one_after_the_other(s, "ReplicaSet", "bare", 5).await;
 }
 
-/// Two ReplicaSets of one Deployment have ready pods on the same nodes, and the older one shrinks.
+/// Two ReplicaSets of one Deployment have ready pods on the same nodes, and the older one is scaled down.
 async fn pods_of_one_node_with_a_deployment(s: &Stage) {
     let old = pods(s, deployment("web").rolling(3, 0), 3).await;
     s.act("each on a node");

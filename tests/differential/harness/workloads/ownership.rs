@@ -1,4 +1,4 @@
-//! Whose something is: overlapping selectors, taken names, foreign and forged owner references, cascades.
+//! Ownership: overlapping selectors, taken names, foreign and forged owner references, cascades.
 
 use serde_json::{Value, json};
 
@@ -189,7 +189,7 @@ async fn a_replication_controller_is_deleted_and_its_pods_stay(s: &Stage) {
     s.come_up().await;
 }
 
-/// The garbage collector removes what has an owner that is not there, so this asks for what happens before.
+/// The garbage collector deletes an object whose owner does not exist, so this observes the time before.
 async fn an_owner_of_the_wrong_kind(s: &Stage) {
     let bare = s.create(replica_set("bare").replicas(1)).await;
     s.come_up().await;

@@ -1,4 +1,4 @@
-//! What happens to pods by themselves.
+//! Changes of pods that the controllers do not cause.
 
 use serde_json::json;
 
@@ -126,7 +126,7 @@ async fn recreate_with_a_pod_that_ends_in_failure(s: &Stage) {
     s.come_up().await;
     s.image("web", "v2").await;
     s.rest().await;
-    // As a kubelet does before a pod goes.
+    // As a kubelet does before it deletes a pod.
     for pod in s.terminating() {
         s.act("an old pod has failed and is still there");
         s.fail(&pod, None).await;

@@ -29,7 +29,7 @@ super::workloads! {
 }
 
 /// The condition, at rest and in passing.
-macro_rules! told {
+macro_rules! refused_step {
     ($at_rest:literal, $passing:literal) => {
         &[
             differs(
@@ -43,7 +43,7 @@ macro_rules! told {
     };
 }
 
-static SCALING: &[Declared] = told!("True FailedScale: *", "ReplicaFailure=True FailedScale: *");
+static SCALING: &[Declared] = refused_step!("True FailedScale: *", "ReplicaFailure=True FailedScale: *");
 static CLEANING_UP: &[Declared] = &[
     differs(
         &STEPS_IN_REPLICA_FAILURE,
@@ -94,7 +94,7 @@ static ADOPTION: &[Declared] = &[
     ),
 ];
 
-/// Waits until the quota counts, and then until what it refused has come to be.
+/// Waits until the quota is counted, and then until the refused pods are created.
 async fn quota(s: &Stage, pods: i64) {
     s.create(pod_quota(pods)).await;
     s.counted().await;

@@ -1,40 +1,40 @@
-//! What befalls the pods and ReplicaSets of a rollout from outside: people, nodes, other programs.
+//! Foreign changes of the pods and ReplicaSets of a rollout: by users, nodes, other programs.
 
 use std::sync::Arc;
 
 use windlass::model::{Phase, Pod};
 
 use super::{Rollout, is_ready};
-use crate::world::{Fate, pods, tag};
+use crate::world::{PodChange, pods, tag};
 
 impl Rollout {
-    /// Somebody deletes pods by hand.
+    /// A user deletes pods.
     pub fn delete_pods(&mut self, image: &str, count: usize) {
-        self.befall(image, count, is_ready, Fate::Delete);
+        self.change_pods(image, count, is_ready, PodChange::Delete);
         self.say("user", &format!("web-{image}: delete {} by hand", pods(count)));
     }
 
-    /// Pods fail for good, as those do that a node evicts; their objects stay.
+    /// Pods fail finally, as after an eviction by the kubelet; their objects stay.
     pub fn fail_pods(&mut self, image: &str, count: usize) {
-        self.befall(image, count, is_ready, Fate::Fail);
+        self.change_pods(image, count, is_ready, PodChange::Fail);
         self.say("kubelet", &format!("web-{image}: {} failed", pods(count)));
     }
 
     /// The readiness probes of running pods fail from now on.
     pub fn unready_pods(&mut self, image: &str, count: usize) {
-        self.befall(image, count, is_ready, Fate::Unready);
+        self.change_pods(image, count, is_ready, PodChange::Unready);
         self.say("kubelet", &format!("web-{image}: {} unready", pods(count)));
     }
 
     /// The readiness probes of running pods succeed again.
     pub fn ready_pods_again(&mut self, image: &str, count: usize) {
         let is_unready = |pod: &Pod| pod.phase == Phase::Running && pod.ready_since.is_none();
-        self.befall(image, count, is_unready, Fate::Ready);
+        self.change_pods(image, count, is_unready, PodChange::Ready);
         self.say("kubelet", &format!("web-{image}: {} ready again", pods(count)));
     }
 
-    /// Pods that would not stop do so after all.
-    pub fn let_go(&mut self, image: &str) {
+    /// Pods that did not terminate do so now.
+    pub fn terminate_pods(&mut self, image: &str) {
         self.say("kubelet", &format!("web-{image} can stop now"));
         self.stuck.retain(|stuck| stuck != image);
     }
@@ -49,15 +49,21 @@ impl Rollout {
         replica_set.annotations = Arc::new(kept.chain([(key, value)]).collect());
     }
 
-    fn befall(&mut self, image: &str, count: usize, whom: impl Fn(&Pod) -> bool, fate: Fate) {
-        let is_hit = |(name, pod): &(&Arc<str>, &Pod)| self.world.tags[*name] == image && whom(pod);
+    fn change_pods(
+        &mut self,
+        image: &str,
+        count: usize,
+        selected: impl Fn(&Pod) -> bool,
+        pod_change: PodChange,
+    ) {
+        let is_hit = |(name, pod): &(&Arc<str>, &Pod)| self.world.tags[*name] == image && selected(pod);
         let hit: Vec<Arc<str>> =
             self.world.pods.iter().filter(is_hit).map(|(name, _)| name.clone()).take(count).collect();
         assert_eq!(hit.len(), count, "web-{image} has no such pods\n{}", self.transcript());
         for name in &hit {
-            self.world.befall(name, fate);
+            self.world.change_pod(name, pod_change);
         }
-        // What the world took away is not the planner's doing: the next check starts from here.
+        // The planner did not delete these pods: the next check starts from here.
         self.reached = self.ready_pods();
     }
 }

@@ -1,4 +1,4 @@
-//! Rollouts in which something goes wrong: pods, caches of sizes, deadlines.
+//! Rollouts with failures: pods, size annotations, deadlines.
 
 use super::{check, roll_to_v2};
 use windlass_planner_testkit::objects::deployment;
@@ -6,7 +6,7 @@ use windlass_planner_testkit::objects::deployment;
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 
 #[test]
-fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
+fn a_stale_size_annotation_does_not_block_a_rollout() {
     check(
         "stale-annotation",
         "3 replicas, a wrong desired-replicas beside the right size, new image (kubernetes#138839)",
@@ -21,10 +21,10 @@ fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
 }
 
 #[test]
-fn scaling_to_the_size_that_a_set_happens_to_have_does_not_hold_up_a_rollout() {
+fn scaling_to_the_current_size_of_a_replica_set_does_not_block_a_rollout() {
     check(
         "stale-annotation-no-surge",
-        "4 replicas, maxSurge 0, scaled to 3 while the only active set has 3 (kubernetes#138036)",
+        "4 replicas, maxSurge 0, scaled to 3 while the only active ReplicaSet has 3 (kubernetes#138036)",
         deployment("web").replicas(4).surge(0).unavailable(1),
         |w| {
             w.settle();
@@ -52,7 +52,7 @@ fn recreate_undoes_a_broken_version() {
 }
 
 #[test]
-fn recreate_does_not_wait_for_a_failed_pod_that_never_goes() {
+fn recreate_does_not_wait_for_a_failed_pod_that_is_never_deleted() {
     check(
         "recreate-failed-pod",
         "2 replicas, Recreate, a failed pod of v1 stays for ever (kubernetes#128798)",
@@ -68,7 +68,7 @@ fn recreate_does_not_wait_for_a_failed_pod_that_never_goes() {
 }
 
 #[test]
-fn recreate_says_when_an_old_pod_does_not_stop() {
+fn recreate_reports_an_old_pod_that_does_not_terminate() {
     check(
         "recreate-deadline",
         "2 replicas, Recreate, the pods of v1 do not stop, then they do",
@@ -76,14 +76,14 @@ fn recreate_says_when_an_old_pod_does_not_stop() {
         |w| {
             w.stuck.push("v1".into());
             roll_to_v2(w);
-            w.let_go("v1");
+            w.terminate_pods("v1");
             w.settle();
         },
     );
 }
 
 #[test]
-fn new_pods_that_become_unready_hold_up_the_rollout() {
+fn new_pods_that_become_unready_block_the_rollout() {
     check(
         "new-pods-flap",
         "4 replicas, maxSurge 1, maxUnavailable 0, a pod of v2 is unready for a while",
@@ -101,7 +101,7 @@ fn new_pods_that_become_unready_hold_up_the_rollout() {
 }
 
 #[test]
-fn old_pods_that_become_unready_go_first() {
+fn old_pods_that_become_unready_are_deleted_first() {
     check(
         "old-pods-flap",
         "6 replicas, maxSurge 1, maxUnavailable 1, two pods of v1 are unready when v2 comes",
@@ -117,7 +117,7 @@ fn old_pods_that_become_unready_go_first() {
 }
 
 #[test]
-fn an_old_pod_that_is_deleted_by_hand_is_replaced_while_its_set_still_wants_it() {
+fn a_manually_deleted_old_pod_is_replaced_while_its_replica_set_needs_it() {
     check(
         "old-pod-deleted",
         "4 replicas, maxSurge 1, maxUnavailable 0, a pod of v1 is deleted while v2 rolls out",
@@ -133,7 +133,7 @@ fn an_old_pod_that_is_deleted_by_hand_is_replaced_while_its_set_still_wants_it()
 }
 
 #[test]
-fn pods_that_die_after_the_rollout_cost_availability_and_not_progress() {
+fn pods_that_fail_after_the_rollout_affect_availability_and_not_progress() {
     check(
         "pods-die-later",
         "3 replicas at rest, all pods unready for a while",
@@ -149,7 +149,7 @@ fn pods_that_die_after_the_rollout_cost_availability_and_not_progress() {
 }
 
 #[test]
-fn without_a_deadline_there_is_no_word_on_progress() {
+fn without_a_deadline_there_is_no_progressing_condition() {
     let start = deployment("web").replicas(2).surge(1).unavailable(0).deadline(i32::MAX);
     check("no-deadline", "2 replicas, no deadline, v2 never becomes ready, then v1 again", start, |w| {
         w.broken.push("v2".into());
@@ -160,7 +160,7 @@ fn without_a_deadline_there_is_no_word_on_progress() {
 }
 
 #[test]
-fn a_stuck_rollout_that_is_paused_stays_marked_as_stuck() {
+fn a_paused_stuck_rollout_keeps_its_deadline_exceeded_condition() {
     let start = deployment("web").replicas(2).surge(1).unavailable(0).deadline(60);
     check("deadline-then-pause", "2 replicas, v2 is stuck, paused and resumed, then heals", start, |w| {
         w.broken.push("v2".into());
@@ -176,7 +176,7 @@ fn a_stuck_rollout_that_is_paused_stays_marked_as_stuck() {
 }
 
 #[test]
-fn a_way_back_that_is_stuck_is_noticed() {
+fn a_stuck_rollback_exceeds_its_deadline() {
     let start = deployment("web").replicas(3).surge(1).unavailable(0).deadline(60);
     check("roll-back-stuck", "3 replicas, v2, then v1 again, which no longer becomes ready", start, |w| {
         roll_to_v2(w);
@@ -212,17 +212,17 @@ fn way_back_is_noticed(start: windlass_planner_testkit::objects::DeploymentBuild
 }
 
 #[test]
-fn a_way_back_under_recreate_that_is_stuck_is_noticed() {
+fn a_stuck_rollback_under_recreate_exceeds_its_deadline() {
     way_back_is_noticed(deployment("web").replicas(2).recreate());
 }
 
 #[test]
-fn a_way_back_all_at_once_that_is_stuck_is_noticed() {
+fn a_stuck_rollback_with_full_surge_exceeds_its_deadline() {
     way_back_is_noticed(deployment("web").replicas(4).surge("100%").unavailable("100%"));
 }
 
 #[test]
-fn a_pause_under_recreate_brings_the_old_version_back_until_it_is_resumed() {
+fn a_pause_under_recreate_restores_the_old_version_until_it_is_resumed() {
     let start = deployment("web").replicas(3).recreate();
     check(
         "recreate-pause-while-waiting",

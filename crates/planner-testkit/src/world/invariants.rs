@@ -1,4 +1,4 @@
-//! The invariants, judged on the world as it is.
+//! The invariants, checked on the current state of the world.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use windlass::plan::replicaset as pods;
 use super::*;
 
 impl World {
-    pub(super) fn judge_plan(&self, observed: &planner::Observed<'_>, plan: &Plan) {
+    pub(super) fn check_plan(&self, observed: &planner::Observed<'_>, plan: &Plan) {
         let replica_sets = observed.replica_sets();
         let change_of = |replica_set: &ReplicaSet| {
             plan.writes.iter().find_map(|write| match write {
@@ -17,7 +17,7 @@ impl World {
                 _ => None,
             })
         };
-        // S9: a change of size is spread exactly, in one direction, over sets that want pods.
+        // S9: a change of size is spread exactly, in one direction, over ReplicaSets with replicas.
         if plan.status_scope == StatusScope::Held
             && matches!(self.deployment.strategy, Update::RollingUpdate { .. })
         {
@@ -49,10 +49,10 @@ impl World {
         }
         // S6: nothing is created while paused.
         let creates = plan.writes.iter().any(|w| matches!(w, Write::Create(_)));
-        assert!(!(creates && self.deployment.paused), "S6: a paused Deployment creates a set");
+        assert!(!(creates && self.deployment.paused), "S6: a paused Deployment creates a ReplicaSet");
     }
 
-    pub(super) fn judge_revision(&self) {
+    pub(super) fn check_revision(&self) {
         let (new, old): (Vec<_>, Vec<_>) = self
             .owned_replica_sets()
             .partition(|s| s.template.asks_for_the_same_as(&self.deployment.template));
@@ -61,8 +61,8 @@ impl World {
         assert!(new > old, "S7: revision {new} is not above {old}");
     }
 
-    /// S3: under Recreate the new set does not grow while pods of another run.
-    pub(super) fn judge_recreate(&self, new: Option<&Uid>) {
+    /// S3: under Recreate the new ReplicaSet is not scaled up while pods of another run.
+    pub(super) fn check_recreate(&self, new: Option<&Uid>) {
         if self.deployment.strategy != Update::Recreate {
             return;
         }
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    pub(super) fn judge_status(&self, after: &DeploymentStatus) {
+    pub(super) fn check_status(&self, after: &DeploymentStatus) {
         let before = &self.deployment.status;
         let sane = 0 <= after.available && after.available <= after.ready && after.ready <= after.replicas;
         assert!(sane && after.updated <= after.replicas && after.unavailable >= 0, "S20: {after:?}");
@@ -84,11 +84,11 @@ impl World {
                 && after.observed_generation <= self.deployment.meta.generation,
             "S20: observedGeneration"
         );
-        judge_conditions(&before.conditions, &after.conditions);
+        check_conditions(&before.conditions, &after.conditions);
     }
 
-    /// L1 and S10: what must be once nobody has edited anything for long.
-    pub fn judge_end(&self) {
+    /// L1 and S10: the state after a long time without edits.
+    pub fn check_end(&self) {
         let d = &self.deployment;
         let selected = |s: &&ReplicaSet| d.selector.matches(&s.meta.labels);
         let (new, old): (Vec<_>, Vec<_>) = self
@@ -116,14 +116,14 @@ impl World {
             assert_eq!(value(revision::DESIRED_REPLICAS), Some(replicas), "S10");
             assert_eq!(value(revision::MAX_REPLICAS), Some(max_total), "S10");
         }
-        self.judge_revision();
+        self.check_revision();
         let limit = d.revision_history_limit.unwrap_or(i32::MAX) as usize;
-        assert!(old.len() <= limit, "S8: {} old sets, {limit} allowed", old.len());
+        assert!(old.len() <= limit, "S8: {} old ReplicaSets, {limit} allowed", old.len());
     }
 }
 
 /// S21: the transition time moves with the status and only with it.
-pub(super) fn judge_conditions(before: &[Condition], after: &[Condition]) {
+pub(super) fn check_conditions(before: &[Condition], after: &[Condition]) {
     for new in after {
         let Some(old) = condition::find(before, &new.kind) else { continue };
         if old.status == new.status {
@@ -140,9 +140,9 @@ pub(super) fn judge_conditions(before: &[Condition], after: &[Condition]) {
     assert_eq!(kinds.len(), after.len(), "S21: a condition twice");
 }
 
-/// S17 and S18: the same set on its way out, known to be so by the cache or by the server alone, or with
+/// S17 and S18: the same ReplicaSet being deleted, known to be so by the cache or by the server alone, or with
 /// a selector that selects everything or makes no sense, writes nothing about these very pods.
-pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
+pub(super) fn check_inactive_owner(observed: &pods::Observed<'_>) {
     let nothing = |what: &str, observed: &pods::Observed<'_>| {
         let plan = pods::plan(observed);
         assert!(plan.writes.is_empty(), "{what}: {:?}", plan.writes);
@@ -168,13 +168,13 @@ pub(super) fn judge_owners_that_may_do_nothing(observed: &pods::Observed<'_>) {
     with(&odd, true, "S18");
 }
 
-/// S13: whoever goes is not worth more than anybody who stays, as upstream's comparison has it; where
+/// S13: no deleted pod ranks above a kept pod in upstream's comparison; where
 /// that stops at a bucket of the logarithm, the next criterion decides.
-pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>]) {
+pub(super) fn check_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>]) {
     let pods::Observed { replica_set, pod_sets, siblings, now, .. } = observed;
     let all = || pod_sets.active.iter().chain(&pod_sets.orphans);
     let goes = |pod: &&Arc<Pod>| victims.iter().any(|victim| victim.meta.uid == pod.meta.uid);
-    // Only for a set that has an owner: upstream ranks no other by its neighbours.
+    // Only for a ReplicaSet that has an owner: upstream ranks no other by its neighbours.
     let is_owned = replica_set.meta.controller.is_some();
     let beside =
         |pod: &Pod| all().chain(siblings).filter(|p| p.node().is_some() && p.node() == pod.node()).count();
@@ -189,7 +189,7 @@ pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
             Phase::Unknown => 1,
             _ => 2,
         };
-        // The first that differs decides; less goes first.
+        // The first criterion that differs decides; the lesser pod is deleted first.
         let order = [
             victim.node().is_some().cmp(&stays.node().is_some()),
             phase(victim).cmp(&phase(stays)),
@@ -202,6 +202,10 @@ pub(super) fn judge_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
             victim.meta.uid.cmp(&stays.meta.uid),
         ];
         let decided = order.into_iter().find(|order| order.is_ne());
-        assert_eq!(decided, Some(std::cmp::Ordering::Less), "S13: {victim:?} goes and {stays:?} stays");
+        assert_eq!(
+            decided,
+            Some(std::cmp::Ordering::Less),
+            "S13: {victim:?} is deleted and {stays:?} is kept"
+        );
     }
 }
