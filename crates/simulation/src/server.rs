@@ -33,7 +33,7 @@ use super::scenario::Scenario;
 use super::watch::Watch;
 use controls::Standing;
 use member::Versions;
-use replies::{Lost, asked_to_wait, lost, refused};
+use replies::{Listed, Lost, Selected, Shown, Version, asked_to_wait, lost, refused, show};
 use windlass::clock::Clock;
 use windlass::metrics::Metrics;
 use windlass_apiserver::Sandbox;
@@ -134,22 +134,6 @@ impl Drop for Over {
     }
 }
 
-/// The version that a write has made, in its answer.
-#[derive(Clone, Copy, Debug)]
-struct Version(u64);
-
-/// The instant of which a list shows all objects.
-#[derive(Clone, Copy, Debug)]
-struct Listed(Duration);
-
-/// The pods that a list of those with some labels has shown.
-#[derive(Clone)]
-struct Selected(Vec<Arc<Value>>);
-
-/// The object that an answer is about, as it was then.
-#[derive(Clone, Debug)]
-struct Shown(Arc<Value>);
-
 /// See the module.
 pub struct Server {
     /// Where everything is stored.
@@ -239,18 +223,7 @@ impl Server {
         }
         if call.of_daemon() && !elsewhere && reply.status().is_success() {
             let (invariants, now) = (&mut self.state.lock().invariants, self.start.elapsed());
-            if let Some(Version(version)) = reply.extensions().get() {
-                invariants.told(now, &call, *version);
-            }
-            if let Some(Shown(object)) = reply.extensions().get() {
-                invariants.shown(now, &call, object);
-            }
-            if let Some(Selected(pods)) = reply.extensions().get() {
-                invariants.selected(&call, pods);
-            }
-            if let Some(Listed(at)) = reply.extensions().get() {
-                invariants.listed(*at, &call.agent, &call.resource);
-            }
+            show(invariants, now, &call, &reply);
         }
         reply
     }

@@ -1,10 +1,15 @@
 //! What the network and the API server say of themselves.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 
+use crate::call::Call;
+use crate::invariants::Invariants;
 use crate::request_fault::WAITS;
 
 const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
@@ -28,6 +33,38 @@ pub(super) fn asked_to_wait(code: u16, seconds: u32) -> Response<Body> {
     let mut response = refused(code, reason, message, &[]);
     response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
     response
+}
+
+/// The version that a write has made, in its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Version(pub u64);
+
+/// The instant of which a list shows all objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed(pub Duration);
+
+/// The pods that a list of those with some labels has shown.
+#[derive(Clone)]
+pub(super) struct Selected(pub Vec<Arc<Value>>);
+
+/// The object that an answer is about, as it was then.
+#[derive(Clone, Debug)]
+pub(super) struct Shown(pub Arc<Value>);
+
+/// Has the invariants know what an answer tells a daemon.
+pub(super) fn show(invariants: &mut Invariants, now: Duration, call: &Call, reply: &Response<Body>) {
+    if let Some(Version(version)) = reply.extensions().get() {
+        invariants.told(now, call, *version);
+    }
+    if let Some(Shown(object)) = reply.extensions().get() {
+        invariants.shown(now, call, object);
+    }
+    if let Some(Selected(pods)) = reply.extensions().get() {
+        invariants.selected(call, pods);
+    }
+    if let Some(Listed(at)) = reply.extensions().get() {
+        invariants.listed(*at, &call.agent, &call.resource);
+    }
 }
 
 /// Marks an answer that never arrives.
