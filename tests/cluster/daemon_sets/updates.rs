@@ -160,7 +160,7 @@ async fn a_rollout_that_waits_is_explained_with_the_node_and_the_kubelets_words(
     let (broken, _) = images.iter().find(|(_, images)| *images == &["broken"]).unwrap();
     let waits = format!("Node {broken}: the pod is not ready: ImagePullBackOff");
     assert!(texts.iter().any(|text| text.starts_with(&waits)), "{texts:#?}");
-    let budget = "maxUnavailable is 1 and 1 node has no available pod: 2 available old pods must wait.";
+    let budget = "maxUnavailable is 1 and 1 node has no available pod: 2 available old pods must stay";
     assert!(texts.iter().any(|text| text == budget), "{texts:#?}");
     let earlier = told["earlier"].as_array().unwrap().iter().flat_map(|e| e["writes"].as_array().unwrap());
     let writes: Vec<String> = earlier.map(super::text).collect();
