@@ -190,7 +190,7 @@ impl Context {
         if planted!("a cache older than our writes is trusted") {
             return None;
         }
-        tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");
+        tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "cache is behind an own write; the key waits");
         parked_keys.park(&meta.key, &behind, &self.caches);
         Some(Next::After(behind.check_again))
     }

@@ -295,13 +295,13 @@ impl DeploymentController {
         self.context.queue_of::<Deployment>().add(deployment.meta.key.clone());
     }
 
-    /// Makes up for the events of ReplicaSets that were created although the answers were lost.
+    /// Emits the events of ReplicaSets whose creation lost its reply and which the cache now shows.
     fn report_lost_creations(&self, observed: &Observed<'_>) {
         let deployment = observed.deployment;
         let exists = |name: &str| observed.owned.iter().any(|owned| &*owned.meta.key.name == name);
         for new in self.lost_creations.seen(&deployment.meta.uid, exists) {
             if let Some(note) = Write::Create(new).note() {
-                tracing::info!(deployment = %deployment.meta.key, "{}, as it turns out", note.message);
+                tracing::info!(deployment = %deployment.meta.key, "{}; the reply to the creation was lost", note.message);
                 self.context.record_event(ENTRY.component, deployment, note);
             }
         }

@@ -35,7 +35,7 @@ pub enum SyncError {
     },
     /// There was no answer that says what became of the write. It is looked up before anything else is
     /// decided.
-    #[error("{what}: {error}; whether it happened is not known yet")]
+    #[error("{what}: {error}; the outcome is unknown until the cache shows it")]
     OutcomeUnknown {
         /// What was being done.
         what: String,
@@ -60,13 +60,15 @@ pub enum SyncError {
         error: ApiError,
     },
     /// Another write of ours to the same object is under way, or has not reached the cache yet.
-    #[error("{what}: another write of ours comes first; it is tried again when that is seen")]
+    #[error(
+        "{what}: not sent, because an earlier write to the same object is under way; it is retried once the cache shows that write"
+    )]
     Overtaken {
         /// What was being done.
         what: String,
     },
     /// The name of the new set or revision was taken; the next sync tries the next name.
-    #[error("the name {name:?} is taken by an object that is not ours")]
+    #[error("the name {name:?} is taken by an object with another owner")]
     NameTaken {
         /// The name.
         name: String,

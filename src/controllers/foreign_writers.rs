@@ -214,7 +214,7 @@ fn without_ours() -> String {
 /// Another controller acts on the same objects.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{manager:?} writes the status of {kind} {key} too: switch its controllers off, for \
+    "{manager:?} also writes the status of {kind} {key}: switch its controllers off, for \
      kube-controller-manager by adding {without} to its list of --controllers, or run Windlass with --on-conflict=warn",
     without = without_ours()
 )]
@@ -227,13 +227,12 @@ pub struct Conflict {
     pub key: String,
 }
 
-/// Watches for rivals for as long as the controllers act. Returns only where a conflict is to end the
-/// program.
+/// Watches for other controllers for as long as ours act. Returns only where a conflict must end the program.
 pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
     if context.settings.field_manager == UPSTREAM {
         tracing::warn!(
-            "--field-manager={UPSTREAM}: a kube-controller-manager that acts on the same objects is not noticed, \
-             and --on-conflict does not act on it: make sure that its controllers are switched off"
+            "--field-manager={UPSTREAM}: Windlass cannot detect a kube-controller-manager that writes the same \
+             objects, and --on-conflict has no effect; make sure that its controllers are switched off"
         );
     }
     context.foreign_writers.0.lock().enable();
@@ -247,7 +246,7 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
         }
         let Resource { kind, .. } = target.resource;
         let message = format!(
-            "{manager} writes the status of this object too. Two controllers act on it: switch one of them off"
+            "{manager} also writes the status of this object. Two controllers act on it: switch one of them off."
         );
         context.recorder.record(&target, EventType::Warning, "ConflictingController", message, "windlass");
         let conflict = Conflict { manager, kind, key: target.key.to_string() };
@@ -255,7 +254,7 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
         if on_conflict == OnConflict::Exit {
             return conflict;
         }
-        // Told once a minute; what is seen meanwhile is counted with the next.
+        // Reported once a minute; writes seen meanwhile count for the next report.
         tokio::time::sleep(WINDOW - GRACE).await;
     }
 }
@@ -276,11 +275,11 @@ impl Context {
                 Ok(managers) => match foreign_manager(&managers, &self.settings.field_manager) {
                     Some(manager) => return Some((manager.to_owned(), target.clone())),
                     None => {
-                        tracing::debug!(object = %target.key, ?managers, "a foreign status write is unproven")
+                        tracing::debug!(object = %target.key, ?managers, "status write by another field manager is not confirmed")
                     }
                 },
                 Err(error) => {
-                    tracing::debug!(object = %target.key, %error, "could not ask who wrote a status")
+                    tracing::debug!(object = %target.key, %error, "could not read the field managers of an object")
                 }
             }
         }

@@ -13,7 +13,7 @@ pub async fn resync(workers: Arc<[Box<dyn Worker>]>, period: Duration, seed: u64
     let mut rng = fastrand::Rng::with_seed(seed);
     loop {
         tokio::time::sleep(period.mul_f64(1.0 + rng.f64())).await;
-        tracing::debug!("everything is synced again");
+        tracing::debug!("resync: all keys are queued again");
         workers.iter().for_each(|worker| worker.resync());
     }
 }

@@ -348,7 +348,7 @@ async fn in_dir(dir: &Path, address: Option<IpAddr>, clock: &Clock) -> Result<Pa
     tokio::fs::create_dir_all(&dir.1).await.map_err(|error| wrong(&dir, error))?;
     write(&pair.key.1, made.key.as_bytes(), 0o600).await.map_err(|error| wrong(&pair.key, error))?;
     write(&pair.cert.1, made.cert.as_bytes(), 0o644).await.map_err(|error| wrong(&pair.cert, error))?;
-    tracing::info!(file = %pair.cert.1.display(), "made a self-signed certificate");
+    tracing::info!(file = %pair.cert.1.display(), "created a self-signed certificate");
     Ok(pair)
 }
 

@@ -76,15 +76,15 @@ pub enum ClientError {
     },
     /// Nothing says where the API server is.
     #[error(
-        "no API server to talk to: give --kubeconfig or --master, or set KUBECONFIG; there is no file \
-         {home}, and this is not a pod (KUBERNETES_SERVICE_HOST is not set)"
+        "no API server is configured: set --kubeconfig, --master or KUBECONFIG; the file {home} does not exist, and \
+         this is not a pod (KUBERNETES_SERVICE_HOST is not set)"
     )]
     Nowhere {
         /// The default kubeconfig.
         home: String,
     },
     /// What the client is built from did not come in time.
-    #[error("{source_name}: {what} did not end within {} s", patience.as_secs_f64())]
+    #[error("{source_name}: {what} did not finish within {} s", patience.as_secs_f64())]
     Slow {
         /// Where the configuration came from.
         source_name: String,
@@ -183,7 +183,7 @@ async fn connect_within(
     let route = proxy::route(&config.cluster_url, proxy_url.as_deref(), env)
         .map_err(|error| ClientError::Build { source_name: name.clone(), reason: error.to_string() })?;
     if let proxy::Route::Proxied(proxy) = &route {
-        tracing::info!(%proxy, "reaching the API server through a proxy");
+        tracing::info!(%proxy, "connecting to the API server through a proxy");
     }
     config.headers.push((USER_AGENT, user_agent()));
     let host = match (config.cluster_url.host(), config.cluster_url.port_u16()) {
@@ -192,7 +192,7 @@ async fn connect_within(
         (None, _) => String::new(),
     };
     if let Some(plugin) = &plugin {
-        tracing::info!(source = name, "asking {plugin} for credentials");
+        tracing::info!(source = name, "getting credentials from {plugin}");
     }
     let namespace = config.default_namespace.clone();
     let building = aside(patience, move || Transport::new(config, route)).await;
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "--kubeconfig {}: the credential plugin \"/bin/sh\" of the user \"robot\" did not end within \
+                "--kubeconfig {}: the credential plugin \"/bin/sh\" of the user \"robot\" did not finish within \
                  0.3 s",
                 file.display()
             )

@@ -340,7 +340,7 @@ impl Expectations {
         self.shared.metrics.expectations_expired.with_label_values(&[group, plural]).inc();
         let awaited = awaited.iter().filter(|a| a.resource == resource).find_map(|a| a.position);
         let position = view.position(resource);
-        tracing::error!(%owner, resource = plural, position, ?awaited, "the cache does not catch up; listing anew");
+        tracing::error!(%owner, resource = plural, position, ?awaited, "cache does not show an own write; listing again");
     }
 
     /// Requests a fresh list. Several owners that find the same cache behind have one list requested, if `once`.

@@ -20,8 +20,8 @@ const REPETITIONS: u32 = 10;
 const UNSAID: Duration = Duration::from_secs(1);
 
 /// Why a request is not repeated.
-const ENDING: &str = "the daemon ends";
-const UNWANTED: &str = "it is no longer needed";
+const ENDING: &str = "the daemon is shutting down";
+const UNWANTED: &str = "the request is no longer needed";
 
 impl ApiError {
     /// How long the server asks the client to wait before it sends the request again: a 429, or a 5xx with
@@ -86,7 +86,7 @@ impl Api {
                 false => Err(ApiError::NotSent(reason)),
             };
             tracing::debug!(method = %request.method(), path = request.uri().path(), %error, ?wait,
-                "the API server asks to wait");
+                "the API server throttles the request; retrying after the wait");
             tokio::select! {
                 biased;
                 reason = self.wait_closed(request.method()) => return given_up(reason),

@@ -62,7 +62,12 @@ impl ReadBarrier {
         while !self.wait_for_version(required, patience).await {
             if patience == LONG_WAIT {
                 let (resource, position) = (self.resource.plural, self.cache.position(self.resource));
-                tracing::warn!(resource, position, required, "waiting for the cache to show what there is");
+                tracing::warn!(
+                    resource,
+                    position,
+                    required,
+                    "waiting for the cache to reach the current resourceVersion"
+                );
                 required = required.min(self.current_version().await);
             }
             // Again only if a list has come since: one that is on its way, for however long, would be broken off.
@@ -105,7 +110,7 @@ impl ReadBarrier {
                     };
                     let wait = delay(SHORTEST_DELAY, LONGEST_DELAY, attempt).max(asked);
                     attempt = attempt.saturating_add(1);
-                    tracing::warn!(resource = self.resource.plural, %error, ?wait, "could not read what there is");
+                    tracing::warn!(resource = self.resource.plural, %error, ?wait, "could not read the current resourceVersion; retrying");
                     tokio::time::sleep(wait).await;
                 }
             }

@@ -199,13 +199,13 @@ impl<T: Record> Reflector<T> {
             End::Listed | End::Quiet => Duration::ZERO,
             End::RelistRequested => {
                 self.consistent = true;
-                tracing::info!(resource, "a new list was demanded");
+                tracing::info!(resource, "cache is behind a known resourceVersion; listing again");
                 Duration::ZERO
             }
             End::StreamingRefused => {
                 self.streaming = false;
                 self.count("streaming_list_refused");
-                tracing::info!(resource, "the server offers no streaming lists; listing in pages");
+                tracing::info!(resource, "the API server does not support streaming lists; listing in pages");
                 Duration::ZERO
             }
             End::Closed if lasted => Duration::ZERO,
@@ -215,7 +215,7 @@ impl<T: Record> Reflector<T> {
                 tracing::info!(
                     resource,
                     position = self.delta_handler.store.position(),
-                    "too old to resume; listing"
+                    "watch position has expired; listing again"
                 );
                 // The first time at once. If the list is no help, a server that says so again and again
                 // must not be asked without a pause.
@@ -229,7 +229,7 @@ impl<T: Record> Reflector<T> {
             // It may be resumed as soon as it is known to be broken.
             End::Broken(SILENT) => {
                 self.count(SILENT);
-                tracing::warn!(resource, "a watch has outlived its end; resuming over another connection");
+                tracing::warn!(resource, "watch did not end at its timeout; resuming over a new connection");
                 Duration::ZERO
             }
             End::Stale => {
@@ -279,10 +279,15 @@ impl<T: Record> Reflector<T> {
         }
         let resource = self.resource.plural;
         if trusting {
-            tracing::error!(resource, version, position, "the server's history was set back; starting anew");
+            tracing::error!(
+                resource,
+                version,
+                position,
+                "resourceVersions went back, as after a restore of etcd; the cache accepts the older state"
+            );
             return false;
         }
-        tracing::warn!(resource, version, position, "a list older than the cache was refused");
+        tracing::warn!(resource, version, position, "list is older than the cache; refused, listing again");
         self.stale_lists += 1;
         true
     }
@@ -349,7 +354,7 @@ impl<T: Record> Reflector<T> {
                 Ok(None) if events.is_cut() => return self.cut(End::Broken("truncated")),
                 Ok(None) => return self.cut(End::Closed),
                 Ok(Some(Err(error))) => {
-                    tracing::debug!(resource = self.resource.plural, %error, "watch broke");
+                    tracing::debug!(resource = self.resource.plural, %error, "watch connection broke; resuming");
                     return self.cut(End::Broken("transport"));
                 }
                 Ok(Some(Ok(watch_event))) => {
@@ -378,13 +383,13 @@ impl<T: Record> Reflector<T> {
         let resource = self.resource.plural;
         let code = error.status().map_or(0, |status| status.code);
         if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
-            tracing::debug!(resource, %error, "streaming list refused");
+            tracing::debug!(resource, %error, "the API server refused a streaming list");
             return End::StreamingRefused;
         }
         if error.is_gone() || error.has_cause("ResourceVersionTooLarge") {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
-        tracing::warn!(resource, %error, "could not watch");
+        tracing::warn!(resource, %error, "watch request failed; retrying");
         self.retry_after = error.asks_to_wait().unwrap_or_default();
         match code {
             429 => End::Broken(error.label()),
@@ -428,7 +433,7 @@ impl<T: Record> Reflector<T> {
                     if error.is_gone() {
                         return Err(End::Expired);
                     }
-                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error");
+                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error; resuming");
                     return Err(End::Broken("error_event"));
                 }
                 Ok(WatchEvent::Unknown(kind)) => {
@@ -445,7 +450,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn unreadable(&self, error: &DecodeError) -> End {
-        tracing::warn!(resource = self.resource.plural, %error, "watch is unreadable; resuming");
+        tracing::warn!(resource = self.resource.plural, %error, "watch cannot be decoded; resuming");
         match error {
             DecodeError::TooLong(_) => End::Broken("too_long"),
             DecodeError::Malformed(_) => End::Broken("malformed"),

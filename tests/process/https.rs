@@ -131,7 +131,7 @@ async fn a_certificate_that_is_replaced_is_shown_from_the_next_connection_on() {
         assert!(Instant::now() < end, "the old one is still shown\n{}", daemon.log());
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
-    daemon.says("the serving certificate was replaced").await;
+    daemon.says("the serving certificate is reloaded").await;
     assert_eq!(ask(&mut open, "/metrics", &[]).await.0, 200, "an open connection is not broken off");
 
     // Half of a pair, as while somebody copies: what works stays.

@@ -165,7 +165,7 @@ impl RolloutMetrics {
         let track =
             all.entry(deployment.meta.uid.clone()).or_insert_with(|| Track::first_sight(before, &new));
         for event in track.advance(before, after, &new, now) {
-            tracing::debug!(deployment = %deployment.meta.key, ?event, "rollout");
+            tracing::debug!(deployment = %deployment.meta.key, ?event, "rollout event is counted");
             match event {
                 RolloutEvent::Started => metrics.rollouts_started.inc(),
                 RolloutEvent::FirstAvailable { after } => {

@@ -44,7 +44,7 @@ const COMPONENT: &str = "windlass";
 
 /// The lease is lost, and with it the right to act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("leader election lost: the lease {lease} is gone: {loss}")]
+#[error("leader election lost: this process no longer holds the lease {lease}: {loss}")]
 pub struct LeaseLost {
     /// Namespace and name of the Lease.
     pub lease: ObjectKey,
@@ -187,11 +187,13 @@ impl Election {
         let lease = self.key.clone();
         match tokio::time::timeout(RELEASE_TIMEOUT, self.give_up()).await {
             Ok(Ok(())) => {
-                tracing::info!(%lease, "the lease is released");
+                tracing::info!(%lease, "lease is released");
                 return true;
             }
-            Ok(Err(error)) => tracing::warn!(%lease, %error, "the lease could not be released"),
-            Err(_) => tracing::warn!(%lease, "the lease could not be released in time"),
+            Ok(Err(error)) => {
+                tracing::warn!(%lease, %error, "lease could not be released; it expires by itself")
+            }
+            Err(_) => tracing::warn!(%lease, "lease could not be released in time; it expires by itself"),
         }
         false
     }
@@ -220,7 +222,7 @@ impl Election {
         if !self.leads {
             self.leads = true;
             self.status.set(1);
-            tracing::info!(lease = %self.key, identity = self.identity(), "elected: this process leads");
+            tracing::info!(lease = %self.key, identity = self.identity(), "lease is acquired; this process leads");
             self.announce("became leader");
         }
         Ok(())
@@ -230,7 +232,7 @@ impl Election {
         self.keeper.close("the lease is lost");
         self.leads = false;
         self.status.set(0);
-        tracing::error!(lease = %self.key, identity = self.identity(), %loss, "the lease is lost");
+        tracing::error!(lease = %self.key, identity = self.identity(), %loss, "lease is lost; this process ends");
         LeaseLost { lease: self.key.clone(), loss }
     }
 
@@ -254,7 +256,7 @@ impl Election {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(lease = %self.key, %error, "the lease could not be read");
+                tracing::warn!(lease = %self.key, %error, "lease could not be read; retrying");
                 return self.elector.failed(now);
             }
         };
@@ -280,9 +282,9 @@ impl Election {
             Ok(()) => self.elector.written(record, sent, Instant::now()),
             Err(error) => {
                 if self.leads {
-                    tracing::warn!(lease = %self.key, %error, "the lease could not be renewed");
+                    tracing::warn!(lease = %self.key, %error, "lease could not be renewed; retrying");
                 } else {
-                    tracing::info!(lease = %self.key, %error, "the lease could not be acquired");
+                    tracing::info!(lease = %self.key, %error, "lease could not be acquired; retrying");
                 }
                 self.elector.failed(Instant::now())
             }

@@ -182,6 +182,6 @@ impl<T: Record> Reflector<T> {
 
     fn warn(&self, error: &str, wait: Duration) {
         let (resource, seconds) = (self.resource.plural, wait.as_secs_f64());
-        tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
+        tracing::warn!(resource, error, retry_seconds = seconds, "list request failed; retrying");
     }
 }
