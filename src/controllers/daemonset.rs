@@ -104,12 +104,12 @@ impl Controller for DaemonSetController {
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.memory.clone());
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.node_changed(change));
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.revision_changed(change));
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.node_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.revision_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.pod_changed(change));
         let (memory, metrics) = (Arc::downgrade(&self.memory), self.context.metrics());
         let (backing_off, clock) =
             (metrics.workloads.daemonset_nodes_backing_off.clone(), self.context.clock.clone());

@@ -95,10 +95,10 @@ impl Controller for DeploymentController {
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.lost_creations.clone());
         self.context.memory().includes(self.rollout_metrics.clone());
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| told.replica_set_changed(change));
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| told.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| controller.replica_set_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| controller.pod_changed(change));
         let (deployments, metrics) = (Arc::downgrade(&self.deployments), self.context.metrics());
         let weak = Arc::downgrade(metrics);
         metrics.before_render(move || {
@@ -144,19 +144,22 @@ impl Controller for DeploymentController {
         if selector.defect().is_some() || selector.selects_everything() {
             return Vec::new();
         }
-        let sets = self.replica_sets.owned_by(&deployment.as_owner());
-        let odd = sets.iter().filter(|set| !selector.matches(&set.template.labels)).map(|set| &set.selector);
-        let pods = std::iter::once(selector).chain(odd).map(|selector| Children {
+        let replica_sets = self.replica_sets.owned_by(&deployment.as_owner());
+        let unselected = replica_sets
+            .iter()
+            .filter(|replica_set| !selector.matches(&replica_set.template.labels))
+            .map(|replica_set| &replica_set.selector);
+        let pods = std::iter::once(selector).chain(unselected).map(|selector| Children {
             resource: &Pod::RESOURCE,
             selector: selector.clone(),
             owned_by: OwnedBy::Children,
         });
-        let sets = Children {
+        let replica_sets = Children {
             resource: &ReplicaSet::RESOURCE,
             selector: selector.clone(),
             owned_by: OwnedBy::Owner,
         };
-        std::iter::once(sets).chain(pods).collect()
+        std::iter::once(replica_sets).chain(pods).collect()
     }
 
     fn is_unsettled(&self, deployment: &Deployment) -> bool {

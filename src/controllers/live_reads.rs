@@ -70,16 +70,16 @@ impl Context {
     /// When the API server cannot be asked; what is not resolved is kept.
     pub(super) async fn resolve_named<O: Record, T: Record>(
         &self,
-        set: &O,
+        parent: &O,
         created: impl Fn(&T) + Send + Sync,
     ) -> Result<(), SyncError> {
-        let owner = &set.meta().uid;
+        let owner = &parent.meta().uid;
         let (mut creates, mut deletes) = self.in_doubt_writes.take(owner);
-        let collection = T::RESOURCE.path(Some(&set.meta().key.namespace));
+        let collection = T::RESOURCE.path(Some(&parent.meta().key.namespace));
         let mut result = Ok(());
         while let Some(name) = creates.pop() {
-            match self.read::<T>(set, &format!("{collection}/{name}")).await {
-                Ok(pod) if set.controls(pod.meta()) => created(&pod),
+            match self.read::<T>(parent, &format!("{collection}/{name}")).await {
+                Ok(pod) if parent.controls(pod.meta()) => created(&pod),
                 Ok(_) => {}
                 Err(SyncError::Gone { .. }) => {
                     self.in_doubt_writes.not_yet_created(owner, name, Instant::now())
@@ -92,7 +92,7 @@ impl Context {
             }
         }
         while let Some((key, uid)) = deletes.pop() {
-            match self.read::<T>(set, &format!("{collection}/{}", key.name)).await {
+            match self.read::<T>(parent, &format!("{collection}/{}", key.name)).await {
                 Ok(pod) if pod.meta().uid == uid && !pod.meta().is_deleting() => {
                     self.in_doubt_writes.doomed(owner, key, uid, Instant::now());
                 }

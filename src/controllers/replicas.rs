@@ -111,11 +111,11 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.pod_names.clone());
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.pod_changed(change));
         if let (_, true) = setup.shared::<PodsOfAll>() {
-            let told = self.clone();
-            setup.on_change(HandlerOrder::Shared, move |change| told.pod_of_anybody_changed(change));
+            let controller = self.clone();
+            setup.on_change(HandlerOrder::Shared, move |change| controller.any_pod_changed(change));
         }
         O::watch(self, setup);
     }
@@ -254,7 +254,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     }
 
     /// A pod counts against a quota until it has ended.
-    fn pod_of_anybody_changed(&self, change: &Change<Pod>) {
+    fn any_pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
         let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
         let counted = match change {

@@ -46,8 +46,8 @@ impl ReplicaKind for ReplicaSet {
     }
 
     fn watch(controller: &Arc<ReplicaController<Self>>, setup: &mut Setup) {
-        let told = controller.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| told.scope_may_have_changed(change));
+        let controller = controller.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| controller.scope_may_have_changed(change));
     }
 }
 

@@ -180,17 +180,17 @@ impl Certificates {
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let shown = self.shown.read();
-        let asked = hello.server_name().unwrap_or_default();
-        let fits = shown.sni.iter().find(|(names, _)| names.iter().any(|name| covers(name, asked)));
+        let requested = hello.server_name().unwrap_or_default();
+        let fits = shown.sni.iter().find(|(names, _)| names.iter().any(|name| covers(name, requested)));
         Some(fits.map_or(&shown.default, |(_, key)| key).clone())
     }
 }
 
-/// Whether a name, which may begin with `*.`, is meant by what a client asked for.
-fn covers(name: &str, asked: &str) -> bool {
+/// Whether a name, which may begin with `*.`, is meant by what a client requested for.
+fn covers(name: &str, requested: &str) -> bool {
     match name.strip_prefix("*.") {
-        Some(parent) => asked.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
-        None => name.eq_ignore_ascii_case(asked),
+        Some(parent) => requested.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
+        None => name.eq_ignore_ascii_case(requested),
     }
 }
 

@@ -84,14 +84,14 @@ pub enum ClientError {
         home: String,
     },
     /// What the client is built from did not come in time.
-    #[error("{source_name}: {what} did not finish within {} s", patience.as_secs_f64())]
+    #[error("{source_name}: {what} did not finish within {} s", limit.as_secs_f64())]
     Slow {
         /// Where the configuration came from.
         source_name: String,
         /// What was waited for.
         what: String,
         /// For how long.
-        patience: Duration,
+        limit: Duration,
     },
     /// The client could not be built from a valid configuration.
     #[error("{source_name}: {reason}")]
@@ -162,7 +162,7 @@ pub async fn connect(
 }
 
 async fn connect_within(
-    patience: Duration,
+    limit: Duration,
     refresh_period: Duration,
     options: &ClientOptions,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
@@ -173,8 +173,8 @@ async fn connect_within(
         Source::InCluster => "the service account of this pod".to_owned(),
         Source::Master => "--master".to_owned(),
     };
-    let slow = |what: &str| ClientError::Slow { source_name: name.clone(), what: what.to_owned(), patience };
-    let reading = aside(patience, move || source.read());
+    let slow = |what: &str| ClientError::Slow { source_name: name.clone(), what: what.to_owned(), limit };
+    let reading = aside(limit, move || source.read());
     let Loaded { mut config, plugin, proxy_url } =
         reading.await.ok_or_else(|| slow("reading its files"))??;
     if let Some(url) = &options.master {
@@ -195,7 +195,7 @@ async fn connect_within(
         tracing::info!(source = name, "getting credentials from {plugin}");
     }
     let namespace = config.default_namespace.clone();
-    let building = aside(patience, move || Transport::new(config, route)).await;
+    let building = aside(limit, move || Transport::new(config, route)).await;
     let transport = building
         .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
         .map_err(|error| ClientError::Build {
@@ -214,13 +214,10 @@ async fn connect_within(
     Ok(Connection { client, host, source: name })
 }
 
-/// Does what may block on a thread of its own; `None` if it takes longer than `patience`. The thread then
+/// Does what may block on a thread of its own; `None` if it takes longer than `limit`. The thread then
 /// stays behind until its work ends by itself.
-async fn aside<T: Send + 'static>(
-    patience: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    match tokio::time::timeout(patience, tokio::task::spawn_blocking(work)).await.ok()? {
+async fn aside<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match tokio::time::timeout(limit, tokio::task::spawn_blocking(work)).await.ok()? {
         Ok(done) => Some(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::backoff::delay;
-use super::contact::Contact;
 use super::delta_handler::DeltaHandler;
 use super::informer::InformerOptions;
+use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
 use crate::model::{Record, Resource};
@@ -115,7 +115,7 @@ pub(crate) struct Reflector<T: Record> {
     consistent: bool,
     /// Whether nothing has happened to the kind for a while.
     quiet: bool,
-    contact: Contact,
+    reachability: Reachability,
     /// Delays since the last sign of life.
     attempt: u32,
     /// Whether something has come in since the last break.
@@ -132,7 +132,7 @@ impl<T: Record> Reflector<T> {
         delta_handler: DeltaHandler<T>,
         ready: watch::Sender<bool>,
         relist_requested: Arc<Notify>,
-        contact: Contact,
+        reachability: Reachability,
     ) -> Self {
         let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
         Reflector {
@@ -153,7 +153,7 @@ impl<T: Record> Reflector<T> {
             may_lag,
             consistent: false,
             quiet: false,
-            contact,
+            reachability,
             attempt: 0,
             progress: false,
             retry_after: Duration::ZERO,
@@ -319,17 +319,17 @@ impl<T: Record> Reflector<T> {
             query.push(("resourceVersion", &position));
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
-        let patience = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
-        let starting = self.api.with_timeout(patience);
+        let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
+        let starting = self.api.with_timeout(timeout);
         let response = match starting.stream(self.get(&query)).await {
             Ok(response) => response,
             Err(error) => {
-                self.contact.failed(&error);
+                self.reachability.failed(&error);
                 return self.not_begun(&error, list);
             }
         };
-        self.contact.record();
-        // From here on the server has told its end.
+        self.reachability.record();
+        // From here on the end of the watch is known.
         let end = Instant::now() + Duration::from_secs(seconds) + GRACE;
         self.quiet = short;
         let relist_requested = self.relist_requested.clone();
@@ -337,12 +337,13 @@ impl<T: Record> Reflector<T> {
         let mut body = response.into_body();
         loop {
             let listing = self.delta_handler.is_listing();
-            let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
-            let patience = if planted!("a silent watch is believed to its end") { end } else { patience };
+            let silent_until = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
+            let silent_until =
+                if planted!("a silent watch is believed to its end") { end } else { silent_until };
             let watch_event = tokio::select! {
                 biased;
                 () = relist_requested.notified() => return End::RelistRequested,
-                watch_event = tokio::time::timeout_at(patience.min(end), body.frame()) => watch_event,
+                watch_event = tokio::time::timeout_at(silent_until.min(end), body.frame()) => watch_event,
             };
             match watch_event {
                 Err(_) if listing => return self.cut(End::StreamingRefused),
@@ -359,7 +360,7 @@ impl<T: Record> Reflector<T> {
                 }
                 Ok(Some(Ok(watch_event))) => {
                     if let Ok(data) = watch_event.into_data() {
-                        self.contact.record();
+                        self.reachability.record();
                         events.push(data);
                     }
                 }

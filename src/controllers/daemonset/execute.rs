@@ -91,7 +91,7 @@ impl DaemonSetController {
 
     /// Whether to go on: the cache still shows the DaemonSet as it was when it was decided about, and the daemon is not
     /// to end.
-    fn goes_on(&self, daemon_set: &DaemonSet) -> bool {
+    fn may_continue(&self, daemon_set: &DaemonSet) -> bool {
         self.context.is_unchanged(&self.daemon_sets, &daemon_set.meta)
     }
 
@@ -139,7 +139,7 @@ impl DaemonSetController {
         let body = revision_body(daemon_set, new, &fresh.annotations).and_then(raw).map_err(json)?;
         let collection = ControllerRevision::RESOURCE.path(Some(namespace));
         let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
-        let still_wanted = || self.goes_on(daemon_set);
+        let still_wanted = || self.may_continue(daemon_set);
         let error = match self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await
         {
             Ok(written) => {
@@ -221,7 +221,7 @@ impl DaemonSetController {
         let collection = Pod::RESOURCE.path(Some(&key.namespace));
         // The node may go, or be tainted, while the rate limiter holds the request back.
         let node = new.node.clone();
-        let still_wanted = || self.goes_on(daemon_set) && self.memory.runs_on(uid, &node);
+        let still_wanted = || self.may_continue(daemon_set) && self.memory.runs_on(uid, &node);
         let mut taken = None;
         for _ in 0..NAMES {
             if !still_wanted() {
@@ -324,7 +324,7 @@ impl DaemonSetController {
     async fn delete_pod(&self, daemon_set: &DaemonSet, deletion: Deletion) -> Result<(), SyncError> {
         let Deletion { pod, reason } = deletion;
         let (owner, name) = (&daemon_set.meta.uid, &pod.meta.key.name);
-        let still_wanted = || self.goes_on(daemon_set);
+        let still_wanted = || self.may_continue(daemon_set);
         if !still_wanted() {
             return Ok(());
         }

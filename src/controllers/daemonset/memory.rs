@@ -277,10 +277,10 @@ mod tests {
                 for change in applied.into_iter().flat_map(|applied| applied.changes) {
                     concerned.extend(memory.node_changed(&change, |_| false).1);
                 }
-                let set = daemon_set(generation, zone);
-                let verdicts = memory.of(&set, &Members::default(), &nodes, now()).verdicts;
+                let agent = daemon_set(generation, zone);
+                let verdicts = memory.of(&agent, &Members::default(), &nodes, now()).verdicts;
                 let all = nodes.all();
-                let anew = Verdicts::of(&Placement::of(&set).unwrap(), all.iter().map(|node| &**node));
+                let anew = Verdicts::of(&Placement::of(&agent).unwrap(), all.iter().map(|node| &**node));
                 assert_eq!(*verdicts, anew, "seed {seed}");
                 let runs = |verdicts: &Verdicts| {
                     verdicts
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn a_node_concerns_those_that_run_there_or_have_pods_there_and_only_when_it_changes() {
         let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
-        let set = daemon_set(1, "a");
-        memory.of(&set, &Members::default(), &nodes, now());
+        let agent = daemon_set(1, "a");
+        memory.of(&agent, &Members::default(), &nodes, now());
         let concerned =
             |change: Change<Node>, has_pods: bool| memory.node_changed(&change, |_| has_pods).1.len();
         let there = |zone: &str, effect: &str| Arc::new(node(1, 1, 1, zone, effect));
@@ -320,18 +320,18 @@ mod tests {
     #[test]
     fn marks_and_the_backoff_last_and_are_forgotten_with_their_owner() {
         let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
-        let (set, node) = (daemon_set(1, "a"), Arc::<str>::from("n1"));
-        let names = Names::of("agent", &set.meta.uid);
+        let (agent, node) = (daemon_set(1, "a"), Arc::<str>::from("n1"));
+        let names = Names::of("agent", &agent.meta.uid);
         let free = |memory: &DaemonMemory| {
-            let known = memory.of(&set, &Members::default(), &nodes, now());
+            let known = memory.of(&agent, &Members::default(), &nodes, now());
             names.free("n1", &known.marks, |_| false)
         };
         let first = free(&memory);
-        memory.pod_created(&set.meta.uid, &node, &first);
+        memory.pod_created(&agent.meta.uid, &node, &first);
         assert_ne!(free(&memory), first);
-        memory.failed_pod_deleted(&set, &node, now());
+        memory.failed_pod_deleted(&agent, &node, now());
         assert_eq!(memory.backing_off(now()), 1);
-        memory.forget(&set.meta.uid);
+        memory.forget(&agent.meta.uid);
         assert!(memory.is_empty());
         assert_eq!(free(&memory), first);
     }

@@ -45,7 +45,7 @@ impl DeploymentController {
                     if let Some(name) = replica_set_name(write).filter(|_| error.may_have_happened()) {
                         self.context.in_doubt_writes.created(&deployment.meta.uid, name);
                         if let deployment_plan::Write::Create(new) = write {
-                            self.lost_creations.asked(&deployment.meta.uid, new.clone());
+                            self.lost_creations.record(&deployment.meta.uid, new.clone());
                         }
                     }
                     let refused = error.is_reported(claims).then(|| Failed::of(write, error.to_string()));
@@ -146,7 +146,7 @@ impl DeploymentController {
                     Ok(there) => there,
                     Err(error) => {
                         self.context.in_doubt_writes.created(&deployment.meta.uid, new.name.clone());
-                        self.lost_creations.asked(&deployment.meta.uid, new.clone());
+                        self.lost_creations.record(&deployment.meta.uid, new.clone());
                         return Err(error);
                     }
                 };

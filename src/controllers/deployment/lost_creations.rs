@@ -18,26 +18,26 @@ pub struct LostCreations(Mutex<BTreeMap<Uid, InDoubtCreates>>);
 #[derive(Debug, Default)]
 struct InDoubtCreates {
     /// Asked for, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
-    asked: Vec<NewReplicaSet>,
+    requested: Vec<NewReplicaSet>,
     /// The name of the one that was seen last, whose condition is still to be written.
     seen: Option<String>,
 }
 
 impl LostCreations {
     /// Remembers a creation whose outcome nobody knows.
-    pub fn asked(&self, deployment: &Uid, new: NewReplicaSet) {
+    pub fn record(&self, deployment: &Uid, new: NewReplicaSet) {
         let mut all = self.0.lock();
-        let InDoubtCreates { asked, .. } = all.entry(deployment.clone()).or_default();
-        asked.retain(|other| other.name != new.name);
-        asked.push(new);
+        let InDoubtCreates { requested, .. } = all.entry(deployment.clone()).or_default();
+        requested.retain(|other| other.name != new.name);
+        requested.push(new);
     }
 
     /// A repetition has reported the ReplicaSet of this name.
     pub fn reported(&self, deployment: &Uid, name: &str) {
         let mut all = self.0.lock();
-        let Some(InDoubtCreates { asked, seen }) = all.get_mut(deployment) else { return };
-        asked.retain(|other| other.name != name);
-        if asked.is_empty() && seen.is_none() {
+        let Some(InDoubtCreates { requested, seen }) = all.get_mut(deployment) else { return };
+        requested.retain(|other| other.name != name);
+        if requested.is_empty() && seen.is_none() {
             all.remove(deployment);
         }
     }
@@ -46,9 +46,9 @@ impl LostCreations {
     /// returned once.
     pub fn seen(&self, deployment: &Uid, exists: impl Fn(&str) -> bool) -> Vec<NewReplicaSet> {
         let mut all = self.0.lock();
-        let Some(InDoubtCreates { asked, seen }) = all.get_mut(deployment) else { return Vec::new() };
-        let (found, left) = std::mem::take(asked).into_iter().partition(|new| exists(&new.name));
-        *asked = left;
+        let Some(InDoubtCreates { requested, seen }) = all.get_mut(deployment) else { return Vec::new() };
+        let (found, left) = std::mem::take(requested).into_iter().partition(|new| exists(&new.name));
+        *requested = left;
         let found: Vec<NewReplicaSet> = found;
         *seen = found.last().map(|new| new.name.clone()).or(seen.take());
         found
@@ -64,7 +64,7 @@ impl LostCreations {
         let mut all = self.0.lock();
         let Some(creations) = all.get_mut(deployment) else { return };
         creations.seen = None;
-        if creations.asked.is_empty() {
+        if creations.requested.is_empty() {
             all.remove(deployment);
         }
     }
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_creation_that_turns_out_to_have_happened_is_returned_once_and_its_condition_until_written() {
         let (lost, web) = (LostCreations::default(), Uid::new("u"));
-        lost.asked(&web, new("web-1"));
-        lost.asked(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
         assert_eq!(lost.seen(&web, |_| false), []);
         assert_eq!(lost.seen(&web, |name| name == "web-1"), [new("web-1")]);
         assert_eq!(lost.seen(&web, |name| name == "web-1"), []);
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn what_a_repetition_has_reported_is_not_reported_again() {
         let (lost, web) = (LostCreations::default(), Uid::new("u"));
-        lost.asked(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
         lost.reported(&web, "web-1");
         assert!(lost.is_empty());
-        lost.asked(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
         lost.forget(&web);
         assert_eq!(lost.seen(&web, |_| true), []);
     }

@@ -49,7 +49,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     /// Whether to go on: the cache still shows the set as it was when it was decided about, and the daemon
     /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
     /// are a matter for the next sync, for which a change has put the key into the queue.
-    fn goes_on(&self, owner: &O) -> bool {
+    fn may_continue(&self, owner: &O) -> bool {
         self.context.is_unchanged(&self.owners, owner.meta())
     }
 
@@ -59,7 +59,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let desired = usize::try_from(owner.as_replica_set().replicas).unwrap_or(0);
         let pods = self.pods.owned_by(&owner.as_owner());
         let active = pods.iter().filter(|pod| pod.is_active()).count();
-        self.goes_on(owner) && if creates { active < desired } else { active > desired }
+        self.may_continue(owner) && if creates { active < desired } else { active > desired }
     }
 
     /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
@@ -67,7 +67,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     /// batch: each request would take the whole limit on time, and leave a name in doubt.
     async fn create_pods(&self, owner: &O, count: usize, names: &[String]) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
-        let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
+        let next_name = || names.lock().next().filter(|_| self.may_continue(owner));
         let stopped = AtomicBool::new(false);
         let stop_unless_refused = |error: &SyncError| {
             stopped.fetch_or(!error.is_refusal(), Relaxed);
@@ -174,7 +174,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     async fn delete_pods(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
         let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
             .map(|pod| async move {
-                if self.goes_on(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+                if self.may_continue(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
             })
             .buffer_unordered(AT_ONCE)
             .collect()

@@ -78,7 +78,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     pub fn name_asked(&self, owner: &impl Record, name: &str) {
         self.with_names(owner, |sequence, known| {
             if let Some(position) = sequence.position(name) {
-                known.used.asked(position);
+                known.used.requested(position);
             }
         });
     }

@@ -19,7 +19,7 @@ pub struct Members {
     /// Ours, ended, and being deleted: a finalizer or a slow kubelet holds them (kubernetes#118716).
     pub ended: Vec<Arc<Pod>>,
     /// Ours, and no longer selected.
-    pub strays: Vec<Arc<Pod>>,
+    pub to_release: Vec<Arc<Pod>>,
     /// Nobody's, and selected.
     pub orphans: Vec<Arc<Pod>>,
 }
@@ -43,7 +43,7 @@ impl Members {
             let claim = claim(daemon_set, &daemon_set.selector, &pod.meta);
             let is_deleting = pod.meta.is_deleting();
             if claim == Claim::Release && !is_deleting {
-                members.strays.push(pod);
+                members.to_release.push(pod);
             } else if is_deleting && pod.is_terminal() {
                 members.ended.push(pod);
             } else if pod.target().is_some() {
@@ -60,8 +60,8 @@ impl Members {
 
     /// All pods that the DaemonSet controls.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        let Members { mapped, without_target, ended, strays, orphans: _ } = self;
-        [mapped, without_target, ended, strays].into_iter().flatten()
+        let Members { mapped, without_target, ended, to_release, orphans: _ } = self;
+        [mapped, without_target, ended, to_release].into_iter().flatten()
     }
 
     /// The nodes that run a pod or have one, in the order of their names. The others need no look.

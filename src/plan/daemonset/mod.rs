@@ -297,8 +297,8 @@ fn claims(observed: &Observed<'_>) -> Vec<Write> {
             Claim::Keep | Claim::Ignore => None,
         }
     });
-    let strays = members.strays.iter().cloned().map(Write::ReleasePod);
-    revisions.chain(strays).chain(members.orphans.iter().cloned().map(Write::AdoptPod)).collect()
+    let to_release = members.to_release.iter().cloned().map(Write::ReleasePod);
+    revisions.chain(to_release).chain(members.orphans.iter().cloned().map(Write::AdoptPod)).collect()
 }
 
 fn new_pod(observed: &Observed<'_>, node: &Arc<str>) -> NewPod {

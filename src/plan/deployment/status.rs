@@ -127,7 +127,7 @@ pub fn set_replica_failure(
     status: &mut DeploymentStatus,
     now: Timestamp,
 ) {
-    let of_a_set = || {
+    let of_a_replica_set = || {
         let mut replica_sets = replica_sets.new.iter().chain(replica_sets.old.iter().rev());
         let failures = |replica_set: &ReplicaSet| {
             condition::find(&replica_set.status.conditions, REPLICA_FAILURE).cloned()
@@ -141,7 +141,7 @@ pub fn set_replica_failure(
         let before = condition::find(&status.conditions, REPLICA_FAILURE)?;
         (outcome.is_unanswered && Failed::REASONS.contains(&&*before.reason)).then(|| before.clone())
     };
-    match refused_step(outcome, now).or_else(of_a_set).or_else(of_before) {
+    match refused_step(outcome, now).or_else(of_a_replica_set).or_else(of_before) {
         Some(failure) => condition::set(&mut status.conditions, failure),
         None => condition::remove(&mut status.conditions, REPLICA_FAILURE),
     }

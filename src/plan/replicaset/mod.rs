@@ -373,7 +373,7 @@ mod tests {
         let names = chosen(&[], &used)[..3].to_vec();
         for name in &names {
             let at = sequence.position(name).unwrap();
-            used.asked(at);
+            used.requested(at);
             used.had(at, Between::Free);
         }
         // The one in the middle was deleted by force, or all of them.
@@ -389,7 +389,7 @@ mod tests {
     fn a_creation_whose_reply_was_lost_is_asked_for_under_the_same_name() {
         let (mut used, sequence) = (UsedNames::default(), Sequence::of("web", &Uid::new("u")));
         let names = chosen(&[], &used)[..3].to_vec();
-        names.iter().for_each(|name| used.asked(sequence.position(name).unwrap()));
+        names.iter().for_each(|name| used.requested(sequence.position(name).unwrap()));
         for made in [0, 2] {
             used.had(sequence.position(&names[made]).unwrap(), Between::Free);
         }
@@ -409,7 +409,7 @@ mod tests {
         let (replica_set, sequence) = (replica_set(3), Sequence::of("web", &Uid::new("u")));
         let [ours, foreign, gone, free] = [0, 1, 2, 3].map(|at| sequence.name(at));
         let mut used = UsedNames::default();
-        used.asked(2);
+        used.requested(2);
         used.had(2, Between::Free);
         let late = BTreeSet::from([ours.clone(), foreign.clone(), gone.clone(), free.clone()]);
         let pod_named = |name: &str| match name {
@@ -437,7 +437,7 @@ mod tests {
         for name in &chosen.foreign {
             used.had(sequence.position(name).unwrap(), Between::Free);
         }
-        used.asked(3);
+        used.requested(3);
         used.had(3, Between::Free);
         let chosen = choose_names(&replica_set, &pod_sets, BTreeSet::new(), &used, |_| None);
         assert_eq!((&chosen.free[0], &chosen.foreign[..]), (&sequence.name(4), &[][..]));

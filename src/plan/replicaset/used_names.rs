@@ -106,7 +106,7 @@ impl UsedNames {
 
     /// A pod is about to be created under the name at this position. What is free before it is what whoever watches the
     /// pod appear takes for free: both are to ask for the same name next.
-    pub fn asked(&mut self, position: u64) {
+    pub fn requested(&mut self, position: u64) {
         let Some(at) = self.place(position).filter(|at| *at >= self.next) else { return };
         self.leave_free(self.next..at);
         self.free.insert(at);
@@ -201,7 +201,7 @@ mod tests {
     fn a_name_that_a_pod_has_had_is_not_given_again() {
         let mut used = UsedNames::default();
         for at in 0..3 {
-            used.asked(at);
+            used.requested(at);
             used.had(at, Between::Free);
         }
         assert!(used.is_used(2) && !used.is_used(3));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_name_whose_outcome_is_unknown_comes_before_later_ones() {
         let mut used = UsedNames::default();
-        (0..4).for_each(|at| used.asked(at));
+        (0..4).for_each(|at| used.requested(at));
         used.had(3, Between::Free);
         used.had(1, Between::Free);
         assert_eq!(unused(&used, 4), [0, 2, 4, 5]);
@@ -227,7 +227,7 @@ mod tests {
         for _ in 0..3 {
             let asked = unused(&used, 5);
             assert_eq!(asked, [2, 3, 4, 5, 6]);
-            asked.into_iter().for_each(|at| used.asked(at));
+            asked.into_iter().for_each(|at| used.requested(at));
         }
     }
 
@@ -290,7 +290,7 @@ mod tests {
             assert!(used.is_used(at));
         }
         assert_eq!(unused(&used, 1), [87_624]);
-        used.asked(87_624);
+        used.requested(87_624);
         used.had(87_624, Between::Free);
         let restarted = old(&[87_623, 4_663_715, 7_921_320, 11_178_925, 87_624]);
         assert_eq!(unused(&used, 9), unused(&restarted, 9));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(unused(&used, 1), [9_000_001]);
         used.had(LENGTH - 3, Between::Free);
         assert_eq!(unused(&used, 4), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3]);
-        used.asked(LENGTH + 3);
+        used.requested(LENGTH + 3);
         assert_eq!(unused(&used, 5), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3, LENGTH + 4]);
         assert!(used.is_used(1));
     }
@@ -310,11 +310,11 @@ mod tests {
     #[test]
     fn who_creates_a_pod_far_ahead_and_who_watches_it_appear_go_on_with_the_same_name() {
         for at in [3, MOST, MOST + 1, 5_000_000] {
-            let (mut asks, mut watches) = (old(&[0]), old(&[0]));
-            asks.asked(at);
-            asks.had(at, Between::Free);
-            watches.had(at, Between::Free);
-            assert_eq!(unused(&asks, 9), unused(&watches, 9), "{at}");
+            let (mut requesting, mut watching) = (old(&[0]), old(&[0]));
+            requesting.requested(at);
+            requesting.had(at, Between::Free);
+            watching.had(at, Between::Free);
+            assert_eq!(unused(&requesting, 9), unused(&watching, 9), "{at}");
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
         let mut used = old(&[LENGTH - 3, LENGTH - 2]);
         for expected in [LENGTH - 1, LENGTH, LENGTH + 1] {
             assert_eq!(unused(&used, 1), [expected]);
-            used.asked(expected % LENGTH);
+            used.requested(expected % LENGTH);
             used.had(expected % LENGTH, Between::Free);
         }
         assert!(used.is_used(0) && used.is_used(LENGTH - 1) && !used.is_used(2));
@@ -367,9 +367,9 @@ mod tests {
                 let given = used.unused().next().unwrap();
                 prop_assert!(!had.contains(&(given % LENGTH)), "{} of {:?}", given, used);
                 match what {
-                    0 => used.asked(given + near),
+                    0 => used.requested(given + near),
                     1 => {
-                        used.asked(given);
+                        used.requested(given);
                         used.had(given % LENGTH, Between::Free);
                         had.insert(given % LENGTH);
                     }
