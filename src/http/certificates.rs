@@ -186,7 +186,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// Whether a name, which may begin with `*.`, is meant by what a client requested for.
+/// Whether a name, which may begin with `*.`, covers the name that a client requested.
 fn covers(name: &str, requested: &str) -> bool {
     match name.strip_prefix("*.") {
         Some(parent) => requested.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
