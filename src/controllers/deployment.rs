@@ -1,4 +1,4 @@
-//! The Deployment controller: resizes the ReplicaSets of each Deployment.
+//! The Deployment controller: scales the ReplicaSets of each Deployment.
 
 mod execute;
 pub mod lost_creations;
@@ -29,7 +29,7 @@ use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
 use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 
-/// What the registry says of it.
+/// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "deployment-controller",
     aliases: &[],
@@ -63,7 +63,7 @@ pub struct DeploymentController {
     deployments: Arc<Store<Deployment>>,
     replica_sets: Arc<Store<ReplicaSet>>,
     pods: Arc<Store<Pod>>,
-    /// ReplicaSets that may have been created although nobody said so.
+    /// ReplicaSets that may have been created although the reply was lost.
     lost_creations: Arc<LostCreations>,
     /// The rollouts that are under way, for the metrics.
     rollout_metrics: Arc<RolloutMetrics>,
@@ -138,7 +138,7 @@ impl Controller for DeploymentController {
         !plan.writes.is_empty()
     }
 
-    /// The ReplicaSets, and their pods. One that was adopted may have pods which the Deployment does not select.
+    /// The ReplicaSets, and their pods. An adopted one may have pods that the Deployment does not select.
     fn children(&self, deployment: &Deployment) -> Vec<Children> {
         let selector = &deployment.selector;
         if selector.defect().is_some() || selector.selects_everything() {
@@ -244,8 +244,8 @@ impl Controller for DeploymentController {
 }
 
 impl DeploymentController {
-    /// A ReplicaSet has changed: the key of the Deployment that it belongs or belonged to. One that nobody owns
-    /// any more, or with other labels, concerns every Deployment that selects it.
+    /// A ReplicaSet has changed: wakes the Deployment that controls or controlled it. A ReplicaSet without a controller,
+    /// or with other labels, wakes every Deployment that selects it.
     fn replica_set_changed(&self, change: &Change<ReplicaSet>) {
         let replica_set = change.object();
         if let Change::Updated { old, new } = change
@@ -266,18 +266,18 @@ impl DeploymentController {
         }
     }
 
-    /// A pod has changed: the key of the Deployment whose ReplicaSet it belongs to, where that is worth a look.
+    /// A pod has changed: wakes the Deployment of its ReplicaSet, where the change matters to it.
     fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
         let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
-        // `ImagePullBackOff` changes no count of the set, and would not be told of before the deadline.
-        // The price is a sync without a write for each pod that gets into trouble or out of it.
+        // `ImagePullBackOff` changes no count of the ReplicaSet, and would not be explained before the deadline.
+        // The price is a sync without a write for each pod that starts or stops to fail.
         let said = match change {
             Change::Added(new) => new.trouble().is_some(),
             Change::Updated { old, new } => old.trouble() != new.trouble(),
             Change::Deleted(_) => false,
         };
-        // Recreate waits for its old pods to end: the last one to go, or to fail, lets it go on.
+        // Recreate waits for its old pods to end: the last one that is deleted, or fails, unblocks it.
         if (ended || said)
             && let Some(replica_set) = self.replica_sets.controller_of(&pod.meta)
             && let Some(deployment) = self.deployments.controller_of(&replica_set.meta)
@@ -287,7 +287,7 @@ impl DeploymentController {
         }
     }
 
-    /// An owner that is not in the cache is woken when it comes.
+    /// An owner that is not in the cache yet is woken once it is added.
     fn wake_owner_of(&self, replica_set: &ReplicaSet) {
         if let Some(deployment) = self.deployments.controller_of(&replica_set.meta) {
             self.wake(&deployment);
@@ -310,7 +310,7 @@ impl DeploymentController {
         }
     }
 
-    /// What is decided on.
+    /// The input of the decision.
     fn observed<'a>(&self, deployment: &'a Deployment, may_adopt: bool) -> Observed<'a> {
         let mut owned = self.replica_sets.owned_by(&deployment.as_owner());
         if planted!("the owner's UID is ignored") {

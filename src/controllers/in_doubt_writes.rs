@@ -1,11 +1,11 @@
-//! Writes of which nobody knows yet whether they happened: the reply was lost, or too late.
+//! Writes of unknown outcome: the reply was lost, or too late.
 //!
-//! A pod's name is kept until its outcome is known. The next sync asks for the pod under that name
-//! before it decides anything: if it is there, the decision waits for the cache to show it; if not,
-//! the name is taken before any other, so that a request which is still on its way meets a taken name
-//! and not an empty place. If the pod under that name goes while the request may still arrive, its place stays
-//! empty: the name must not come back, and under another one there could be a pod too many. Without a memory, as after a
-//! restart, the same name is the first that is unused ([`crate::plan::replicaset::used_names`]).
+//! A pod's name is kept until its outcome is known. The next sync reads the pod of that name
+//! before it decides anything: if it exists, the decision waits for the cache to show it; if not,
+//! the name is used before any other, so that a request which is still in flight meets a taken name
+//! and not an empty place. If the pod of that name is deleted while the request may still arrive, its place stays
+//! empty: the name must not be used again, and under another one there could be a pod too many. Without a memory, as
+//! after a restart, the same name is the first unused one ([`crate::plan::replicaset::used_names`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,26 +15,26 @@ use tokio::time::Instant;
 
 use crate::model::{ObjectKey, Uid};
 
-/// How long a creation or deletion may still arrive after the pod was looked up: twice the minute after
+/// How long a creation or deletion may still arrive after the pod was read: twice the minute after
 /// which an API server gives up a request.
 pub const LATEST: Duration = Duration::from_secs(120);
 
-/// The unresolved writes of all owners, by the UID of the ReplicaSet or Deployment.
+/// The unresolved writes of all owners, by the UID of the owner.
 #[derive(Debug, Default)]
 pub struct InDoubtWrites(Mutex<BTreeMap<Uid, Writes>>);
 
 /// The unresolved writes of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// Names of pods that may have been created; of a Deployment, sets that may have been written.
+    /// Names of pods that may have been created; for a Deployment, of ReplicaSets that may have been written.
     pub creates: Vec<String>,
-    /// Names under which no pod was when they were last looked up, and that a creation may still reach,
-    /// with the time of the look.
+    /// Names without a pod at the last read that a creation may still reach,
+    /// with the time of the read.
     pub late: Vec<(String, Instant)>,
     /// Pods that may have been deleted.
     pub deletes: Vec<(ObjectKey, Uid)>,
-    /// Pods that were there when they were last looked up, and that a deletion may still reach, with
-    /// the time of the look.
+    /// Pods that existed at the last read and that a deletion may still reach, with
+    /// the time of the read.
     pub doomed: Vec<(ObjectKey, Uid, Instant)>,
 }
 
@@ -49,14 +49,14 @@ impl InDoubtWrites {
         self.0.lock().entry(owner.clone()).or_default().deletes.push((pod, uid));
     }
 
-    /// Remembers a name that is free although a creation under it may still be on its way.
+    /// Remembers a name that is free although a creation under it may still arrive.
     pub fn not_yet_created(&self, owner: &Uid, name: String, now: Instant) {
         self.0.lock().entry(owner.clone()).or_default().late.push((name, now));
     }
 
-    /// The names that a creation may still reach. Who creates a pod under another name first may get both.
-    /// They stay until their time is over: a pod that was made under such a name may be gone before the
-    /// late one arrives.
+    /// The names that a creation may still reach. A pod that is created under another name first may be one too many.
+    /// They stay until their time is over: a pod of such a name may be deleted before the late request
+    /// arrives.
     pub fn late(&self, owner: &Uid, now: Instant) -> BTreeSet<String> {
         let mut all = self.0.lock();
         let Some(writes) = all.get_mut(owner) else { return BTreeSet::new() };
@@ -64,7 +64,7 @@ impl InDoubtWrites {
         writes.late.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// When the first of these names is late no longer.
+    /// When the first of these names cannot be reached any more.
     pub fn late_for(&self, owner: &Uid, now: Instant) -> Option<Duration> {
         let all = self.0.lock();
         let ends =
@@ -72,12 +72,12 @@ impl InDoubtWrites {
         ends.filter(|left| !left.is_zero()).min()
     }
 
-    /// Remembers a pod that is there although its deletion may still be on its way.
+    /// Remembers a pod that exists although its deletion may still arrive.
     pub fn doomed(&self, owner: &Uid, pod: ObjectKey, uid: Uid, now: Instant) {
         self.0.lock().entry(owner.clone()).or_default().doomed.push((pod, uid, now));
     }
 
-    /// The pods that a deletion may still reach. Who deletes others of the set first may see both go.
+    /// The pods that a deletion may still reach. Deleting other pods of the owner first may lose both.
     pub fn take_doomed(&self, owner: &Uid, now: Instant) -> Vec<(ObjectKey, Uid, Instant)> {
         let mut all = self.0.lock();
         let Some(writes) = all.get_mut(owner) else { return Vec::new() };
@@ -86,7 +86,7 @@ impl InDoubtWrites {
         doomed
     }
 
-    /// The UIDs of the pods that a deletion may still reach, for who counts on none of them.
+    /// The UIDs of the pods that a deletion may still reach, for budgets that must not count them.
     pub fn doomed_pods(&self, owner: &Uid, now: Instant) -> BTreeSet<Uid> {
         let mut all = self.0.lock();
         let Some(writes) = all.get_mut(owner) else { return BTreeSet::new() };
@@ -94,7 +94,7 @@ impl InDoubtWrites {
         writes.doomed.iter().map(|(_, uid, _)| uid.clone()).collect()
     }
 
-    /// When the first of these pods can be counted on again.
+    /// When the first of these pods counts again.
     pub fn doomed_for(&self, owner: &Uid, now: Instant) -> Option<Duration> {
         let all = self.0.lock();
         let ends =
@@ -102,7 +102,7 @@ impl InDoubtWrites {
         ends.min()
     }
 
-    /// What is to be looked up for a set; what is not resolved must be put back.
+    /// The writes of an owner that must be resolved; unresolved ones must be put back.
     pub fn take(&self, owner: &Uid) -> (Vec<String>, Vec<(ObjectKey, Uid)>) {
         let mut all = self.0.lock();
         let Some(writes) = all.get_mut(owner) else { return Default::default() };
@@ -113,12 +113,12 @@ impl InDoubtWrites {
         taken
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.0.lock().remove(owner);
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_a_deletion_may_reach_is_not_counted_on_for_two_minutes() {
+    fn a_pod_that_a_deletion_may_reach_does_not_count_for_two_minutes() {
         let (in_doubt_writes, owner, start) = (InDoubtWrites::default(), Uid::new("u"), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         in_doubt_writes.doomed(&owner, ObjectKey::new("shop", "agent-1"), Uid::new("u-pod"), start);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_kept_until_it_is_looked_up() {
+    fn a_name_is_kept_until_it_is_resolved() {
         let in_doubt_writes = InDoubtWrites::default();
         let owner = Uid::new("u");
         in_doubt_writes.created(&owner, "web-1".into());

@@ -1,8 +1,8 @@
-//! ReplicaSets that may have been created although the answer to the request was lost or said no.
+//! ReplicaSets that may have been created although the reply was lost or a refusal.
 //!
-//! When the cache shows such a ReplicaSet, the event and the condition that follow a creation are made up for:
-//! the event exactly once, the condition until a status with it has been written. A process that starts anew
-//! knows nothing of them, and takes the ReplicaSet for one that was there.
+//! When the cache shows such a ReplicaSet, the event and the condition that follow a creation are emitted:
+//! the event exactly once, the condition until a status with it has been written. A process that was restarted
+//! has no memory of them, and treats the ReplicaSet as one that existed.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ pub struct LostCreations(Mutex<BTreeMap<Uid, InDoubtCreates>>);
 
 #[derive(Debug, Default)]
 struct InDoubtCreates {
-    /// Asked for, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
+    /// Requested, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
     requested: Vec<NewReplicaSet>,
     /// The name of the one that was seen last, whose condition is still to be written.
     seen: Option<String>,
 }
 
 impl LostCreations {
-    /// Remembers a creation whose outcome nobody knows.
+    /// Records a creation of unknown outcome.
     pub fn record(&self, deployment: &Uid, new: NewReplicaSet) {
         let mut all = self.0.lock();
         let InDoubtCreates { requested, .. } = all.entry(deployment.clone()).or_default();
@@ -32,7 +32,7 @@ impl LostCreations {
         requested.push(new);
     }
 
-    /// A repetition has reported the ReplicaSet of this name.
+    /// A retry has reported the ReplicaSet of this name.
     pub fn reported(&self, deployment: &Uid, name: &str) {
         let mut all = self.0.lock();
         let Some(InDoubtCreates { requested, seen }) = all.get_mut(deployment) else { return };
@@ -42,7 +42,7 @@ impl LostCreations {
         }
     }
 
-    /// The creations that turn out to have happened, now that the cache shows ReplicaSets of these names. Each is
+    /// The creations that have happened, as the cache shows ReplicaSets of these names. Each is
     /// returned once.
     pub fn seen(&self, deployment: &Uid, exists: impl Fn(&str) -> bool) -> Vec<NewReplicaSet> {
         let mut all = self.0.lock();
@@ -69,12 +69,12 @@ impl LostCreations {
         }
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, deployment: &Uid) {
         self.0.lock().remove(deployment);
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_creation_that_turns_out_to_have_happened_is_returned_once_and_its_condition_until_written() {
+    fn a_lost_creation_that_happened_is_returned_once_and_its_condition_until_written() {
         let (lost, web) = (LostCreations::default(), Uid::new("u"));
         lost.record(&web, new("web-1"));
         lost.record(&web, new("web-1"));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_repetition_has_reported_is_not_reported_again() {
+    fn a_creation_reported_by_a_retry_is_not_reported_again() {
         let (lost, web) = (LostCreations::default(), Uid::new("u"));
         lost.record(&web, new("web-1"));
         lost.reported(&web, "web-1");

@@ -248,12 +248,12 @@ pub fn healthy(ready: i64, available: i64) -> i64 {
 
 /// The replicas that a ReplicaSet can lose without losing an available pod: those that are not [`healthy`] come first.
 ///
-/// The higher count of the status and of the cache of pods, since neither shows more than exist: a pod that has become ready since is healthy before the status
-/// counts it, and deleted as an unhealthy one it would be missing (S2).
+/// The higher count of the status and of the cache of pods, since neither shows more than exist: a pod that has
+/// become ready since is healthy before the status counts it, and deleted as an unhealthy one it would be missing (S2).
 pub(crate) fn unhealthy_replicas(replica_set: &ReplicaSet, replica_sets: &ReplicaSets) -> i64 {
-    let told = healthy(replica_set.status.ready.into(), replica_set.status.available.into());
+    let reported = healthy(replica_set.status.ready.into(), replica_set.status.available.into());
     let shown = replica_sets.healthy_pods.get(&replica_set.meta.uid).copied().unwrap_or(0);
-    (i64::from(replica_set.replicas) - told.max(shown)).max(0)
+    (i64::from(replica_set.replicas) - reported.max(shown)).max(0)
 }
 
 #[cfg(test)]
