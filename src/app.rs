@@ -68,7 +68,7 @@ async fn daemon(
     let (controllers, mut servers) = started?;
     let result = tokio::select! {
         result = controllers.run(shutdown, drain) => result,
-        Some(ended) = servers.join_next() => bail!("an HTTP server ended by itself: {ended:?}"),
+        Some(ended) = servers.join_next() => bail!("an HTTP server ended unexpectedly: {ended:?}"),
     };
     stop_http.cancel();
     while let Some(ended) = servers.join_next().await {
@@ -97,7 +97,7 @@ async fn start(
     } = config;
     let connect = || client::connect(&client, &|name| std::env::var(name).ok());
     let connection = connect().await?;
-    tracing::info!(host = connection.host, source = connection.source, "using this API server");
+    tracing::info!(host = connection.host, source = connection.source, "connecting to the API server");
     let election = match election {
         None => None,
         Some(options) => Some(Candidacy { client: connect().await?.client, options }),

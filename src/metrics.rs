@@ -261,7 +261,7 @@ metrics! {
 fn measure_the_process(registry: &Registry) {
     #[cfg(target_os = "linux")]
     if let Err(error) = process::Process::new().and_then(|process| registry.register(Box::new(process))) {
-        tracing::warn!(%error, "no process metrics");
+        tracing::warn!(%error, "process metrics are not available");
     }
     #[cfg(not(target_os = "linux"))]
     let _none = registry;

@@ -167,9 +167,9 @@ pub fn is(bug: &str) -> bool {
 /// "the owner's UID is ignored": the ReplicaSets of whatever Deployment of this name, as if they were this one's.
 pub(crate) fn owned_by_name(owner: &Meta, mut all: Vec<Arc<ReplicaSet>>) -> Vec<Arc<ReplicaSet>> {
     let name = &owner.key.name;
-    all.retain(|set| set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));
-    let owners = all.iter_mut().filter_map(|set| Arc::make_mut(set).meta.controller.as_mut());
-    owners.for_each(|of_set| Arc::make_mut(of_set).uid = owner.uid.clone());
+    all.retain(|replica_set| replica_set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));
+    let owners = all.iter_mut().filter_map(|replica_set| Arc::make_mut(replica_set).meta.controller.as_mut());
+    owners.for_each(|of_replica_set| Arc::make_mut(of_replica_set).uid = owner.uid.clone());
     all
 }
 

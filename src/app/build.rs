@@ -10,7 +10,7 @@ use crate::controllers::setup::{self, Plumbing, Shell};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
 use crate::runtime::informer::InformerOptions;
-use crate::runtime::leader_election::fence::{Fence, FenceKeeper, fence};
+use crate::runtime::leader_election::fence::{Fence, FenceControl, fence};
 use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
 use crate::runtime::rate_limiter::RateLimiter;
 
@@ -25,7 +25,7 @@ impl Controllers {
 
     /// The same for the kinds and controllers of this registry.
     pub fn with(registry: &Registry, config: ControllerConfig, parts: Parts) -> Self {
-        let (keeper, fence) = fence();
+        let (control, fence) = fence();
         let fence = parts.election.is_some().then_some(fence);
         let apis = Apis { config: &config, parts: &parts, fence: fence.as_ref() };
         let draining = CancellationToken::new();
@@ -33,14 +33,14 @@ impl Controllers {
         // matters, and a watch that reopens does not queue behind a burst of writes.
         let (recorder, events) = EventRecorder::new(apis.fenced(), parts.clock.clone(), parts.seed);
         let election = parts.election.clone().zip(fence.clone());
-        let election = election.map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, keeper, fence));
+        let election = election.map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence));
         let plumbing = Plumbing {
             clock: parts.clock.clone(),
             metrics: parts.metrics.clone(),
             recorder,
             draining: draining.clone(),
             // Each controller has a limit of its own: a large scale-up delays no write of another controller.
-            api: &|| apis.fenced_and_patient(&draining),
+            api: &|| apis.fenced_and_retrying(&draining),
             watch_api: apis.plain(),
             informers: InformerOptions {
                 namespace: config.scope.namespace.clone(),
@@ -95,8 +95,8 @@ impl Apis<'_> {
     }
 
     /// Waits also where the API server asks for it, until the daemon is to end.
-    fn fenced_and_patient(&self, draining: &CancellationToken) -> Api {
-        self.behind_the_fence(self.plain().patient(draining.clone()))
+    fn fenced_and_retrying(&self, draining: &CancellationToken) -> Api {
+        self.behind_the_fence(self.plain().retrying(draining.clone()))
     }
 
     fn behind_the_fence(&self, api: Api) -> Api {
@@ -111,14 +111,14 @@ fn stand(
     candidacy: Candidacy,
     parts: &Parts,
     recorder: &EventRecorder,
-    keeper: FenceKeeper,
+    control: FenceControl,
     fence: Fence,
 ) -> (Election, Watchdog) {
     let Candidacy { client, options } = candidacy;
     let (qps, burst) = ELECTION_RATE;
     let Parts { host, metrics, clock, seed, .. } = parts;
     let api = Api::new(client, host, RateLimiter::new(qps, burst), metrics.clone());
-    let tools = Tools { api, clock: clock.clone(), recorder: recorder.clone(), keeper, seed: *seed };
+    let tools = Tools { api, clock: clock.clone(), recorder: recorder.clone(), control, seed: *seed };
     let election = Election::new(&options, tools);
     let watchdog = Watchdog::new(fence, &election, &options);
     (election, watchdog)

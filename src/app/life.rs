@@ -110,7 +110,7 @@ impl Life {
     /// Waits until this process may act; `false` means that it is to stop before that.
     pub async fn lead(&mut self) -> anyhow::Result<bool> {
         if let Some((election, _)) = self.election.take() {
-            tracing::info!(lease = %election.lease(), identity = election.identity(), "standing for election");
+            tracing::info!(lease = %election.lease(), identity = election.identity(), "starting leader election");
             self.running.election = Some(spawn(election.run(self.stop_election.clone())));
         }
         self.running.elected(&self.controllers, &self.shutdown).await
@@ -181,8 +181,8 @@ impl Life {
             // lease has to run out by itself: that takes as long as after a crash, 17 s at most.
             Some(election) if in_doubt_for.is_some() && election.may_hold() => tracing::warn!(
                 lease = %election.lease(),
-                "the lease is not released but runs out, since a write whose outcome is unknown may still \
-                 be carried out"
+                "lease is not released but must expire: a write whose outcome is unknown may still be \
+                 carried out"
             ),
             // Only after the last write: another may lead from then on.
             Some(election) if drained && flushed => {
@@ -199,7 +199,7 @@ impl Life {
             bail!("running syncs did not finish within {drain:?}");
         }
         if !flushed {
-            tracing::warn!("the last events were not written in time");
+            tracing::warn!("shutdown dropped events that were not written in time");
         }
         conflict.map_or(Ok(()), |conflict| Err(conflict.into()))
     }

@@ -140,9 +140,9 @@ fn checks(controllers: &Controllers) -> Checks {
     let mut checks = Checks::default();
     if let Some((election, watchdog)) = &controllers.election {
         let watchdog = watchdog.clone();
-        let contact = election.contact();
+        let reachability = election.reachability();
         checks = checks.live("leaderElection", move || watchdog.check());
-        checks = checks.ready("lease", move || contact.check());
+        checks = checks.ready("lease", move || reachability.check());
     }
     for (name, ready) in controllers.caches() {
         checks = checks.ready(format!("informer-{name}"), move || ready.check());

@@ -76,7 +76,7 @@ impl Running {
             biased;
             ended = election => match ended {
                 Ok(Err(lost)) => lost.into(),
-                Ok(Ok(_)) => anyhow!("the election ended by itself"),
+                Ok(Ok(_)) => anyhow!("the election ended unexpectedly"),
                 Err(error) => anyhow!("the election panicked: {error}"),
             },
             reason = shut => {
@@ -94,7 +94,7 @@ impl Running {
             }
             ended = self.informers.ended_by_itself() => by_itself(ended),
             ended = resync => by_itself(ended),
-            ended = &mut self.events => anyhow!("the writer of events ended by itself: {ended:?}"),
+            ended = &mut self.events => anyhow!("the writer of events ended unexpectedly: {ended:?}"),
         }
     }
 }
@@ -107,8 +107,8 @@ pub(super) fn spawn<T: Send + 'static>(
 
 pub(super) fn by_itself(ended: Result<Ended, tokio::task::JoinError>) -> anyhow::Error {
     match ended {
-        Ok((name, Ok(()))) => anyhow!("{name} ended by itself"),
+        Ok((name, Ok(()))) => anyhow!("{name} ended unexpectedly"),
         Ok((name, Err(panic))) => anyhow!("{name} panicked: {panic}"),
-        Err(error) => anyhow!("a task ended by itself: {error}"),
+        Err(error) => anyhow!("a task ended unexpectedly: {error}"),
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn start(
         let entry = controller.entry();
         let name = entry.name;
         if !config.enabled.runs(entry) {
-            tracing::info!(controller = name, "switched off by --controllers");
+            tracing::info!(controller = name, "controller is switched off by --controllers");
             // It takes no keys, which would lie there for ever.
             controller.shut_down();
             continue;
@@ -38,7 +38,7 @@ pub(super) async fn start(
             }
         }
         metrics.running_controllers.with_label_values(&[name, "windlass"]).set(1);
-        tracing::info!(controller = name, workers = count, "started");
+        tracing::info!(controller = name, workers = count, "controller is started");
         workers.spawn(named(name, work));
     }
 }

@@ -1,4 +1,4 @@
-//! What a controller asks for: the caches, the queues, and the services that it writes through.
+//! The context of a controller: the caches, the queues, and the services for its writes.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -40,55 +40,55 @@ pub struct Context {
     pub(super) settings: Settings,
     /// The store of each kind of the registry.
     pub(super) stores: BTreeMap<Resource, Arc<dyn Any + Send + Sync>>,
-    /// Of each controller whose keys are objects of one kind, in the order of the registry.
+    /// The queue of each controller, in the order of the registry.
     pub(super) controls: Vec<Control>,
-    /// The caches, as far as expectations look at them.
+    /// The caches, as far as expectations read them.
     pub(super) caches: Caches,
-    /// What the caches must show before an owner is decided about again.
+    /// What the caches must show before the next decision about an owner.
     pub(super) expectations: Expectations,
-    /// What the caches are good for since this process acts.
+    /// Which caches can be relied on since this process leads.
     pub(super) barrier: Arc<LazyReadBarrier>,
     /// Reads past the cache of each kind.
     pub(super) fresh_lists: BTreeMap<Resource, FreshList>,
-    /// Everything that is remembered of owners, to be forgotten with them.
+    /// Everything that is kept per owner, to be dropped with the owner.
     pub(super) memory: OwnerMemory,
-    /// Writes of which nobody knows yet whether they happened.
+    /// Writes whose outcome is unknown.
     pub(super) in_doubt_writes: Arc<InDoubtWrites>,
-    /// What was created a moment ago.
+    /// Recent creations, by owner.
     pub(super) recreate_guard: Arc<RecreateGuard>,
     /// When each status was last written.
     pub(super) status_throttle: Arc<StatusThrottle>,
-    /// When failures were last worded anew.
+    /// When the text of each failure last changed.
     pub(super) failure_text_throttle: Arc<FailureTextThrottle>,
-    /// Who writes an object that has two writers.
+    /// Serializes the writes to objects that two controllers write.
     pub(super) write_locks: Arc<WriteLocks>,
-    /// Why the last plans were what they were.
+    /// The reasons for the last plans.
     pub(super) explanations: Arc<Explanations>,
-    /// Whether the API server keeps the counts of terminating pods.
+    /// Whether the API server stores the counts of terminating pods.
     pub(super) terminating_field: GatedField,
-    /// What speaks for another controller on the same objects.
+    /// Evidence of another controller that acts on the same objects.
     pub(super) foreign_writers: ForeignWriters,
 }
 
-/// What the controllers were told.
+/// The settings of the controllers.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is ours to act on.
+    /// The objects to act on.
     pub scope: Scope,
-    /// The name under which the API server notes what we write.
+    /// The field manager of our writes.
     pub field_manager: String,
-    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait.
+    /// Whether pods that fail at startup are replaced one by one, after a wait.
     pub failed_pod_backoff: bool,
 }
 
-/// The queue of a controller, and its way to the API server.
+/// The queue of a controller, and its client.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// Whose keys these are.
+    /// The kind of the keys.
     pub kind: Resource,
-    /// Keys that want a sync.
+    /// Keys to sync.
     pub queue: WorkQueue<ObjectKey>,
-    /// Keys that wait for a cache to catch up.
+    /// Keys that wait for a cache.
     pub parked_keys: ParkedKeys<ObjectKey>,
     /// The API server, with a rate limit of its own: a large scale-up of one kind delays no write of another
     /// controller. Upstream has a client for each controller, too.
@@ -106,12 +106,12 @@ impl Context {
         store.unwrap_or_else(|| panic!("the registry lists no kind {}", T::RESOURCE.kind))
     }
 
-    /// The keys that want a sync of the controller of this kind.
+    /// The queue of the controller of this kind.
     pub fn queue_of<T: Record>(&self) -> &WorkQueue<ObjectKey> {
         &self.control(T::RESOURCE).queue
     }
 
-    /// The keys of this kind that wait for a cache to catch up.
+    /// The keys of this kind that wait for a cache.
     pub fn parked_keys_of<T: Record>(&self) -> &ParkedKeys<ObjectKey> {
         &self.control(T::RESOURCE).parked_keys
     }
@@ -121,8 +121,8 @@ impl Context {
         control.unwrap_or_else(|| panic!("the registry lists no controller of {}", kind.plural))
     }
 
-    /// The API server, for calls in a sync of this owner: one turn for each owner behind the rate limit of the
-    /// controller. Upstream serves requests in the order of arrival; here no owner waits behind the batch of another.
+    /// The API server, for calls in a sync of this owner: the controller's rate limiter serves the owners in turn.
+    /// Upstream serves requests in the order of arrival; here no owner waits behind the batch of another.
     pub fn api_for<O: Record>(&self, owner: &O) -> Api {
         if planted!("one limiter serves all controllers") {
             return self.controls[0].api.clone();
@@ -140,32 +140,32 @@ impl Context {
         &self.metrics
     }
 
-    /// What the controllers were told.
+    /// The settings of the controllers.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Why the last plans were what they were.
+    /// The reasons for the last plans.
     pub fn explanations(&self) -> &Explanations {
         &self.explanations
     }
 
-    /// Everything that is remembered of owners.
+    /// Everything that is kept per owner.
     pub fn memory(&self) -> &OwnerMemory {
         &self.memory
     }
 
-    /// What the caches are good for since this process acts.
+    /// Which caches can be relied on since this process leads.
     pub fn barrier(&self) -> &LazyReadBarrier {
         &self.barrier
     }
 
-    /// Cancelled when the daemon is to end: running syncs begin no further pod.
+    /// Cancelled at the shutdown: running syncs create no further pod.
     pub fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
-    /// Tells the user something about an object, as this `source.component`. Never waits.
+    /// Records an Event about an object, as this `source.component`. Never waits.
     pub fn record_event<T: Record>(&self, component: &'static str, about: &T, note: EventNote) {
         let EventNote { warning, reason, message } = note;
         let kind = if warning { EventType::Warning } else { EventType::Normal };
@@ -180,7 +180,7 @@ impl Context {
     }
 
     /// Whether the caches show all our writes to an owner's objects (S23). If not, the key is parked:
-    /// it wakes when the watch has caught up, and the answer is when to look again at the latest.
+    /// it wakes when the watch has caught up, and the result is when to check again at the latest.
     pub fn behind<T: Record>(&self, owner: &T, parked_keys: &ParkedKeys<ObjectKey>) -> Option<Next> {
         let meta = owner.meta();
         let Freshness::Behind(behind) = self.expectations.check(&meta.uid, &self.caches, Instant::now())
@@ -190,24 +190,24 @@ impl Context {
         if planted!("a cache older than our writes is trusted") {
             return None;
         }
-        tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "the cache is behind our writes");
+        tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "cache is behind an own write; the key waits");
         parked_keys.park(&meta.key, &behind, &self.caches);
         Some(Next::After(behind.check_again))
     }
 
-    /// A write to an object of this owner, or to the owner itself, was answered with this version: the owner is not
-    /// decided about before the cache of that kind shows it.
+    /// A write to an object of this owner, or to the owner itself, was answered with this version: no decision about the
+    /// owner is made before the cache of that kind shows it.
     pub fn expect_write<T: Record>(&self, owner: &T, resource: Resource, version: u64) {
         self.expectations.expect_write(&owner.meta().uid, resource, version);
     }
 
-    /// Forgets whatever was noted of an owner.
+    /// Drops everything that is kept for an owner.
     pub fn forget(&self, owner: &Uid) {
         self.memory.forget(owner);
     }
 
-    /// Forgets what was noted of an owner after the cache had shown it gone: the change that would have
-    /// had it forgotten has passed, and there will be no other.
+    /// Drops what was kept for an owner after the cache had shown its deletion: the event that would have
+    /// dropped it has passed, and no other follows.
     pub fn forget_if_gone<T: Record>(&self, owners: &Store<T>, owner: &Meta) {
         if owners.get(&owner.key).is_none_or(|there| there.meta().uid != owner.uid) {
             self.forget(&owner.uid);

@@ -1,7 +1,7 @@
-//! What a controller is: five steps, of which it supplies what concerns its own kind.
+//! The interface of a controller: five steps, of which it supplies what concerns its own kind.
 //!
-//! [`Driver`](super::driver::Driver) runs the steps of every controller alike. What a step decides comes from
-//! [`crate::plan`]; a controller reads what its plans rest on and carries them out.
+//! [`Driver`](super::driver::Driver) runs the steps of every controller alike. The decisions come from
+//! [`crate::plan`]; a controller reads the input of its plans and executes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,51 +19,51 @@ use crate::plan::Urgency;
 
 /// A controller of the objects of one kind.
 pub trait Controller: Send + Sync + 'static {
-    /// Whose keys are in its queue.
+    /// The kind of the keys in its queue.
     type Object: Record;
-    /// What its objects report; `()` for nothing.
+    /// The status of its objects; `()` for none.
     type Status: Status;
-    /// What a plan rests on.
+    /// The input of a plan.
     type Observed<'a>: Send + Sync;
-    /// What is to be done.
+    /// The plan.
     type Plan: Send + Sync;
-    /// What became of it, as far as a status tells.
+    /// The outcome of a plan, as far as the status depends on it.
     type Outcome: Send + Sync;
 
     /// Whether another controller of this process writes the objects too: then each waits for the other's writes
-    /// instead of sending what would come second ([`super::write_lock`]).
+    /// instead of sending a write that would conflict ([`super::write_lock`]).
     const SHARES_OBJECTS: bool = false;
 
-    /// The kinds of which [`Controller::children`] says nothing: nothing is decided before their caches are complete, and
-    /// nothing written before they show what there was at the election. `None` for all that the controller watches.
+    /// The kinds that [`Controller::children`] does not list: no decision is made before their caches are complete, and
+    /// no write before they show the state at the election. `None` for all that the controller watches.
     const AWAITED_KINDS: Option<&'static [Resource]> = None;
 
-    /// Wake: the changes of other objects that concern it. Its own objects wake their own keys.
+    /// Wake: registers handlers for changes of other objects. Its own objects wake their own keys.
     fn watch(self: &Arc<Self>, _setup: &mut Setup) {}
 
-    /// Whether an object is ours to act on.
+    /// Whether an object is in scope.
     fn in_scope(&self, object: &Self::Object) -> bool;
 
-    /// The object of a key has gone.
+    /// The object of a key was deleted.
     fn has_gone(&self, _key: &ObjectKey) {}
 
-    /// Finds out what became of writes whose replies were lost, before anything is decided.
+    /// Resolves writes whose replies were lost, before any decision.
     fn resolve<'a>(&'a self, _object: &'a Self::Object) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whether there is something that the object would adopt: then it is read past the cache first.
+    /// Whether there is an orphan that the object would adopt: then the object is read past the cache first.
     fn wants_to_adopt(&self, _object: &Self::Object) -> bool {
         false
     }
 
-    /// Observe. `may_adopt` tells what the read past the cache said.
+    /// Observe. `may_adopt` is the result of the read past the cache.
     fn observe<'a>(&self, object: &'a Self::Object, may_adopt: bool) -> Self::Observed<'a>;
 
     /// Plan. Pure.
     fn plan(&self, observed: &Self::Observed<'_>) -> Self::Plan;
 
-    /// Whether a plan creates objects. Before some are created again a moment later, the owner is read past the
+    /// Whether a plan creates objects. Before objects are created again shortly after, the owner is read past the
     /// cache ([`super::recreate_guard`]).
     fn creates(&self, _plan: &Self::Plan) -> bool {
         false
@@ -74,18 +74,18 @@ pub trait Controller: Send + Sync + 'static {
         true
     }
 
-    /// What is read past the caches with an object, where the caches cannot be relied on yet; in this order.
+    /// The objects that are read past the caches with an object, where the caches cannot be relied on yet; in this order.
     fn children(&self, _object: &Self::Object) -> Vec<Children> {
         Vec::new()
     }
 
-    /// Whether the object itself shows that there is something to do: then it does not wait until the caches are
+    /// Whether the object itself shows that work is left: then it does not wait until the caches are
     /// complete. Pure.
     fn is_unsettled(&self, _object: &Self::Object) -> bool {
         false
     }
 
-    /// Whether a plan may be carried out before the caches are complete, after the read past them. Pure.
+    /// Whether a plan may be executed before the caches are complete, after the read past them. Pure.
     fn needs_no_others(&self, _plan: &Self::Plan) -> bool {
         true
     }
@@ -98,7 +98,7 @@ pub trait Controller: Send + Sync + 'static {
         plan: &'a Self::Plan,
     ) -> BoxFuture<'a, Executed<Self::Outcome>>;
 
-    /// Settle: what to report. Pure.
+    /// Settle: the status to report. Pure.
     fn settle(
         &self,
         observed: &Self::Observed<'_>,
@@ -109,7 +109,7 @@ pub trait Controller: Send + Sync + 'static {
     /// The status as the cache shows it.
     fn status<'a>(&self, object: &'a Self::Object) -> &'a Self::Status;
 
-    /// The patch that brings the status up to date; `None` where it would change nothing.
+    /// The patch that updates the status; `None` where it would change nothing.
     fn status_patch(
         &self,
         _object: &Self::Object,
@@ -130,11 +130,11 @@ pub trait Controller: Send + Sync + 'static {
         Urgency::Throttled
     }
 
-    /// The status says what was settled, and nothing is left to be reported.
+    /// The status has been written as settled, or needed no write.
     fn reported(&self, _observed: &Self::Observed<'_>, _plan: &Self::Plan, _settled: &Settled<Self::Status>) {
     }
 
-    /// When to look again besides what was settled.
+    /// When to sync again besides what was settled.
     fn requeue_after(
         &self,
         _object: &Self::Object,
@@ -144,7 +144,7 @@ pub trait Controller: Send + Sync + 'static {
         None
     }
 
-    /// Why it is this plan and no other, for a controller that explains itself.
+    /// The reasons for the plan, for a controller that explains itself.
     fn explain(
         &self,
         _observed: &Self::Observed<'_>,
@@ -155,12 +155,12 @@ pub trait Controller: Send + Sync + 'static {
     }
 }
 
-/// What the driver needs to know of a status.
+/// The parts of a status that the driver reads.
 pub trait Status: PartialEq + Send + Sync {
     /// The conditions, whose texts do not change with every retry.
     fn conditions(&self) -> &[Condition];
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn conditions_mut(&mut self) -> &mut [Condition];
 
     /// The count of terminating pods, which some API servers drop ([`super::gated_field`]).
@@ -179,18 +179,18 @@ impl Status for () {
     }
 }
 
-/// What to report, and when to look again.
+/// The status to report, and when to sync again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settled<S> {
     /// The whole status as it should be.
     pub status: S,
     /// Annotations of the object that are written with it.
     pub annotations: BTreeMap<&'static str, String>,
-    /// When something is due.
+    /// When the next sync is due.
     pub requeue_after: Option<Duration>,
 }
 
-/// What became of a plan. Made by the step that carries it out, and by nothing else.
+/// The outcome of a plan. Only the execution of the plan creates it.
 #[derive(Debug)]
 #[must_use = "a write that failed must be retried"]
 pub struct Executed<T> {
@@ -199,17 +199,17 @@ pub struct Executed<T> {
 }
 
 impl<T> Executed<T> {
-    /// Everything was carried out up to `error`, if there is one.
+    /// Everything was executed up to `error`, if there is one.
     pub fn new(outcome: T, error: Option<SyncError>) -> Self {
         Executed { outcome, error }
     }
 
-    /// What the status needs to know.
+    /// The part that the status depends on.
     pub fn outcome(&self) -> &T {
         &self.outcome
     }
 
-    /// What stopped the execution.
+    /// The error that stopped the execution.
     pub fn error(&self) -> Option<&SyncError> {
         self.error.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The DaemonSet controller: one pod on each node that a DaemonSet runs on.
+//! The DaemonSet controller: one pod on each node that should run one.
 
 mod execute;
 pub mod memory;
@@ -34,7 +34,7 @@ use crate::runtime::store::{Change, Store};
 use memory::{DaemonMemory, Remembered};
 use node_pods::NodePods;
 
-/// What the registry says of it.
+/// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "daemonset-controller",
     aliases: &[],
@@ -72,7 +72,7 @@ pub struct DaemonSetController {
     nodes: Arc<Store<Node>>,
     revisions: Arc<Store<ControllerRevision>>,
     pods: Arc<Store<Pod>>,
-    /// What is known of each DaemonSet from one sync to the next.
+    /// The state of each DaemonSet that is kept between syncs.
     memory: Arc<DaemonMemory>,
     /// Which DaemonSets have pods for each node.
     node_pods: NodePods,
@@ -80,7 +80,7 @@ pub struct DaemonSetController {
     quota_queue: Arc<QuotaQueue>,
 }
 
-/// Its conditions are those of others.
+/// Other writers own its conditions.
 impl Status for DaemonSetStatus {
     fn conditions(&self) -> &[Condition] {
         &[]
@@ -98,18 +98,18 @@ impl Controller for DaemonSetController {
     type Plan = Plan;
     type Outcome = status::Outcome;
 
-    /// A node is nobody's child, and one that the cache does not show, or shows with other taints, may have got its pod
+    /// A node has no owner, and one that the cache does not show, or shows with other taints, may have got its pod
     /// from the leader before.
     const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[Node::RESOURCE]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.memory.clone());
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.node_changed(change));
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.revision_changed(change));
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.node_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.revision_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.pod_changed(change));
         let (memory, metrics) = (Arc::downgrade(&self.memory), self.context.metrics());
         let (backing_off, clock) =
             (metrics.workloads.daemonset_nodes_backing_off.clone(), self.context.clock.clone());
@@ -264,8 +264,7 @@ impl Controller for DaemonSetController {
 }
 
 impl DaemonSetController {
-    /// A node has changed: the keys of the DaemonSets that want something else of it than before. A heartbeat changes
-    /// nothing that any of them looks at.
+    /// A node has changed: wakes the DaemonSets whose verdict on it has changed. A heartbeat changes no verdict.
     fn node_changed(&self, change: &Change<Node>) {
         if let Change::Updated { old, new } = change
             && old.places_pods_as(new)
@@ -279,8 +278,8 @@ impl DaemonSetController {
         concerned.into_iter().for_each(|key| queue.add(key));
     }
 
-    /// A revision has changed: the key of the DaemonSet that it belongs or belonged to. One that nobody owns any more,
-    /// or with other labels, concerns every DaemonSet that selects it.
+    /// A revision has changed: wakes the DaemonSet that controls or controlled it. A revision without a controller,
+    /// or with other labels, wakes every DaemonSet that selects it.
     fn revision_changed(&self, change: &Change<ControllerRevision>) {
         let revision = change.object();
         if let Change::Updated { old, new } = change
@@ -325,7 +324,7 @@ impl DaemonSetController {
         }
     }
 
-    /// Wakes the owner of an object, if it is a DaemonSet. One that is not in the cache is woken when it comes.
+    /// Wakes the owner of an object, if it is a DaemonSet. An owner that is not in the cache yet is woken once it is added.
     fn wake_owner_of(&self, object: &impl Record) {
         if let Some(owner) = self.daemon_sets.controller_of(object.meta()) {
             self.context.queue_of::<DaemonSet>().add(owner.meta.key.clone());

@@ -1,4 +1,4 @@
-//! The Deployment controller: resizes the ReplicaSets of each Deployment.
+//! The Deployment controller: scales the ReplicaSets of each Deployment.
 
 mod execute;
 pub mod lost_creations;
@@ -29,7 +29,7 @@ use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
 use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 
-/// What the registry says of it.
+/// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "deployment-controller",
     aliases: &[],
@@ -63,7 +63,7 @@ pub struct DeploymentController {
     deployments: Arc<Store<Deployment>>,
     replica_sets: Arc<Store<ReplicaSet>>,
     pods: Arc<Store<Pod>>,
-    /// ReplicaSets that may have been created although nobody said so.
+    /// ReplicaSets that may have been created although the reply was lost.
     lost_creations: Arc<LostCreations>,
     /// The rollouts that are under way, for the metrics.
     rollout_metrics: Arc<RolloutMetrics>,
@@ -95,10 +95,10 @@ impl Controller for DeploymentController {
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.lost_creations.clone());
         self.context.memory().includes(self.rollout_metrics.clone());
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| told.replica_set_changed(change));
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| told.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| controller.replica_set_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| controller.pod_changed(change));
         let (deployments, metrics) = (Arc::downgrade(&self.deployments), self.context.metrics());
         let weak = Arc::downgrade(metrics);
         metrics.before_render(move || {
@@ -138,25 +138,28 @@ impl Controller for DeploymentController {
         !plan.writes.is_empty()
     }
 
-    /// The ReplicaSets, and their pods. One that was adopted may have pods which the Deployment does not select.
+    /// The ReplicaSets, and their pods. An adopted one may have pods that the Deployment does not select.
     fn children(&self, deployment: &Deployment) -> Vec<Children> {
         let selector = &deployment.selector;
         if selector.defect().is_some() || selector.selects_everything() {
             return Vec::new();
         }
-        let sets = self.replica_sets.owned_by(&deployment.as_owner());
-        let odd = sets.iter().filter(|set| !selector.matches(&set.template.labels)).map(|set| &set.selector);
-        let pods = std::iter::once(selector).chain(odd).map(|selector| Children {
+        let replica_sets = self.replica_sets.owned_by(&deployment.as_owner());
+        let unselected = replica_sets
+            .iter()
+            .filter(|replica_set| !selector.matches(&replica_set.template.labels))
+            .map(|replica_set| &replica_set.selector);
+        let pods = std::iter::once(selector).chain(unselected).map(|selector| Children {
             resource: &Pod::RESOURCE,
             selector: selector.clone(),
             owned_by: OwnedBy::Children,
         });
-        let sets = Children {
+        let replica_sets = Children {
             resource: &ReplicaSet::RESOURCE,
             selector: selector.clone(),
             owned_by: OwnedBy::Owner,
         };
-        std::iter::once(sets).chain(pods).collect()
+        std::iter::once(replica_sets).chain(pods).collect()
     }
 
     fn is_unsettled(&self, deployment: &Deployment) -> bool {
@@ -241,8 +244,8 @@ impl Controller for DeploymentController {
 }
 
 impl DeploymentController {
-    /// A ReplicaSet has changed: the key of the Deployment that it belongs or belonged to. One that nobody owns
-    /// any more, or with other labels, concerns every Deployment that selects it.
+    /// A ReplicaSet has changed: wakes the Deployment that controls or controlled it. A ReplicaSet without a controller,
+    /// or with other labels, wakes every Deployment that selects it.
     fn replica_set_changed(&self, change: &Change<ReplicaSet>) {
         let replica_set = change.object();
         if let Change::Updated { old, new } = change
@@ -263,18 +266,18 @@ impl DeploymentController {
         }
     }
 
-    /// A pod has changed: the key of the Deployment whose ReplicaSet it belongs to, where that is worth a look.
+    /// A pod has changed: wakes the Deployment of its ReplicaSet, where the change matters to it.
     fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
         let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
-        // `ImagePullBackOff` changes no count of the set, and would not be told of before the deadline.
-        // The price is a sync without a write for each pod that gets into trouble or out of it.
+        // `ImagePullBackOff` changes no count of the ReplicaSet, and would not be explained before the deadline.
+        // The price is a sync without a write for each pod that starts or stops to fail.
         let said = match change {
             Change::Added(new) => new.trouble().is_some(),
             Change::Updated { old, new } => old.trouble() != new.trouble(),
             Change::Deleted(_) => false,
         };
-        // Recreate waits for its old pods to end: the last one to go, or to fail, lets it go on.
+        // Recreate waits for its old pods to end: the last one that is deleted, or fails, unblocks it.
         if (ended || said)
             && let Some(replica_set) = self.replica_sets.controller_of(&pod.meta)
             && let Some(deployment) = self.deployments.controller_of(&replica_set.meta)
@@ -284,7 +287,7 @@ impl DeploymentController {
         }
     }
 
-    /// An owner that is not in the cache is woken when it comes.
+    /// An owner that is not in the cache yet is woken once it is added.
     fn wake_owner_of(&self, replica_set: &ReplicaSet) {
         if let Some(deployment) = self.deployments.controller_of(&replica_set.meta) {
             self.wake(&deployment);
@@ -295,19 +298,19 @@ impl DeploymentController {
         self.context.queue_of::<Deployment>().add(deployment.meta.key.clone());
     }
 
-    /// Makes up for the events of ReplicaSets that were created although the answers were lost.
+    /// Emits the events of ReplicaSets whose creation lost its reply and which the cache now shows.
     fn report_lost_creations(&self, observed: &Observed<'_>) {
         let deployment = observed.deployment;
         let exists = |name: &str| observed.owned.iter().any(|owned| &*owned.meta.key.name == name);
         for new in self.lost_creations.seen(&deployment.meta.uid, exists) {
             if let Some(note) = Write::Create(new).note() {
-                tracing::info!(deployment = %deployment.meta.key, "{}, as it turns out", note.message);
+                tracing::info!(deployment = %deployment.meta.key, "{}; the reply to the creation was lost", note.message);
                 self.context.record_event(ENTRY.component, deployment, note);
             }
         }
     }
 
-    /// What is decided on.
+    /// The input of the decision.
     fn observed<'a>(&self, deployment: &'a Deployment, may_adopt: bool) -> Observed<'a> {
         let mut owned = self.replica_sets.owned_by(&deployment.as_owner());
         if planted!("the owner's UID is ignored") {

@@ -1,5 +1,5 @@
 //! One driver for all controllers: it runs the five steps, retries, throttles the status, and publishes the
-//! explanation. No decision is taken here.
+//! explanation. No decision is made here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,31 +24,31 @@ use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 
-/// A controller as the daemon starts, watches and ends it, whatever its kind is.
+/// A controller as the daemon starts, monitors and stops it, whatever its kind is.
 pub trait Worker: Send + Sync {
-    /// What the registry says of it.
+    /// Its entry in the registry.
     fn entry(&self) -> &'static ControllerEntry;
 
-    /// Syncs so many keys at the same time, until [`Worker::shut_down`] and the running syncs have finished.
+    /// Syncs this many keys concurrently, until [`Worker::shut_down`] and the running syncs have finished.
     fn run(&self, workers: usize) -> BoxFuture<'static, ()>;
 
-    /// Begins no more syncs.
+    /// Starts no more syncs.
     fn shut_down(&self);
 
-    /// For how long the longest running sync has been running.
+    /// How long the longest running sync has been running.
     fn longest_running(&self) -> Duration;
 
-    /// Has every object synced once more.
+    /// Queues every object once more.
     fn resync(&self);
 
     /// The kinds whose caches it waits for instead of reading past them ([`Controller::AWAITED_KINDS`]).
     fn awaited_kinds(&self) -> &'static [Resource];
 
-    /// Drops the keys of what no longer exists, of which a standby would collect more and more.
+    /// Drops the keys of deleted objects, which a standby would accumulate.
     fn drop_gone_keys(&self);
 }
 
-/// What must be done before a write.
+/// What must happen before a write.
 enum First {
     /// Wait for a cache.
     Wait(Next),
@@ -67,7 +67,7 @@ pub struct Driver<C: Controller> {
 }
 
 impl<C: Controller> Driver<C> {
-    /// Wires a controller to what it watches.
+    /// Registers a controller's handlers.
     pub fn new(controller: Arc<C>, entry: &'static ControllerEntry, setup: &mut Setup) -> Arc<Self> {
         let context = setup.context().clone();
         let driver = Arc::new(Driver {
@@ -89,14 +89,14 @@ impl<C: Controller> Driver<C> {
         &self.controller
     }
 
-    /// An object of ours has changed: its own key.
+    /// An object of the controller's kind has changed: wakes its own key.
     fn changed(&self, change: &Change<C::Object>, watches_rivals: bool) {
         let (object, context) = (change.object(), &self.context);
         if let Change::Deleted(_) = change {
             context.forget(&object.meta().uid);
         }
         self.queue.add(object.meta().key.clone());
-        // What is not ours is rightly somebody else's.
+        // Objects out of scope may have another controller.
         if watches_rivals && self.controller.in_scope(object) {
             let controller = &self.controller;
             context
@@ -141,7 +141,7 @@ impl<C: Controller> Driver<C> {
         let mut may_adopt = adopts && context.may_adopt(object).await?;
         let mut has_asked = adopts;
         loop {
-            // The answers took their time: what is decided on is what the cache shows now, the object included.
+            // The reads took time: the decision is made on what the caches show now, the object included.
             let now = self.objects.get(&object.meta().key);
             let Some(object) = now.filter(|now| now.meta().uid == object.meta().uid) else {
                 return Ok(Next::Settled);
@@ -182,8 +182,8 @@ impl<C: Controller> Driver<C> {
         }
     }
 
-    /// What must be done before a write; `None` where the caches can be relied on: they show what there was at the
-    /// election, or the object and what it owns were read past them since.
+    /// What must happen before a write; `None` where the caches can be relied on: they show the state at the
+    /// election, or the object and its children were read past them since.
     fn first_before_writing(&self, object: &C::Object) -> Option<First> {
         let Driver { context, entry, .. } = self;
         let is_firm = |kinds: &[Resource]| context.barrier.footing(kinds, &context.caches) == Footing::Firm;
@@ -245,7 +245,7 @@ impl<C: Controller> Driver<C> {
                     Some(First::Wait(wait)) => return Ok(wait),
                     Some(First::Read) => {
                         self.read_past_caches(object).await?;
-                        // What is reported is what the caches show then.
+                        // The status is computed from what the caches show then.
                         return Ok(Next::After(Duration::ZERO));
                     }
                 }
@@ -254,7 +254,7 @@ impl<C: Controller> Driver<C> {
         if written.is_ok() && later.is_none() && !stale {
             controller.reported(observed, &plan, &settled);
         }
-        // The other error may be tried again as late as in a minute.
+        // The other error may be retried only after a minute.
         let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error().is_some();
         let overtaken = overtaken.then_some(SPACING);
         let later = later.filter(|_| !planted!("a status that was put off is forgotten"));
@@ -267,8 +267,8 @@ impl<C: Controller> Driver<C> {
             self.publish(object, explanation, requeue_after, error.as_ref());
         }
         let Some(error) = error else { return Ok(requeue_after.map_or(Next::Settled, Next::After)) };
-        // What is due is due while steps are refused, too: the backoff of that may be a minute. The price is one
-        // more doomed call.
+        // A due sync is kept while steps are refused, too: their backoff may be a minute. The price is one
+        // more call that fails.
         if let Some(wait) = requeue_after {
             self.queue.add_after(meta.key.clone(), wait);
         }
@@ -307,7 +307,7 @@ impl<C: Controller> Driver<C> {
             Some(error) => explanation.fail(error),
         }
         let meta = object.meta();
-        // Formatted only where somebody listens.
+        // Formatted only if the level is enabled.
         tracing::debug!(
             kind = C::Object::RESOURCE.kind,
             key = %meta.key,

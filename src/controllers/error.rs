@@ -6,7 +6,7 @@ use super::status_throttle::SPACING;
 use crate::runtime::api::ApiError;
 use crate::runtime::worker::SyncFailure;
 
-/// What ended a sync before its time.
+/// What ended a sync early.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The object has changed since the cache saw it; the retry sees the new state.
@@ -17,7 +17,7 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
-    /// The object is gone; the cache will show it.
+    /// The object does not exist; the cache will show it.
     #[error("{what}: {error}")]
     Gone {
         /// What was being done.
@@ -25,7 +25,7 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
-    /// The namespace is on its way out; nothing can be created in it.
+    /// The namespace is being deleted; nothing can be created in it.
     #[error("{what}: {error}")]
     NamespaceTerminating {
         /// What was being done.
@@ -33,9 +33,9 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
-    /// There was no answer that says what became of the write. It is looked up before anything else is
-    /// decided.
-    #[error("{what}: {error}; whether it happened is not known yet")]
+    /// There was no conclusive answer to the write. Its outcome is read before the next
+    /// decision.
+    #[error("{what}: {error}; the outcome is unknown until the cache shows it")]
     OutcomeUnknown {
         /// What was being done.
         what: String,
@@ -50,7 +50,7 @@ pub enum SyncError {
         /// What went wrong.
         error: ApiError,
     },
-    /// The API server refused: a quota, a webhook that says no or cannot be called, a missing right. Behind
+    /// The API server refused: a quota, a webhook that refuses or cannot be called, a missing permission. Behind
     /// some refusals the write may have happened all the same: see [`SyncError::may_have_happened`].
     #[error("{what}: {error}")]
     Refused {
@@ -59,19 +59,21 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
-    /// Another write of ours to the same object is under way, or has not reached the cache yet.
-    #[error("{what}: another write of ours comes first; it is tried again when that is seen")]
+    /// Another write of this process to the same object is under way, or has not reached the cache yet.
+    #[error(
+        "{what}: not sent, because an earlier write to the same object is under way; it is retried once the cache shows that write"
+    )]
     Overtaken {
         /// What was being done.
         what: String,
     },
-    /// The name of the new set or revision was taken; the next sync tries the next name.
-    #[error("the name {name:?} is taken by an object that is not ours")]
+    /// The name of the new ReplicaSet or revision is taken; the next sync tries the next name.
+    #[error("the name {name:?} is taken by an object with another owner")]
     NameTaken {
         /// The name.
         name: String,
     },
-    /// An object could not be written as JSON, or an answer was not what it should be.
+    /// An object could not be encoded as JSON, or an answer has an unexpected shape.
     #[error("{what}: {error}")]
     Json {
         /// What was being done.
@@ -82,7 +84,7 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// Sorts an error of the API by what it means for the sync.
+    /// Classifies an error of the API by its meaning for the sync.
     pub fn api(what: impl Into<String>, error: ApiError) -> Self {
         let what = what.into();
         if error.is_conflict() {
@@ -109,7 +111,7 @@ impl SyncError {
         SyncError::api(what, error)
     }
 
-    /// What went wrong with the call, if there was one.
+    /// The error of the call, if there was one.
     fn call(&self) -> Option<&ApiError> {
         match self {
             SyncError::Conflict { error, .. }
@@ -122,13 +124,13 @@ impl SyncError {
         }
     }
 
-    /// Whether the write may have been carried out, whatever the answer says: then its object is looked up
-    /// before anything else is decided.
+    /// Whether the write may have been carried out, whatever the answer is: then its object is read
+    /// before the next decision.
     pub fn may_have_happened(&self) -> bool {
         self.call().is_some_and(ApiError::outcome_unknown)
     }
 
-    /// What the API server said, without our own words.
+    /// The API server's text, without our own.
     pub fn reason(&self) -> String {
         match self {
             SyncError::Json { error, .. } => error.to_string(),
@@ -136,17 +138,17 @@ impl SyncError {
         }
     }
 
-    /// Whether it was decided on what is no longer so: nothing that follows from it is worth a write.
+    /// Whether the decision was based on an outdated object: its consequences are worth no write.
     pub fn is_stale(&self) -> bool {
         matches!(self, SyncError::Conflict { .. } | SyncError::Gone { .. } | SyncError::Overtaken { .. })
     }
 
-    /// Whether somebody should be told: the API server said no to something that ought to be possible.
+    /// Whether to report it: the API server refused a write that should be possible.
     pub fn is_refusal(&self) -> bool {
         matches!(self, SyncError::Refused { .. } | SyncError::Json { .. })
     }
 
-    /// The same for a step that gives an object an owner or takes it away, if it `claims`.
+    /// The same for a step that sets or removes an owner reference, if it `claims`.
     pub fn is_reported(&self, claims: bool) -> bool {
         self.is_refusal() && !(claims && planted!("a refused adoption is not reported"))
     }
@@ -173,8 +175,8 @@ impl SyncFailure for SyncError {
         }
     }
 
-    /// Nothing need wake the key of a write that comes second: the other one was shown before it was answered. It may
-    /// be the key of a set whose pods were refused for an hour, with a backoff of a minute.
+    /// No wake-up is needed for the key of a write that conflicts: the other write was in the cache before it was answered.
+    /// The key may be that of a ReplicaSet whose pods were refused for an hour, with a backoff of a minute.
     fn retry_within(&self) -> Duration {
         match self {
             SyncError::Overtaken { .. } => SPACING,
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_says_no_is_shown_even_if_the_write_may_have_happened() {
+    fn a_refusal_is_reported_even_if_the_write_may_have_happened() {
         let cases =
             [(400, false), (403, false), (405, false), (413, false), (422, false), (500, true), (503, true)];
         for (code, may_have_happened) in cases {
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_no_refusal() {
+    fn an_unknown_outcome_is_no_refusal() {
         assert_eq!(classes(|| ApiError::Timeout(Duration::from_secs(30))), (false, true));
         assert_eq!(classes(|| ApiError::CutOff("the lease ended")), (false, true));
         assert_eq!(classes(|| ApiError::NotSent("this process does not lead")), (false, false));

@@ -1,17 +1,17 @@
-//! A change in a store becomes the keys that it concerns. No API call, and no waiting.
+//! Maps a change in a store to the keys that it concerns. No API call, and no waiting.
 //!
-//! Each controller has handlers of its own (`watch` of [`super::controller::Controller`]); here is what they
-//! share. Only the owner itself is woken, found by what an owner reference says of it, with whatever name. An
-//! object without an owner concerns everybody who selects it once: when it comes, and when its labels or its
-//! owner change. What else changes about it changes nothing about who may adopt it.
+//! Each controller has handlers of its own (`watch` of [`super::controller::Controller`]); this is the part that they
+//! share. Only the owner itself is woken, found by the kind and UID of the owner reference, whatever its name. An
+//! object without an owner concerns every owner that selects it: when it is added, and when its labels or its
+//! owner change. No other change affects who may adopt it.
 
 use std::time::Duration;
 
 use crate::model::Record;
 use crate::runtime::store::Change;
 
-/// Whether somebody may adopt an object without an owner who could not before: it is new, or its labels or
-/// its owner have changed (upstream: `updatePod` of `replica_set.go`).
+/// Whether an object without an owner may be adopted by an owner that could not adopt it before: it is new, or its
+/// labels or its owner have changed (upstream: `updatePod` of `replica_set.go`).
 pub(super) fn may_be_adopted_anew<T: Record>(change: &Change<T>) -> bool {
     match change {
         Change::Added(_) => true,
@@ -23,15 +23,15 @@ pub(super) fn may_be_adopted_anew<T: Record>(change: &Change<T>) -> bool {
     }
 }
 
-/// How long changes of a set's pods are gathered before the set looks at them all: 20 µs a pod, which is
-/// 20 ms for a thousand. A sync looks at each pod for some 120 ns (`benches/sync.rs`), so that however fast
-/// the pods change, a set keeps a core busy for less than a hundredth of the time, and the cost of a change
-/// does not grow with the set.
+/// How long changes of a ReplicaSet's pods are gathered before the ReplicaSet is synced: 20 µs a pod, which is
+/// 20 ms for a thousand. A sync visits each pod for some 120 ns (`benches/sync.rs`), so that however fast
+/// the pods change, a ReplicaSet keeps a core busy for less than a hundredth of the time, and the cost of a change
+/// does not grow with the ReplicaSet.
 pub(super) fn gathering(pods: usize) -> Duration {
     Duration::from_micros(20).saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(LONGEST_GATHERING)
 }
 
-/// So long nothing is left lying, however large the set.
+/// The longest delay, however large the ReplicaSet.
 const LONGEST_GATHERING: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     const DELETED: &str = "2026-01-01T00:00:00Z";
 
     #[tokio::test(start_paused = true)]
-    async fn an_orphan_pod_concerns_those_who_select_it_when_it_comes_and_when_labels_or_owner_change() {
+    async fn an_orphan_pod_wakes_owners_that_select_it_when_added_and_when_labels_or_owner_change() {
         let mut rig = shop();
         let pod = object("p", "u-pod");
         let mut wakes = |change: Change<Pod>| {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(wakes(updated(&with(pod.clone(), "/metadata/labels", json!({})), &pod)), everybody);
         let another = owned_by(pod.clone(), "apps/v1", "StatefulSet", "db", "u-db");
         assert_eq!(wakes(updated(&another, &pod)), everybody);
-        // Anything else, thousands of times.
+        // Other changes, thousands of times.
         for change in [
             updated(&with(pod.clone(), "/status/phase", "Pending".into()), &pod),
             updated(&with(pod.clone(), "/metadata/resourceVersion", "0".into()), &pod),
@@ -118,8 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_orphan_replica_set_concerns_those_who_select_it_when_it_comes_and_when_labels_or_owner_change()
-     {
+    async fn an_orphan_replica_set_wakes_owners_that_select_it_when_added_and_when_labels_or_owner_change() {
         let mut rig = shop();
         let replica_set = object("other", "u-other");
         let mut wakes = |change: Change<ReplicaSet>| {
@@ -163,7 +162,7 @@ mod tests {
         let pod = owned_by(object("p", "u-pod"), "v1", "ReplicationController", "another", "u-controller");
         rig.dispatch(Change::Deleted(Arc::new(decode::<Pod>(&pod))));
         assert_eq!(rig.woken(), ["replicationcontroller shop/web"]);
-        // Who loses a pod is told, too.
+        // The owner that loses a pod is woken, too.
         rig.dispatch(updated::<Pod>(&pod, &with(pod.clone(), "/metadata/ownerReferences", json!([]))));
         assert_eq!(
             rig.woken(),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_forged_reference_wakes_nobody() {
+    async fn a_forged_reference_wakes_no_owner() {
         let mut rig = shop();
         let pod = |api_version, kind, uid| owned_by(object("p", "u-pod"), api_version, kind, "web", uid);
         let forged = [

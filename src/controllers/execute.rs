@@ -1,8 +1,8 @@
-//! Every write to workloads that Windlass makes goes through here; nothing else sends one, but for the creations,
-//! which are in the `execute` modules of the controllers.
+//! All writes of Windlass to workloads pass through here, except for the creations, which are in the `execute`
+//! modules of the controllers.
 //!
-//! A write names us as the field manager, carries what it was computed from, and when it has succeeded,
-//! what the caches must show before its owner is decided about again.
+//! A write names us as the field manager, carries the version that it was computed from, and when it has succeeded,
+//! records what the caches must show before the next decision about its owner.
 
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
@@ -18,14 +18,14 @@ use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 use crate::runtime::store::Store;
 
-/// Who writes, for `managedFields`.
+/// The field manager, for `managedFields`.
 pub const FIELD_MANAGER: &str = "windlass";
 
-/// How many creations or deletions of one batch are under way at once. The client's rate limit holds
-/// them back anyway; this keeps the memory and the connections of a batch of 500 within bounds.
+/// How many creations or deletions of one batch are in flight at once. The client's rate limiter delays
+/// them anyway; this bounds the memory and the connections of a batch of 500.
 pub(super) const AT_ONCE: usize = 32;
 
-/// The metadata of an answer, as far as it is read.
+/// The metadata of an answer, as far as it is decoded.
 #[derive(serde::Deserialize)]
 pub(super) struct Written {
     metadata: Option<WrittenMeta>,
@@ -43,8 +43,8 @@ impl Written {
         self.metadata.as_ref()?.resource_version.as_ref()?.parse().ok()
     }
 
-    /// The version of a deletion that has begun. An object that went at once comes back as it was, from
-    /// older servers with the version that it had: that says nothing of when it went.
+    /// The version of a deletion that has begun. An object that is removed at once is returned as it was, from
+    /// older servers with the version that it had: that version does not tell when it was removed.
     fn deletion_version(&self) -> Option<u64> {
         self.metadata.as_ref()?.deletion_timestamp.as_ref()?;
         self.resource_version()
@@ -61,7 +61,7 @@ pub(super) fn owner_of<'a, T: Record>(owner: &'a T, api_version: &'a str) -> Own
 }
 
 impl Context {
-    /// Who writes, as a query parameter.
+    /// The field manager, as a query parameter.
     pub(super) fn field_manager(&self) -> (&'static str, &str) {
         ("fieldManager", &self.settings.field_manager)
     }
@@ -69,7 +69,7 @@ impl Context {
     /// Sends a patch in a sync of this owner; the answer's resourceVersion is what the cache must reach.
     ///
     /// # Errors
-    /// When the write fails, or its outcome is not known.
+    /// When the write fails, or its outcome is unknown.
     pub async fn patch(
         &self,
         owner: &impl Record,
@@ -86,14 +86,14 @@ impl Context {
         Ok(written.resource_version().unwrap_or(0))
     }
 
-    /// Whether the cache still shows an owner as it was when it was decided about, and the daemon is not to end.
+    /// Whether the cache still shows an owner as it was at the decision, and the daemon is not shutting down.
     pub(super) fn is_unchanged<T: Record>(&self, owners: &Store<T>, owner: &Meta) -> bool {
         let Meta { key, uid, generation, .. } = owner;
         let now = owners.get(key).filter(|_| !self.draining.is_cancelled());
         now.is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
     }
 
-    /// Patches a set, unless another write of ours to it comes first; see [`super::write_lock`].
+    /// Patches a ReplicaSet, unless another write of this process to it comes first; see [`super::write_lock`].
     pub(super) async fn in_turn(
         &self,
         owner: &impl Record,
@@ -126,15 +126,15 @@ impl Context {
         let what = || format!("releasing {} {}", T::RESOURCE.kind, object.meta().key);
         match self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
             Ok(version) => self.expectations.expect_write(&owner.meta().uid, T::RESOURCE, version),
-            // What is gone needs no releasing.
+            // A deleted object needs no release.
             Err(SyncError::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Deletes exactly the object that was seen. One that is gone already counts as deleted; one that
-    /// has given its name to another is a conflict.
+    /// Deletes exactly the observed object. One that does not exist counts as deleted; another object of the same
+    /// name is a conflict.
     pub(super) async fn delete_while<T: Record>(
         &self,
         owner: &impl Record,
@@ -166,7 +166,7 @@ pub(super) fn raw(json: Vec<u8>) -> Result<Box<RawValue>, serde_json::Error> {
     Box::<RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(&json))
 }
 
-/// What became of calls at once: where several failed, an answer that says no rather than none, because the status
+/// The result of concurrent calls: where several failed, a refusal before an unknown outcome, because the status
 /// reports it.
 pub(super) fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
     let mut errors: Vec<SyncError> = results.into_iter().filter_map(Result::err).collect();

@@ -1,11 +1,11 @@
-//! Why the last plans of each workload were what they were, for people who ask.
+//! The explanations of the last plans of each workload, for `/debug`.
 //!
 //! Bounded in bytes: by [`MOST`] for all of them together, and by [`LARGEST`] for one explanation. Five
 //! explanations are kept of a workload that is rolled out, one of a workload that is settled, and none of
-//! one that is gone. When they take too much memory, the one that was current longest ago goes first.
+//! a deleted one. When they take too much memory, the one that was current longest ago is dropped first.
 //!
-//! A plan that only says again what one of them says makes that one current again; a pod that crashes every
-//! minute cannot push out how the rollout got to where it is.
+//! A plan with the same reasons as a kept explanation makes that one current again: a pod that crashes every
+//! minute does not displace the earlier steps of the rollout.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -25,29 +25,29 @@ pub const MOST: usize = 16 << 20;
 /// About the most bytes that one explanation may take; reasons beyond that are left out.
 pub const LARGEST: usize = 32 << 10;
 
-/// So many explanations are kept of each workload.
+/// How many explanations are kept of each workload.
 const KEPT: usize = 5;
 
-/// So many writes of one plan are listed; a history that is trimmed at last may have hundreds.
+/// How many writes of one plan are listed; trimming a long history may have hundreds.
 const WRITES: usize = 20;
 
-/// The longest text from outside that is kept, in bytes. A webhook may answer with a page.
+/// The longest text from outside that is kept, in bytes. A webhook may answer with a whole page.
 const LONGEST_TEXT: usize = 1000;
 
-/// What an explanation takes beside its contents: two entries in maps, and the identity of its owner.
+/// The memory of an explanation beside its contents: two entries in maps, and the identity of its owner.
 const OVERHEAD: usize = 160;
 
-/// What is kept of a plan.
+/// The explanation of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// When a plan was first explained so.
+    /// When a plan first had this explanation.
     #[serde(serialize_with = "as_text")]
     pub since: Timestamp,
-    /// When one was last explained so.
+    /// When a plan last had it.
     #[serde(serialize_with = "as_text")]
     pub last: Timestamp,
-    /// How many plans were.
+    /// How many plans had it.
     pub times: u64,
     /// The reasons.
     #[serde(serialize_with = "with_sentences")]
@@ -56,22 +56,22 @@ pub struct Explanation {
     /// How many reasons more there were than are kept.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasons_left_out: usize,
-    /// The termination messages of the containers of these pods, by the pods' names: only in answers to those
-    /// who are known and may read them.
+    /// The termination messages of the containers of these pods, by the pods' names: only in answers to
+    /// authenticated clients that may read them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub termination_messages: BTreeMap<String, String>,
     /// What the plan writes, by name and size, in order.
     pub writes: Vec<String>,
-    /// Which of the writes failed, and how; the rest of them was not tried.
+    /// Which of the writes failed, and how; the rest of them was not sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When the object is looked at again even if nothing changes, in seconds.
+    /// When the object is synced again even if nothing changes, in seconds.
     #[serde(rename = "lookAgainAfterSeconds", serialize_with = "as_seconds")]
     pub requeue_after: Option<Duration>,
 }
 
 impl Explanation {
-    /// Of one plan, at this time.
+    /// The explanation of one plan, at this time.
     pub fn new(
         now: Timestamp,
         reasons: impl IntoIterator<Item = impl Into<Reason>>,
@@ -113,11 +113,11 @@ impl Explanation {
         self.error = Some(text);
     }
 
-    fn says_the_same_as(&self, other: &Explanation) -> bool {
+    fn equals(&self, other: &Explanation) -> bool {
         self.reasons == other.reasons && self.writes == other.writes && self.error == other.error
     }
 
-    /// Whether there was nothing left to do.
+    /// Whether no work was left.
     fn is_settled(&self) -> bool {
         self.error.is_none() && self.writes.is_empty() && self.reasons.iter().all(Reason::is_at_rest)
     }
@@ -153,15 +153,16 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// With the termination messages of containers, for an answer to somebody who is known and may read it.
+    /// With the termination messages of containers, for an authenticated client that may read them.
     #[must_use]
     pub fn with_termination_messages(mut self) -> Self {
         for explanation in std::iter::once(&mut self.current).chain(&mut self.earlier) {
             let pods = explanation.reasons.iter().flat_map(Reason::named_pods);
-            let said = |text: &ContainerText| text.reveal().to_owned();
-            let told = pods
-                .filter_map(|pod| Some((pod.name.to_string(), pod.termination_message.as_ref().map(said)?)));
-            explanation.termination_messages = told.collect();
+            let reveal = |text: &ContainerText| text.reveal().to_owned();
+            let messages = pods.filter_map(|pod| {
+                Some((pod.name.to_string(), pod.termination_message.as_ref().map(reveal)?))
+            });
+            explanation.termination_messages = messages.collect();
         }
         self
     }
@@ -173,16 +174,16 @@ pub struct Explanations(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Of each workload, the current one first, each with the turn in which it became that.
+    /// The explanations of each workload, the current one first, each with the number of the push that made it current.
     by_owner: BTreeMap<Uid, VecDeque<(u64, Explanation)>>,
-    /// The owner of each by that turn, the oldest first.
+    /// The owner of each by that number, the oldest first.
     by_turn: BTreeMap<u64, Uid>,
     turns: u64,
     bytes: usize,
 }
 
 impl Kept {
-    /// Enters an explanation as the current one of its owner.
+    /// Adds an explanation as the current one of its owner.
     fn push(&mut self, owner: &Uid, explanation: Explanation) {
         self.turns += 1;
         self.bytes += explanation.bytes();
@@ -206,7 +207,7 @@ impl Kept {
         self.by_owner.get(owner).map_or(0, VecDeque::len)
     }
 
-    /// Keeps the latest so many explanations of an owner.
+    /// Keeps only the latest explanations of an owner.
     fn truncate(&mut self, owner: &Uid, most: usize) {
         while let Some(last) = self.number_of(owner).checked_sub(1).filter(|last| *last >= most) {
             self.remove(owner, last);
@@ -229,7 +230,7 @@ impl Explanations {
     pub fn keep(&self, owner: &Uid, mut new: Explanation) {
         let mut kept = self.0.lock();
         let of_owner = kept.by_owner.get(owner);
-        let before = of_owner.and_then(|all| all.iter().position(|(_, old)| old.says_the_same_as(&new)));
+        let before = of_owner.and_then(|all| all.iter().position(|(_, old)| old.equals(&new)));
         if let Some(old) = before.and_then(|at| kept.remove(owner, at)) {
             new.since = old.since;
             new.times = old.times.saturating_add(1);
@@ -240,8 +241,8 @@ impl Explanations {
         kept.evict(MOST);
     }
 
-    /// The explanations of an object of this kind, without what containers said; `None` before its first plan, and when
-    /// they have made room for others.
+    /// The explanations of an object of this kind, without termination messages; `None` before its first plan, and when
+    /// they were dropped for lack of memory.
     pub fn of(&self, resource: Resource, object: &Meta) -> Option<Explained> {
         let kept = self.0.lock();
         let mut all = kept.by_owner.get(&object.uid)?.iter().map(|(_, explanation)| explanation.clone());
@@ -250,20 +251,20 @@ impl Explanations {
         Some(Explained { object, current, earlier: all.collect() })
     }
 
-    /// How many bytes all of them take, about.
+    /// How many bytes all of them take, approximately.
     pub fn bytes(&self) -> usize {
         self.0.lock().bytes
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.0.lock().truncate(owner, 0);
     }
 }
 
-/// A reason as people and programs read it.
+/// A reason as it is served: as a sentence and as data.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Served<'a> {
     text: String,
     #[serde(flatten)]
     reason: &'a Reason,
@@ -276,7 +277,7 @@ fn field_name(kind: &str) -> String {
 }
 
 fn with_sentences<S: Serializer>(reasons: &[Reason], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(reasons.iter().map(|reason| Told { text: reason.to_string(), reason }))
+    serializer.collect_seq(reasons.iter().map(|reason| Served { text: reason.to_string(), reason }))
 }
 
 fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
@@ -319,7 +320,7 @@ mod tests {
         PlanReason::OldPodsEnding { running: 1, pods: Pods { named: vec![pod], more: 0 } }
     }
 
-    /// The sum of what the explanations that are kept take, counted anew.
+    /// The memory of all kept explanations, counted again.
     fn counted(all: &Explanations) -> usize {
         let kept = all.0.lock();
         let number: usize = kept.by_owner.values().map(VecDeque::len).sum();
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn five_are_kept_and_what_is_said_again_becomes_current_again() {
+    fn five_explanations_are_kept_and_a_repeated_one_becomes_current_again() {
         let web = named("u");
         let (all, owner) = (Explanations::default(), web.uid.clone());
         for second in 0..7 {
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_deployment_keeps_one() {
+    fn a_settled_deployment_keeps_one_explanation() {
         let web = named("u");
         let all = Explanations::default();
         for second in 0..4 {
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_explanations_make_room_with_a_hundred_thousand_deployments() {
+    fn the_oldest_explanations_are_dropped_with_a_hundred_thousand_deployments() {
         let all = Explanations::default();
         let metas: Vec<Meta> =
             (0..100_000).map(|n| named(&format!("00000000-0000-4000-8000-{n:012}"))).collect();
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn another_message_of_a_pod_is_no_other_explanation_and_the_newest_is_told() {
+    fn another_message_of_a_pod_is_no_new_explanation_and_the_newest_is_shown() {
         let web = named("u");
         let all = Explanations::default();
         for wait in ["back-off 10s", "back-off 20s"] {
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_said_is_told_only_where_it_is_asked_for_by_name() {
+    fn termination_messages_are_served_only_on_request() {
         let web = named("u");
         let all = Explanations::default();
         let explanation =
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_long_answer_nor_many_writes_fill_the_memory() {
+    fn long_answers_and_many_writes_are_cut() {
         let mut long = at(0, &["w"; 300]);
         long.fail(&"ä".repeat(100_000));
         assert_eq!((long.writes.len(), long.writes[20].as_str()), (21, "and 280 more"));

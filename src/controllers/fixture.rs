@@ -23,7 +23,7 @@ use crate::runtime::informers::AnyInformer;
 use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::store::Change;
 
-/// The controllers of the registry, whose informers do not run: their stores hold what a test puts there.
+/// The controllers of the registry, whose informers do not run: a test fills their stores.
 pub(super) struct Rig {
     pub context: Arc<Context>,
     pub replica_sets: Arc<Driver<ReplicaController<ReplicaSet>>>,
@@ -33,7 +33,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Tells the handlers of a change.
+    /// Passes a change to the handlers.
     pub fn dispatch<T: Record>(&mut self, change: Change<T>) {
         let informer = self.informers.get_mut(&T::RESOURCE).unwrap();
         informer.as_any().downcast_mut::<Informer<T>>().unwrap().dispatch(change);

@@ -1,16 +1,17 @@
-//! Notices another controller that acts on the same objects, such as a kube-controller-manager whose own
+//! Detects another controller that acts on the same objects, such as a kube-controller-manager whose own
 //! loops were not switched off. Both would then create and delete each other's pods.
 //!
-//! Nobody else has a reason to write the status of a Deployment or ReplicaSet. So a change of status that
-//! none of our own writes brought is suspicious. Each alone proves nothing: the reply to a write of ours
+//! No other client has a reason to write the status of a Deployment or ReplicaSet. So a change of status that
+//! none of our own writes caused is suspicious. One alone proves nothing: the reply to a write of ours
 //! may be lost, or a person may have edited a status. Where three objects are concerned within a minute,
-//! one of them is read, and its `managedFields` name who wrote. Only that is believed. Records hold no
-//! `managedFields`, so this costs nothing while all is well.
+//! one of them is read, and its `managedFields` name the writer. Only that counts as proof. Records hold no
+//! `managedFields`, so this costs nothing in normal operation.
 //!
-//! The limits: another Windlass has our own field manager and is not told apart (leader election is the
-//! guard against that one). With `--field-manager=kube-controller-manager` the same holds for a real one: its
-//! writes and ours have the same manager, operation and subresource, so that nothing proves a conflict. A controller that writes no status, or fewer than three objects a minute, is
-//! not noticed. On an API server that keeps no `managedFields` nothing is.
+//! The limits: another Windlass has our own field manager and is not distinguished (leader election protects
+//! against that one). With `--field-manager=kube-controller-manager` the same holds for a real one: its
+//! writes and ours have the same manager, operation and subresource, so that nothing proves a conflict. A controller
+//! that writes no status, or fewer than three objects a minute, is not detected. An API server without
+//! `managedFields` proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,20 +33,20 @@ use crate::runtime::store::Change;
 /// The watch may show a write of ours before its reply is read.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// For how long a suspicion counts, and how long after an alarm the next may come.
+/// How long a suspicion counts, and the shortest time between two alarms.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// On so many objects.
+/// The number of objects that must be suspicious.
 const OBJECTS: usize = 3;
 
-/// So many of our own writes are remembered. At the default rate limit a window has 1230. Where there are
-/// more, the forgotten ones look suspicious, and the look at the object clears them.
+/// How many of our own writes are remembered. At the default rate limit a window has 1230. Where there are
+/// more, the forgotten ones look suspicious, and the read of the object clears them.
 const REMEMBERED: usize = 8192;
 
-/// So many suspicious objects are remembered; more prove no more.
+/// How many suspicious objects are remembered; more prove no more.
 const SUSPECTS: usize = 1024;
 
-/// Written by a rival: within this time before the latest write of the status.
+/// How recent the entry of another controller must be, before the latest write of the status.
 const RECENT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The field manager of kube-controller-manager.
@@ -54,14 +55,14 @@ const UPSTREAM: &str = "kube-controller-manager";
 /// What to do when another controller acts on the same objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Say so: an event, a metric, a log line.
+    /// Report it: an event, a metric, a log line.
     #[default]
     Warn,
-    /// Say so, and end with an error.
+    /// Report it, and end with an error.
     Exit,
 }
 
-/// An object whose status somebody has changed.
+/// An object whose status another client has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// The object.
@@ -72,10 +73,10 @@ pub struct Suspect {
     last: Instant,
 }
 
-/// Collects what is suspicious, and says when it is enough.
+/// Collects suspicious writes, and tells when they suffice.
 #[derive(Debug, Default)]
 pub struct Detector {
-    /// Off until the controllers act: before that every write is another's, and rightly so.
+    /// Off until the controllers act: before that every write is legitimately another's.
     enabled: bool,
     ours: BTreeSet<(Uid, u64)>,
     order: VecDeque<(Instant, Uid, u64)>,
@@ -83,7 +84,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// From now on we act.
+    /// From now on the controllers act.
     pub fn enable(&mut self) {
         *self = Detector { enabled: true, ..Detector::default() };
     }
@@ -115,7 +116,7 @@ impl Detector {
         }
     }
 
-    /// The suspicious objects, once there are enough of them that are old enough; they are forgotten then.
+    /// The suspicious objects, once enough of them are old enough; they are forgotten then.
     pub fn evidence(&mut self, now: Instant) -> Option<Vec<Suspect>> {
         self.expire(now);
         let is_old = |suspect: &Suspect| now.saturating_duration_since(suspect.first) >= GRACE;
@@ -128,7 +129,7 @@ impl Detector {
         Some(old.into_values().collect())
     }
 
-    /// The last suspicious write was ours after all.
+    /// The last suspicious write was our own.
     fn clear_one(&mut self, uid: &Uid) {
         if let Some(suspect) = self.suspects.get_mut(uid) {
             suspect.times -= 1;
@@ -153,7 +154,7 @@ impl Detector {
 pub struct ForeignWriters(Mutex<Detector>);
 
 impl ForeignWriters {
-    /// A change in a store of an object that is ours to act on; `differs` compares the status.
+    /// A change in a store of an object in scope; `differs` compares the status.
     pub fn status_changed<T: Record>(&self, change: &Change<T>, differs: impl Fn(&T, &T) -> bool) {
         let Change::Updated { old, new } = change else { return };
         if differs(old, new) {
@@ -169,7 +170,7 @@ impl ForeignWriters {
     }
 }
 
-/// An entry of `managedFields`, as far as it tells who writes.
+/// An entry of `managedFields`, as far as it identifies the writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct Manager {
     #[serde(default)]
@@ -191,7 +192,7 @@ struct ManagedMeta {
     managed_fields: Vec<Manager>,
 }
 
-/// Who else writes this status: its manager's entry is as recent as the latest of them. An old entry is
+/// The other writer of this status: its manager's entry is as recent as the latest of them. An old entry is
 /// that of a controller which was switched off; one of kubectl is a person's.
 fn foreign_manager<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
     let of_status = || managers.iter().filter(|entry| entry.subresource == "status");
@@ -206,7 +207,7 @@ fn foreign_manager<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
         .map(|entry| entry.manager.as_str())
 }
 
-/// What a kube-controller-manager's `--controllers` need to leave ours alone.
+/// The values of `--controllers` that switch our controllers off in a kube-controller-manager.
 fn without_ours() -> String {
     CONTROLLERS.map(|controller| format!("-{}", controller.name)).join(",")
 }
@@ -214,7 +215,7 @@ fn without_ours() -> String {
 /// Another controller acts on the same objects.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{manager:?} writes the status of {kind} {key} too: switch its controllers off, for \
+    "{manager:?} also writes the status of {kind} {key}: switch its controllers off, for \
      kube-controller-manager by adding {without} to its list of --controllers, or run Windlass with --on-conflict=warn",
     without = without_ours()
 )]
@@ -227,13 +228,12 @@ pub struct Conflict {
     pub key: String,
 }
 
-/// Watches for rivals for as long as the controllers act. Returns only where a conflict is to end the
-/// program.
+/// Watches for other controllers for as long as ours act. Returns only where a conflict must end the program.
 pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
     if context.settings.field_manager == UPSTREAM {
         tracing::warn!(
-            "--field-manager={UPSTREAM}: a kube-controller-manager that acts on the same objects is not noticed, \
-             and --on-conflict does not act on it: make sure that its controllers are switched off"
+            "--field-manager={UPSTREAM}: Windlass cannot detect a kube-controller-manager that writes the same \
+             objects, and --on-conflict has no effect; make sure that its controllers are switched off"
         );
     }
     context.foreign_writers.0.lock().enable();
@@ -247,7 +247,7 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
         }
         let Resource { kind, .. } = target.resource;
         let message = format!(
-            "{manager} writes the status of this object too. Two controllers act on it: switch one of them off"
+            "{manager} also writes the status of this object. Two controllers act on it: switch one of them off."
         );
         context.recorder.record(&target, EventType::Warning, "ConflictingController", message, "windlass");
         let conflict = Conflict { manager, kind, key: target.key.to_string() };
@@ -255,32 +255,31 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
         if on_conflict == OnConflict::Exit {
             return conflict;
         }
-        // Told once a minute; what is seen meanwhile is counted with the next.
+        // Reported once a minute; writes seen meanwhile count for the next report.
         tokio::time::sleep(WINDOW - GRACE).await;
     }
 }
 
 impl Context {
-    /// A status write of ours was answered with this version: the cache must reach it, and nobody else is
-    /// to be suspected of it.
+    /// A status write of ours was answered with this version: the cache must reach it, and it counts as our own.
     pub(super) fn wrote_status(&self, object: &Meta, resource: Resource, version: u64) {
         self.expectations.expect_write(&object.uid, resource, version);
         self.status_throttle.wrote(&object.uid, Instant::now());
         self.foreign_writers.0.lock().status_written(&object.uid, version, Instant::now());
     }
 
-    /// Reads suspicious objects until one of them names a rival, at most as many as raise the suspicion.
+    /// Reads suspicious objects until one of them names another writer, at most as many as raise the suspicion.
     async fn confirm(&self, suspects: &[Suspect]) -> Option<(String, EventTarget)> {
         for Suspect { target, .. } in suspects.iter().take(OBJECTS) {
             match self.managers(target).await {
                 Ok(managers) => match foreign_manager(&managers, &self.settings.field_manager) {
                     Some(manager) => return Some((manager.to_owned(), target.clone())),
                     None => {
-                        tracing::debug!(object = %target.key, ?managers, "a foreign status write is unproven")
+                        tracing::debug!(object = %target.key, ?managers, "status write by another field manager is not confirmed")
                     }
                 },
                 Err(error) => {
-                    tracing::debug!(object = %target.key, %error, "could not ask who wrote a status")
+                    tracing::debug!(object = %target.key, %error, "could not read the field managers of an object")
                 }
             }
         }
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn three_objects_are_enough_and_one_that_is_written_often_is_not() {
+    fn three_objects_raise_an_alarm_and_one_that_is_written_often_does_not() {
         assert_eq!(suspicious(&[("a", 1, false), ("b", 2, false)]), None);
         assert_eq!(suspicious(&[("a", 1, false), ("a", 2, false), ("a", 3, false)]), None);
         let all = suspicious(&[("a", 1, false), ("b", 2, false), ("c", 3, false)]).unwrap();
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_suspects_nobody_and_begins_afresh_when_it_leads() {
+    fn a_standby_has_no_suspicions_and_starts_empty_when_it_leads() {
         let (mut detector, now) = (Detector::default(), Instant::now());
         for uid in ["a", "b", "c"] {
             detector.status_changed(target(uid, 1), now);
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_is_who_else_writes_the_status_now() {
+    fn another_writer_is_the_manager_of_a_recent_status_entry() {
         check_rival(
             &[("windlass", "status", 0), ("kube-controller-manager", "status", 1)],
             Some("kube-controller-manager"),

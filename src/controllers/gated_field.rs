@@ -3,22 +3,22 @@
 //! Servers before 1.33 do not know the field, and later ones drop it while the feature gate
 //! `DeploymentReplicaSetTerminatingReplicas` is off, which is the default before 1.35. Absent is not 0, so
 //! that the count differs from what such a server stores, at every sync and for ever. A write of nothing else
-//! shows it: the object comes back with the resourceVersion that it had. From then on the field alone is no
-//! reason for a write. It still goes with every other write, and the first object that has it shows that the
-//! server keeps it now.
+//! shows it: the returned object has the same resourceVersion as before. From then on the field alone causes no
+//! write. It is still part of every other write, and the first object with the field shows that the
+//! server stores it now.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
 
-/// What is known of the field.
+/// What is known about the server.
 #[derive(Debug, Default)]
 pub struct GatedField {
     dropped: AtomicBool,
 }
 
 impl GatedField {
-    /// Whether to write the field for its own sake.
+    /// Whether the field alone justifies a write.
     pub fn is_kept(&self) -> bool {
         !self.dropped.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Reads of the API server itself, where the cache may lag: whether an owner still exists, and what became of
+//! Reads of the API server itself, where the cache may lag: whether an owner still exists, and the outcome of
 //! writes whose replies were lost.
 
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ impl Context {
     /// Reads one object past the cache, in a sync of this owner.
     ///
     /// # Errors
-    /// As the API server answers; an object that is not there is [`SyncError::Gone`].
+    /// The API server's error; an object that does not exist is [`SyncError::Gone`].
     pub async fn read<T: Record>(&self, owner: &impl Record, path: &str) -> Result<T, SyncError> {
         let what = || format!("reading {path}");
         let bytes = self
@@ -29,11 +29,11 @@ impl Context {
             .map_err(|error| SyncError::Json { what: what(), error })
     }
 
-    /// Finds out what became of writes to an owner's children whose replies were lost: the cache must
-    /// show what is there now before anything is decided (S23).
+    /// Resolves writes to an owner's children whose replies were lost: the cache must
+    /// show the current state before the next decision (S23).
     ///
     /// # Errors
-    /// When the API server cannot be asked; what is not resolved is kept.
+    /// When the API server cannot be read; what is not resolved is kept.
     pub async fn resolve_children<T: Record>(
         &self,
         parent: &impl Record,
@@ -63,23 +63,23 @@ impl Context {
         result
     }
 
-    /// The same where objects are created under chosen names and deleted by UID, as pods are: `created` is told of each
-    /// that exists, and those that are deleted must go from the cache.
+    /// The same where objects are created under chosen names and deleted by UID, as pods are: `created` is called for
+    /// each that exists, and the cache must show that deleted ones are removed.
     ///
     /// # Errors
-    /// When the API server cannot be asked; what is not resolved is kept.
+    /// When the API server cannot be read; what is not resolved is kept.
     pub(super) async fn resolve_named<O: Record, T: Record>(
         &self,
-        set: &O,
+        parent: &O,
         created: impl Fn(&T) + Send + Sync,
     ) -> Result<(), SyncError> {
-        let owner = &set.meta().uid;
+        let owner = &parent.meta().uid;
         let (mut creates, mut deletes) = self.in_doubt_writes.take(owner);
-        let collection = T::RESOURCE.path(Some(&set.meta().key.namespace));
+        let collection = T::RESOURCE.path(Some(&parent.meta().key.namespace));
         let mut result = Ok(());
         while let Some(name) = creates.pop() {
-            match self.read::<T>(set, &format!("{collection}/{name}")).await {
-                Ok(pod) if set.controls(pod.meta()) => created(&pod),
+            match self.read::<T>(parent, &format!("{collection}/{name}")).await {
+                Ok(pod) if parent.controls(pod.meta()) => created(&pod),
                 Ok(_) => {}
                 Err(SyncError::Gone { .. }) => {
                     self.in_doubt_writes.not_yet_created(owner, name, Instant::now())
@@ -92,7 +92,7 @@ impl Context {
             }
         }
         while let Some((key, uid)) = deletes.pop() {
-            match self.read::<T>(set, &format!("{collection}/{}", key.name)).await {
+            match self.read::<T>(parent, &format!("{collection}/{}", key.name)).await {
                 Ok(pod) if pod.meta().uid == uid && !pod.meta().is_deleting() => {
                     self.in_doubt_writes.doomed(owner, key, uid, Instant::now());
                 }
@@ -111,20 +111,20 @@ impl Context {
         result
     }
 
-    /// Whether the owner may adopt: not unless it is still there (S15).
+    /// Whether the owner may adopt: only while it still exists (S15).
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// When the API server cannot be read.
     pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
         Ok(planted!("adoption happens unasked") || self.still_exists(owner).await?)
     }
 
-    /// Whether the owner is still the object that the cache shows, and not on its way out: asked of the API
-    /// server before anything is adopted (S15), or made a second time. If it is not, the owner is not decided
-    /// about before the cache shows that.
+    /// Whether the owner is still the object that the cache shows, and not being deleted: read from the API
+    /// server before anything is adopted (S15), or created a second time. If it is not, no decision about the owner is
+    /// made before the cache shows that.
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// When the API server cannot be read.
     pub async fn still_exists<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
         let meta = owner.meta();
         match self.read::<T>(owner, &path(T::RESOURCE, meta)).await {

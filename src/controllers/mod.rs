@@ -1,25 +1,25 @@
 //! The shell: wake, observe, plan, execute, settle. The same five steps for each controller.
 //!
-//! The one guarantee: no decision is taken here. What to do comes from [`crate::plan`]; this module
-//! reads what the plan rests on, carries it out in its order, and stops at the first write that fails.
+//! The one guarantee: no decision is made here. Decisions come from [`crate::plan`]; this module
+//! reads the input of a plan, executes it in its order, and stops at the first write that fails.
 //!
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
-//! * [`controller`], [`driver`]: what a controller is, and what runs the steps of each.
-//! * [`setup`], [`context`]: how controllers are built and wired, and what they ask for.
+//! * [`controller`], [`driver`]: the interface of a controller, and what runs its steps.
+//! * [`setup`], [`context`]: how controllers are built and wired, and the services that they use.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`]: the controllers.
 //! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
 //! * [`execute`], [`patch`]: every write to workloads that Windlass makes.
-//! * [`live_reads`]: what only the API server itself knows.
-//! * [`past_caches`]: what is read past the caches before the first write of a new leader.
-//! * [`owner_memory`]: what is remembered of owners, and forgotten with them.
-//! * [`recreate_guard`]: what vanishes as fast as it is made.
-//! * [`in_doubt_writes`]: writes of which nobody knows yet whether they happened.
-//! * [`explanations`]: why the last plans were what they were, for people who ask.
+//! * [`live_reads`]: reads of the API server where a cache may lag.
+//! * [`past_caches`]: reads past the caches before the first write of a new leader.
+//! * [`owner_memory`]: everything that is kept per owner, and dropped with the owner.
+//! * [`recreate_guard`]: re-reads an owner before children are created again shortly after.
+//! * [`in_doubt_writes`]: writes of unknown outcome.
+//! * [`explanations`]: the explanations of the last plans.
 //! * [`status_throttle`]: how often a status is written, and how often the text of a failure in it.
 //! * [`gated_field`]: a field of statuses that older API servers drop.
-//! * [`write_lock`]: who writes an object of those two who may.
-//! * [`scope`], [`resync`]: whose objects are ours to act on, and a sync of all of them from time to time.
-//! * [`foreign_writers`]: another controller that acts on the same objects is noticed.
+//! * [`write_lock`]: serializes the writes of two controllers to one object.
+//! * [`scope`], [`resync`]: which objects to act on, and a periodic sync of all of them.
+//! * [`foreign_writers`]: detects another controller that acts on the same objects.
 
 #[cfg(test)]
 mod fixture;

@@ -1,4 +1,4 @@
-//! What is remembered of owners, and its end: one [`OwnerMemory::forget`] for all of it.
+//! Everything that is kept per owner, and its end: one [`OwnerMemory::forget`] for all of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::model::Uid;
 use crate::runtime::expectations::Expectations;
 use crate::runtime::lazy_read_barrier::LazyReadBarrier;
 
-/// Remembers something of owners, by their UIDs.
+/// Keeps something per owner, by UID.
 pub trait Forget: Send + Sync {
-    /// The owner is gone.
+    /// The owner was deleted.
     fn forget(&self, owner: &Uid);
 }
 
-/// Everything that remembers something of owners.
+/// Everything that keeps something per owner.
 #[derive(Default)]
 pub struct OwnerMemory(RwLock<Vec<Arc<dyn Forget>>>);
 
 impl OwnerMemory {
-    /// Has the owners that are gone forgotten there too.
+    /// Registers one more memory.
     pub fn includes(&self, memory: Arc<dyn Forget>) {
         self.0.write().push(memory);
     }
 
-    /// Forgets whatever was noted of an owner.
+    /// Drops everything that is kept for an owner.
     pub fn forget(&self, owner: &Uid) {
         self.0.read().iter().for_each(|memory| memory.forget(owner));
     }

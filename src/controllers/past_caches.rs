@@ -1,4 +1,4 @@
-//! Reads of an owner and of what it owns past the caches, before the first write of a process that cannot rely on them
+//! Reads of an owner and its children past the caches, before the first write of a process that cannot rely on them
 //! yet ([`crate::runtime::lazy_read_barrier`]).
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use crate::runtime::lazy_read_barrier::{Difference, difference};
 use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::worker::Next;
 
-/// Objects that decisions about an owner rest on.
+/// Objects that decisions about an owner depend on.
 #[derive(Clone, Debug)]
 pub struct Children {
     /// Their kind.
@@ -22,7 +22,7 @@ pub struct Children {
     pub owned_by: OwnedBy,
 }
 
-/// Who owns the objects that a decision rests on.
+/// The owner of these objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnedBy {
     /// The owner itself.
@@ -32,11 +32,11 @@ pub enum OwnedBy {
 }
 
 impl Context {
-    /// Reads an owner, and what it owns, past the caches. What they do not show yet is awaited as our own writes are:
+    /// Reads an owner and its children past the caches. What the caches do not show yet is awaited as our own writes are:
     /// see [`Context::behind`].
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// When the API server cannot be read.
     pub(super) async fn read_past_caches<O: Record>(
         &self,
         owner: &O,
@@ -80,7 +80,7 @@ impl Context {
         Ok(())
     }
 
-    /// Has a key wait until the caches of these kinds are complete, and show what there was at the election.
+    /// Parks a key until the caches of these kinds are complete, and show the state at the election.
     pub(super) fn wait_for_caches(
         &self,
         key: &ObjectKey,

@@ -1,5 +1,5 @@
 //! The bodies of our patches. Each names only the fields we own, and carries the UID and the
-//! resourceVersion that it was computed from, so that a write by anybody else in between refuses it.
+//! resourceVersion that it was computed from, so that any write in between causes a conflict.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
 use crate::plan::replicaset::new_pod::OwnerReference;
 
-/// Makes an object ours (strategic merge: the list of owners is merged by UID).
+/// Adopts an object (strategic merge: the list of owners is merged by UID).
 pub fn adopt(object: &Meta, owner: &OwnerReference<'_>) -> Value {
     json!({"metadata": {
         "uid": object.uid,
@@ -24,7 +24,7 @@ pub fn adopt(object: &Meta, owner: &OwnerReference<'_>) -> Value {
     }})
 }
 
-/// Lets an object go; its other owners stay.
+/// Releases an object; its other owners stay.
 pub fn release(object: &Meta, owner: &Uid) -> Value {
     json!({"metadata": {
         "uid": object.uid,
@@ -33,7 +33,7 @@ pub fn release(object: &Meta, owner: &Uid) -> Value {
     }})
 }
 
-/// Resizes a set and brings its annotations up to date (merge patch).
+/// Scales a ReplicaSet and updates its annotations (merge patch).
 pub fn change(replica_set: &Meta, change: &Change) -> Value {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -60,8 +60,8 @@ pub fn change(replica_set: &Meta, change: &Change) -> Value {
     patch
 }
 
-/// Rolls a Deployment back, or clears the request for it (JSON patch: a merge would keep what the old
-/// template does not have). To replace the resourceVersion is what makes the server compare it.
+/// Rolls a Deployment back, or removes the rollback annotation (JSON patch: a merge would keep the fields that the
+/// old template does not have). Replacing the resourceVersion makes the server compare it.
 pub fn roll_back(deployment: &Meta, rollback: &RollBack) -> Value {
     let mut steps = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": deployment.uid}),
@@ -140,8 +140,8 @@ pub fn set_status(
     fields.into_patch(replica_set, &BTreeMap::new())
 }
 
-/// The status of a DaemonSet. `None` when it would change nothing. Conditions are not named: those that there are belong
-/// to others.
+/// The status of a DaemonSet. `None` when it would change nothing. Conditions are not named: existing ones belong
+/// to other writers.
 pub fn daemon_set_status(
     daemon_set: &Meta,
     before: &DaemonSetStatus,
@@ -201,7 +201,7 @@ pub fn change_revision(revision: &Meta, change: &RevisionChange) -> Value {
 struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// A plain number of the API's types (`int32` with `omitempty`, or `replicas`, which is always there):
+    /// A plain number of the API's types (`int32` with `omitempty`, or `replicas`, which is always present):
     /// the API server stores 0 for absent and absent for 0, so that the two are one.
     fn number<N: PartialEq + Into<Value>>(&mut self, name: &str, before: N, after: N) {
         if before != after {
@@ -216,8 +216,8 @@ impl Fields {
         }
     }
 
-    /// The count of terminating pods, which an API server may drop. Where it does, to lack it is no reason
-    /// for a write; with another reason it is written, in case that the server has learned to keep it.
+    /// The count of terminating pods, which an API server may drop. Where it does, its absence causes no
+    /// write; with another reason it is written, in case the server stores it by now.
     fn terminating(&mut self, before: Option<i32>, after: Option<i32>, is_reason: bool) {
         if planted!("terminatingReplicas is left out where it is 0") {
             return self.number("terminatingReplicas", before.unwrap_or(0), after.unwrap_or(0));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_the_server_drops_is_no_reason_for_a_write_and_goes_with_another() {
+    fn a_field_that_the_server_drops_causes_no_write_and_is_part_of_others() {
         let replica_set = replica_set();
         let counted = ReplicaSetStatus { terminating: Some(0), ..replica_set.status.clone() };
         assert_eq!(set_status(&replica_set.meta, &replica_set.status, &counted, false), None);

@@ -1,11 +1,11 @@
-//! What vanishes as fast as it is made: who must make the same thing again asks first whether its owner is
-//! still there.
+//! Before children are created again for the same owner and generation within a minute, the owner is re-read from the
+//! API server.
 //!
-//! An owner that was deleted stays in a cache whose watch lags. The garbage collector takes whatever is made
-//! for it, and the cache of what was made shows that at once: without this, pods or sets would be made as
-//! fast as they go, for as long as the watch lags. The price is one read where a set has to make pods anew
-//! within a minute of having had them all, as after an eviction; a rollout pays nothing, because each of its
-//! steps changes the set's generation.
+//! A deleted owner stays in a cache whose watch lags. The garbage collector deletes what is created for it, and the
+//! cache of the children shows that at once: without this, pods or ReplicaSets would be created as fast as they are
+//! deleted, for as long as the watch lags. The price is one read where a ReplicaSet creates pods again within a minute
+//! of having had them all, as after an eviction; a rollout pays nothing, because each of its steps changes the
+//! ReplicaSet's generation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::model::{Meta, Uid};
 
-/// How long a creation is remembered. A watch that lags for longer costs a few doomed writes a minute.
+/// How long a creation is remembered. A watch that lags for longer costs a few useless writes a minute.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// For which generation of each owner something was last created, and when.
@@ -23,12 +23,12 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub struct RecreateGuard(Mutex<BTreeMap<Uid, (i64, Instant)>>);
 
 impl RecreateGuard {
-    /// Notes that something was created for an owner.
+    /// Records a creation for an owner.
     pub fn created(&self, owner: &Meta, now: Instant) {
         self.0.lock().insert(owner.uid.clone(), (owner.generation, now));
     }
 
-    /// Whether something was created for this generation of the owner a moment ago.
+    /// Whether something was created for this generation of the owner within the last minute.
     pub fn was_just_created(&self, owner: &Meta, now: Instant) -> bool {
         if planted!("nobody asks before something is made again") {
             return false;
@@ -39,7 +39,7 @@ impl RecreateGuard {
         })
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.0.lock().remove(owner);
     }

@@ -1,8 +1,8 @@
-//! The two lists that the daemon is made of: the kinds that it caches, and its controllers.
+//! The two lists that define the daemon: the kinds that it caches, and its controllers.
 //!
 //! Start, drain, resync, readiness, read barriers, health checks, the labels of metrics, the flags
-//! `--controllers` and `--concurrent-*-syncs`, and the tables of the documentation and the chart come from
-//! here. To add a controller is to add its entry; see `docs/architecture.md`.
+//! `--controllers` and `--concurrent-*-syncs`, and the tables of the documentation and the chart are derived from
+//! these lists. A new controller needs an entry here; see `docs/architecture.md`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -38,13 +38,13 @@ pub static CONTROLLERS: [&ControllerEntry; 4] =
 /// A kind that is cached.
 #[derive(Clone, Copy)]
 pub struct KindEntry {
-    /// Where its objects live.
+    /// The API resource.
     pub resource: Resource,
-    /// Tells its jitter from that of the other kinds.
+    /// Distinguishes its jitter from that of the other kinds.
     seed: u64,
-    /// Whether its objects are in no namespace.
+    /// Whether its objects are cluster-scoped.
     is_of_the_cluster: bool,
-    /// Whether nobody waits for its first list: there are so many that it takes long.
+    /// Whether no step waits for its first list: there are so many objects that it takes long.
     pub is_in_bulk: bool,
     build: fn(Api, InformerOptions) -> Built,
 }
@@ -53,7 +53,7 @@ pub struct KindEntry {
 pub(super) type Built = (Box<dyn AnyInformer>, Arc<dyn Any + Send + Sync>);
 
 impl KindEntry {
-    /// The kind whose objects are decoded as `T`. `seed` tells its jitter from that of the other kinds.
+    /// The kind whose objects are decoded as `T`. `seed` distinguishes its jitter from that of the other kinds.
     pub const fn of<T: Record>(seed: u64) -> Self {
         KindEntry {
             resource: T::RESOURCE,
@@ -64,13 +64,13 @@ impl KindEntry {
         }
     }
 
-    /// The same for a kind whose objects are in no namespace: all of them are listed, whatever `--namespace` says.
+    /// The same for a cluster-scoped kind: all objects are listed, whatever `--namespace` is.
     #[must_use]
     pub const fn of_the_cluster(self) -> Self {
         KindEntry { is_of_the_cluster: true, ..self }
     }
 
-    /// The same, of which there are so many that the process acts before its first list is complete: what it needs
+    /// The same for a kind with so many objects that the process acts before its first list is complete: what it needs
     /// until then, it reads past the cache ([`super::past_caches`]).
     #[must_use]
     pub const fn in_bulk(self) -> Self {
@@ -94,13 +94,13 @@ fn build<T: Record>(api: Api, options: InformerOptions) -> Built {
 pub struct ControllerEntry {
     /// Its name, kube-controller-manager's.
     pub name: &'static str,
-    /// What else it is called in `--controllers`.
+    /// Its aliases in `--controllers`.
     pub aliases: &'static [&'static str],
-    /// Whose keys its queue holds.
+    /// The kind of the keys in its queue.
     pub kind: Resource,
-    /// These objects in prose, as the help of its flag has them.
+    /// These objects in prose, as in the help of its flag.
     pub objects: &'static str,
-    /// The flag that says how many are synced at the same time, without its dashes.
+    /// The flag for the number of concurrent syncs, without its dashes.
     pub flag: &'static str,
     /// Its default.
     pub workers: usize,
@@ -108,11 +108,11 @@ pub struct ControllerEntry {
     pub queue: &'static str,
     /// The `source.component` of its events.
     pub component: &'static str,
-    /// The kinds whose changes concern it.
+    /// The kinds that it watches.
     pub watches: &'static [Resource],
-    /// Where its syncs are counted that were skipped because a cache was behind.
+    /// The counter of syncs that were skipped because a cache was behind.
     pub stale_skips: Option<fn(&Metrics) -> &IntCounterVec>,
-    /// Builds it and wires it to what it watches.
+    /// Builds it and registers its handlers.
     pub install: fn(&mut Setup) -> Box<dyn Worker>,
 }
 
@@ -122,7 +122,7 @@ impl ControllerEntry {
         self.name.strip_suffix("-controller").unwrap_or(self.name)
     }
 
-    /// Whether it goes by this name in `--controllers`.
+    /// Whether `--controllers` accepts this name for it.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.short_name() == name || self.aliases.contains(&name)
     }
@@ -141,7 +141,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// What the daemon runs.
+    /// The daemon's registry.
     pub fn standard() -> Self {
         Registry { kinds: KINDS.to_vec(), controllers: CONTROLLERS.to_vec() }
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_entries_share_what_tells_them_apart() {
+    fn no_two_entries_share_an_identifier() {
         fn distinct<T: Ord>(all: impl Iterator<Item = T> + Clone) -> bool {
             all.clone().collect::<BTreeSet<_>>().len() == all.count()
         }

@@ -1,4 +1,4 @@
-//! The controller of the kinds that keep a number of pods. One core serves them all; a kind brings its names.
+//! The controller of the kinds that keep a number of pods. One core serves them all; a kind supplies its names.
 
 mod execute;
 pub mod pod_names;
@@ -30,7 +30,7 @@ use quota_queue::QuotaQueue;
 
 /// A kind whose objects each keep a number of pods.
 pub trait ReplicaKind: Record {
-    /// What the registry says of its controller.
+    /// Its controller's entry in the registry.
     const ENTRY: &'static ControllerEntry;
 
     /// The object as the planner knows it.
@@ -41,12 +41,12 @@ pub trait ReplicaKind: Record {
         status
     }
 
-    /// Whether the object is ours to act on.
+    /// Whether the object is in scope.
     fn in_scope(&self, context: &Context) -> bool {
         context.settings().scope.selects(self.meta())
     }
 
-    /// What else concerns the kind than its pods.
+    /// Registers the handlers of the kind besides those of its pods.
     fn watch(_controller: &Arc<ReplicaController<Self>>, _setup: &mut Setup) {}
 }
 
@@ -79,7 +79,7 @@ pub(super) fn driver<O: ReplicaKind>(setup: &mut Setup) -> Arc<Driver<ReplicaCon
     Driver::new(Arc::new(controller), O::ENTRY, setup)
 }
 
-/// The handler of pods that concerns all these kinds alike, and is told once.
+/// Registers the handler of pods that all these kinds share.
 #[derive(Default)]
 struct PodsOfAll;
 
@@ -104,18 +104,18 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
     type Plan = Plan;
     type Outcome = Option<Failure>;
 
-    /// A ReplicaSet's Deployment resizes it.
+    /// A ReplicaSet's Deployment scales it.
     const SHARES_OBJECTS: bool = true;
 
     const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.pod_names.clone());
-        let told = self.clone();
-        setup.on_change(HandlerOrder::Owner, move |change| told.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.pod_changed(change));
         if let (_, true) = setup.shared::<PodsOfAll>() {
-            let told = self.clone();
-            setup.on_change(HandlerOrder::Shared, move |change| told.pod_of_anybody_changed(change));
+            let controller = self.clone();
+            setup.on_change(HandlerOrder::Shared, move |change| controller.any_pod_changed(change));
         }
         O::watch(self, setup);
     }
@@ -232,8 +232,8 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
 }
 
 impl<O: ReplicaKind> ReplicaController<O> {
-    /// A pod has changed: the key that it belongs or belonged to. One that nobody owns any more, or with other
-    /// labels, concerns everybody who selects it.
+    /// A pod has changed: wakes the owner that controls or controlled it. A pod without a controller, or with other
+    /// labels, wakes every owner that selects it.
     fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
         self.pod_name_seen(change);
@@ -254,7 +254,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     }
 
     /// A pod counts against a quota until it has ended.
-    fn pod_of_anybody_changed(&self, change: &Change<Pod>) {
+    fn any_pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
         let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
         let counted = match change {
@@ -355,7 +355,7 @@ mod tests {
         ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap()
     }
 
-    /// How many pods are asked for in one sync of a set of three that the cache shows with another size
+    /// How many pods one sync requests for a ReplicaSet of three that the cache shows with another size
     /// when the first request is answered with `code`.
     async fn created_when_resized_meanwhile(code: u16, unresolved: bool, replicas: i32) -> usize {
         let (replica_sets, creations) =
@@ -377,13 +377,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_set_that_is_resized_while_a_lost_write_is_looked_up_is_decided_about_as_it_is_then() {
+    async fn a_replica_set_that_is_scaled_while_a_lost_write_is_resolved_is_synced_at_its_new_size() {
         assert_eq!(created_when_resized_meanwhile(404, true, 0).await, 0);
         assert_ne!(created_when_resized_meanwhile(404, true, 1).await, 0);
     }
 
-    /// The methods of the requests of a second sync, a moment after three pods were made that the cache does
-    /// not show. `lags` has the cache of pods be behind.
+    /// The methods of the requests of a second sync, a moment after three pods were created that the cache does
+    /// not show. `lags` makes the cache of pods lag.
     async fn asked_in_a_second_sync(lags: bool) -> Vec<http::Method> {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = requests.clone();
@@ -401,8 +401,8 @@ mod tests {
         requests.lock().clone()
     }
 
-    /// How many creations one sync asks for, of a set of 500 of which so many are answered with a success and the
-    /// others with this code.
+    /// How many creations one sync requests, for a ReplicaSet of 500 of which this many are answered with a success and
+    /// the others with this code.
     async fn creations_before_giving_up(successes: usize, code: u16) -> usize {
         let creations = Arc::new(Mutex::new(0));
         let count = creations.clone();
@@ -417,29 +417,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_batch_in_which_a_pod_is_refused_is_sent_to_its_end_and_no_other() {
+    async fn a_batch_with_a_refused_pod_is_completed_and_no_other_follows() {
         for code in [403, 422, 500] {
             assert_eq!(creations_before_giving_up(3, code).await, 1 + 2 + 4, "{code}");
             assert_eq!(creations_before_giving_up(64, code).await, 127, "{code}");
         }
     }
 
-    /// So many requests of a batch are under way at the same time.
+    /// How many requests of a batch are in flight at once.
     const AT_ONCE: usize = 32;
 
     #[tokio::test(start_paused = true)]
     async fn nothing_more_of_a_batch_is_sent_where_there_is_no_answer() {
-        // Those that are sent at the same time are on their way already, and each success makes room for another.
+        // Concurrent requests are in flight already, and each success makes room for another.
         assert!(creations_before_giving_up(64, 502).await <= 64 + AT_ONCE);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pods_that_went_as_fast_as_they_were_made_are_made_again_only_after_a_look_at_the_set() {
+    async fn pods_deleted_as_fast_as_created_are_created_again_only_after_a_read_of_the_replica_set() {
         assert_eq!(asked_in_a_second_sync(false).await.first(), Some(&http::Method::GET));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_what_was_written_only_the_metadata_is_asked_for() {
+    async fn replies_to_writes_are_requested_as_metadata_only() {
         let accepted = Arc::new(Mutex::new(Vec::new()));
         for replicas in [1, 0] {
             let log = accepted.clone();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pods_that_the_cache_has_yet_to_show_are_no_reason_to_ask() {
+    async fn pods_that_the_cache_has_yet_to_show_cause_no_read() {
         assert_eq!(asked_in_a_second_sync(true).await, Vec::<http::Method>::new());
     }
 
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_a_resize_overtakes_does_not_wait_as_long_as_a_refusal() {
+    async fn a_status_overtaken_by_a_resize_waits_less_than_a_refused_one() {
         let requests = Arc::new(Mutex::new(0));
         let count = requests.clone();
         let rig = rig(200, move |_| *count.lock() += 1);
@@ -497,12 +497,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_set_that_is_resized_while_its_pods_are_made_gets_no_more_by_the_old_size() {
+    async fn a_replica_set_that_is_scaled_during_a_batch_gets_no_more_pods_of_the_old_size() {
         assert_eq!(created_when_resized_meanwhile(201, false, 1).await, 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_version_of_a_pod_that_went_at_once_does_not_end_the_wait_for_its_end() {
+    async fn the_version_of_a_pod_deleted_at_once_does_not_end_the_wait_for_its_deletion() {
         let rig = rig(200, |_| {});
         let pods = rig.context.store::<Pod>();
         pods.begin_list(false);
@@ -520,9 +520,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_noted_for_a_set_that_goes_during_its_sync_is_forgotten() {
+    async fn the_state_of_a_replica_set_deleted_during_its_sync_is_dropped() {
         for code in [201, 500] {
-            // The cache shows the set gone while a write for it is under way.
+            // The cache shows the deletion of the ReplicaSet while a write for it is under way.
             let replica_sets: Arc<Mutex<Option<Arc<Store<ReplicaSet>>>>> = Arc::default();
             let gone = replica_sets.clone();
             let mut rig = rig(code, move |_| {

@@ -9,7 +9,7 @@ use super::setup::{HandlerOrder, Setup};
 use crate::model::{Deployment, Pod, Record, ReplicaSet};
 use crate::runtime::store::Change;
 
-/// What the registry says of it.
+/// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "replicaset-controller",
     aliases: &[],
@@ -31,8 +31,8 @@ impl ReplicaKind for ReplicaSet {
         self
     }
 
-    /// A ReplicaSet goes with its Deployment, whatever its own labels are: a Deployment without its ReplicaSets
-    /// would make new ones without end.
+    /// A ReplicaSet is in scope with its Deployment, whatever its own labels are: a Deployment without its ReplicaSets
+    /// would create new ones without end.
     fn in_scope(&self, context: &Context) -> bool {
         let scope = &context.settings().scope;
         match &self.meta.controller {
@@ -46,13 +46,13 @@ impl ReplicaKind for ReplicaSet {
     }
 
     fn watch(controller: &Arc<ReplicaController<Self>>, setup: &mut Setup) {
-        let told = controller.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| told.scope_may_have_changed(change));
+        let controller = controller.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| controller.scope_may_have_changed(change));
     }
 }
 
 impl ReplicaController<ReplicaSet> {
-    /// A Deployment that has come within the scope, or is in the cache at last, brings its ReplicaSets with it.
+    /// A Deployment that has come into scope, or was added to the cache, wakes its ReplicaSets.
     fn scope_may_have_changed(&self, change: &Change<Deployment>) {
         let moved = match change {
             Change::Added(_) => true,

@@ -1,10 +1,10 @@
-//! The ReplicationController controller: the ReplicaSet's elder, which the same core serves.
+//! The ReplicationController controller: the ReplicaSet's predecessor, which the same core serves.
 
 use super::registry::ControllerEntry;
 use super::replicas::{self, ReplicaKind};
 use crate::model::{Pod, Record, ReplicaSet, ReplicaSetStatus, ReplicationController};
 
-/// What the registry says of it.
+/// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "replicationcontroller-controller",
     aliases: &[],

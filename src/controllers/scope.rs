@@ -1,12 +1,12 @@
-//! What is ours to act on, where `--selector` leaves others to somebody else.
+//! The objects to act on, where `--selector` leaves others to another controller.
 //!
-//! A set goes with its Deployment, whatever its own labels are: a Deployment without its sets would make
-//! new ones without end. Everything in the namespaces is watched all the same, since whose a set is shows
-//! only in the Deployment that it names; the selector saves work, not memory.
+//! A ReplicaSet is in scope with its Deployment, whatever its own labels are: a Deployment without its ReplicaSets
+//! would create new ones without end. Everything in the namespaces is watched all the same, since the scope of a
+//! ReplicaSet depends on the Deployment that owns it; the selector saves work, not memory.
 
 use crate::model::{Meta, Selector};
 
-/// What is ours to act on. Everything, by default.
+/// The objects to act on. Everything, by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
     /// The one namespace; no other is watched.
@@ -16,7 +16,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Whether an object that goes with no other is ours.
+    /// Whether an object without an owner is in scope.
     pub fn selects(&self, object: &Meta) -> bool {
         self.selector.as_ref().is_none_or(|selector| selector.matches(&object.labels))
     }

@@ -22,21 +22,21 @@ use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::store::Change;
 use crate::runtime::worker::WorkQueue;
 
-/// What the controllers stand on.
+/// The services that controllers are built on.
 pub struct Plumbing<'a> {
     /// The time.
     pub clock: Clock,
-    /// Where everything is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Events.
     pub recorder: EventRecorder,
-    /// Cancelled when the daemon is to end.
+    /// Cancelled at the shutdown.
     pub draining: CancellationToken,
-    /// Makes the API server's client of one controller. No two share a rate limit.
+    /// Creates the client of one controller. No two share a rate limiter.
     pub api: &'a dyn Fn() -> Api,
-    /// The API server's client of all informers.
+    /// The client of all informers.
     pub watch_api: Api,
-    /// What part of each kind the informers look at, and how.
+    /// Which part of each kind the informers watch, and how.
     pub informers: InformerOptions,
     /// The names of the controllers that are switched off.
     pub switched_off: BTreeSet<&'static str>,
@@ -46,28 +46,28 @@ pub struct Plumbing<'a> {
 pub struct Shell {
     /// What they share.
     pub context: Arc<Context>,
-    /// The informers, which have not begun.
+    /// The informers, not started.
     pub informers: Informers,
     /// The controllers, in the order of the registry; those that are switched off are among them.
     pub workers: Vec<Box<dyn Worker>>,
 }
 
-/// When a handler is told of a change, among those of the same kind. Handlers of the same turn are told in the
-/// order of the registry.
+/// When a handler is called for a change, relative to others of the same kind. Handlers with the same value are
+/// called in the order of the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HandlerOrder {
     /// Of the object's own controller, or its owner's.
     Owner,
-    /// Of what several controllers share.
+    /// Of the handlers that several controllers share.
     Shared,
-    /// Of controllers that look through the owner, as a Deployment's does at the pods of its ReplicaSets.
+    /// Of controllers of an indirect owner, such as a Deployment's for the pods of its ReplicaSets.
     Indirect,
 }
 
 pub(super) type ByResource = BTreeMap<Resource, Box<dyn AnyInformer>>;
 type Attach = Box<dyn FnOnce(&mut ByResource)>;
 
-/// What a controller is built from.
+/// The parts that a controller is built from.
 pub struct Setup {
     context: Arc<Context>,
     switched_off: BTreeSet<&'static str>,
@@ -86,7 +86,7 @@ impl Setup {
         !self.switched_off.contains(entry.name)
     }
 
-    /// Has `handler` told of every change of a kind. It must only note what to do.
+    /// Calls `handler` for every change of a kind. It must only record what to do.
     ///
     /// # Panics
     /// When the registry does not list the kind.
@@ -106,15 +106,15 @@ impl Setup {
         self.handlers.push((order, Box::new(attach)));
     }
 
-    /// Gives the handlers to the informers.
+    /// Passes the handlers to the informers.
     pub(super) fn attach(self, informers: &mut ByResource) {
         let Setup { mut handlers, .. } = self;
-        // Stable: of the same turn in the order of the registry.
+        // A stable sort: equal values stay in the order of the registry.
         handlers.sort_by_key(|(order, _)| *order);
         handlers.into_iter().for_each(|(_, attach)| attach(informers));
     }
 
-    /// What several controllers share, built by the first that asks. Whether this one is the first.
+    /// What several controllers share, built by the first caller. Whether this is the first.
     pub fn shared<S: Default + Send + Sync + 'static>(&mut self) -> (Arc<S>, bool) {
         let mut is_first = false;
         let entry = self.shared.entry(TypeId::of::<S>()).or_insert_with(|| {
@@ -126,7 +126,7 @@ impl Setup {
     }
 }
 
-/// What is there before the controllers are.
+/// The parts that exist before the controllers.
 pub(super) struct Assembly {
     pub context: Arc<Context>,
     pub setup: Setup,
@@ -137,7 +137,7 @@ pub(super) struct Assembly {
 pub fn build(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) -> Shell {
     let Assembly { context, mut setup, informers: mut by_resource } = assemble(registry, settings, plumbing);
     let workers = registry.controllers().iter().map(|entry| (entry.install)(&mut setup)).collect();
-    // What only controllers look at that are switched off is not listed, and needs no rights.
+    // A kind that only switched-off controllers watch is not listed, and needs no permissions.
     let running: Vec<_> = registry.controllers().iter().filter(|entry| setup.is_enabled(entry)).collect();
     let is_watched = |kind: &&KindEntry| running.iter().any(|entry| entry.watches.contains(&kind.resource));
     setup.attach(&mut by_resource);
@@ -196,7 +196,7 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
     Assembly { context, setup, informers: by_resource }
 }
 
-/// Has what all controllers share forget the owners that are gone, and be measured.
+/// Registers what all controllers share with the memory of owners and with the metrics.
 fn remember(context: &Arc<Context>) {
     let Context { memory, .. } = &**context;
     memory.includes(Arc::new(context.expectations.clone()));

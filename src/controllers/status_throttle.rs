@@ -1,13 +1,13 @@
-//! How often the status of one object is written: about once a second, however fast its pods change. What
-//! nobody may wait for is written at once, a fall of the ready or available pods among it: see `is_urgent` in
+//! Limits how often the status of one object is written: about once a second, however fast its pods change. Urgent
+//! changes are written at once, a fall of the ready or available pods among them: see `is_urgent` in
 //! `plan/replicaset/status.rs` and `plan/deployment/status.rs`.
 //!
-//! Each write is a revision of the object that everybody who watches it gets. A rollout whose pods
+//! Each write is a revision of the object that every watch of it receives. A rollout whose pods
 //! become ready within a minute needs some sixty of them and not one per pod.
 //!
 //! The text of a failure changes at most once in half a minute. A quota names the pod that it refuses, and a webhook
-//! its request: every try brings another text. Written each time, the text would be a change of the object, which
-//! requeues the key, which tries again: a loop as fast as the API server answers, past all backoff.
+//! its request: every retry yields another text. Written each time, the text would be a change of the object, which
+//! requeues the key, which retries: a loop as fast as the API server answers, past all backoff.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use crate::model::{Condition, Uid};
 use crate::plan::replicaset::status::REPLICA_FAILURE;
 
-/// The shortest time between two writes of one status that nobody waits for.
+/// The shortest time between two writes of one status that are not urgent.
 pub const SPACING: Duration = Duration::from_secs(1);
 
-/// When each object's status was last written, and since when one that is due has been put off.
+/// When each object's status was last written, and since when a due one has been delayed.
 #[derive(Debug, Default)]
 pub struct StatusThrottle(Mutex<Times>);
 
@@ -32,26 +32,26 @@ struct Times {
 }
 
 impl StatusThrottle {
-    /// How long the next write has to wait; `None` when it may go at once.
+    /// How long the next write has to wait; `None` when it may be sent at once.
     pub fn wait(&self, object: &Uid, now: Instant) -> Option<Duration> {
         let last = *self.0.lock().written.get(object)?;
         Some((last + SPACING).saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// How long a status may wait that will say more soon; `None` when it has waited for a second.
+    /// How long a status may wait for a sync that has more to report; `None` when it has waited for a second.
     pub fn postpone(&self, object: &Uid, now: Instant) -> Option<Duration> {
         let since = *self.0.lock().postpone.entry(object.clone()).or_insert(now);
         Some((since + SPACING).saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// Notes a write.
+    /// Records a write.
     pub fn wrote(&self, object: &Uid, now: Instant) {
         let mut times = self.0.lock();
         times.postpone.remove(object);
         times.written.insert(object.clone(), now);
     }
 
-    /// The object is gone.
+    /// The object was deleted.
     pub fn forget(&self, object: &Uid) {
         let mut times = self.0.lock();
         times.postpone.remove(object);
@@ -62,14 +62,14 @@ impl StatusThrottle {
 /// How long a text stays at least.
 const SHORTEST: Duration = Duration::from_secs(30);
 
-/// When each owner's failure was last worded anew.
+/// When the text of each owner's failure last changed.
 #[derive(Debug, Default)]
 pub struct FailureTextThrottle(Mutex<BTreeMap<Uid, Instant>>);
 
 impl FailureTextThrottle {
-    /// Puts back the text of failures in `after` that are those in `before` in all but the text, unless
-    /// the last new text is old enough. The retries go on, so that a text which has changed for good
-    /// comes through half a minute later.
+    /// Restores the text of failures in `after` that are those in `before` in all but the text, unless
+    /// the last new text is old enough. The retries continue, so that a text which has changed for good
+    /// is written half a minute later.
     pub fn keep(&self, owner: &Uid, before: &[Condition], after: &mut [Condition], now: Instant) {
         for condition in after.iter_mut() {
             let is_failure = &*condition.kind == REPLICA_FAILURE || &*condition.status == "False";
@@ -88,7 +88,7 @@ impl FailureTextThrottle {
         }
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.0.lock().remove(owner);
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_put_off_for_a_second_however_often_there_is_more_to_come() {
+    fn a_status_is_delayed_for_a_second_at_most_however_often_it_changes() {
         let (status_throttle, object, start) = (StatusThrottle::default(), Uid::new("u"), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(status_throttle.postpone(&object, start), Some(SPACING));

@@ -1,9 +1,11 @@
-//! Two controllers of one process write one set: its Deployment's resizes it, and its own reports its status.
+//! Serializes the writes of two controllers of one process to one ReplicaSet: its Deployment's controller scales it,
+//! and its own writes its status.
 //!
-//! Each write is computed from a version of the set, and the API server refuses the one that comes second. What
-//! this process wrote itself it need not be told by the API server: who would come second does not send, and is
-//! tried again when the cache shows the other write, in milliseconds. Otherwise a rollout costs a conflict now and
-//! then, and a call more, though nobody else writes. The version that the write carries is what protects; this only
+//! Each write is computed from a version of the ReplicaSet, and the API server refuses the second of two writes with a
+//! conflict. This process knows of its own writes: the second writer backs off locally instead of sending a request
+//! that would conflict, and retries when the cache shows the first write, in milliseconds. Otherwise a rollout causes
+//! occasional conflicts, and extra calls, though no other client writes. The version in the write is what protects;
+//! this only saves calls, and only scaling and statuses take part.
 //! saves calls, and nothing but resizes and statuses takes part.
 
 use std::collections::BTreeMap;
@@ -14,21 +16,21 @@ use tokio::time::Instant;
 
 use crate::model::{Meta, Uid};
 
-/// How long a write is waited for, first to end and then to be shown. One that takes longer may take half a minute,
-/// and a resize is not to wait for a status that hangs; nor for a version that a server has lost, which was restored
-/// from a backup. The price is a conflict.
+/// How long to wait for a write, first for its end and then for the cache to show it. One that takes longer may take
+/// half a minute, and scaling must not wait for a status that hangs; nor for a version that a server has lost after a
+/// restore from a backup. The price is a conflict.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What is known of an object that was written.
+/// The state of an object that was written.
 #[derive(Debug, Default)]
 struct Written {
     /// Since when a write is under way.
     under_way: Option<Instant>,
-    /// The version that the last one made, and when.
+    /// The resourceVersion after the last one, and when.
     made: Option<(u64, Instant)>,
 }
 
-/// Who writes an object that has two writers.
+/// The write locks of objects that two controllers write.
 #[derive(Debug, Default)]
 pub struct WriteLocks(Mutex<BTreeMap<Uid, Written>>);
 
@@ -41,8 +43,8 @@ pub struct WriteLock<'a> {
 }
 
 impl WriteLocks {
-    /// The right to write an object that was read as `meta` says; `None` while another write of ours is under way,
-    /// or has made a version that is newer than what was read.
+    /// The right to write an object that was read as `meta`; `None` while another write of ours is under way,
+    /// or has created a newer version than `meta`.
     pub fn take<'a>(&'a self, meta: &'a Meta, now: Instant) -> Option<WriteLock<'a>> {
         let mut all = self.0.lock();
         let written = all.entry(meta.uid.clone()).or_default();
@@ -55,14 +57,14 @@ impl WriteLocks {
         Some(WriteLock { write_locks: self, object: &meta.uid, since: now })
     }
 
-    /// The object is gone.
+    /// The object was deleted.
     pub fn forget(&self, object: &Uid) {
         self.0.lock().remove(object);
     }
 }
 
 impl WriteLock<'_> {
-    /// The write has made this version.
+    /// The write has created this version.
     pub fn wrote(self, version: u64, now: Instant) {
         if let Some(written) = self.write_locks.0.lock().get_mut(self.object) {
             written.made = Some((version, now));
@@ -73,7 +75,7 @@ impl WriteLock<'_> {
 impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
         let mut all = self.write_locks.0.lock();
-        // Whoever did not wait for it any longer has the right now.
+        // A writer that stopped waiting has the right now.
         let Some(written) = all.get_mut(self.object).filter(|written| written.under_way == Some(self.since))
         else {
             return;
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_seen_the_last_write_does_not_write() {
+    fn a_writer_with_an_outdated_version_does_not_write() {
         let (write_locks, now) = (WriteLocks::default(), Instant::now());
         write_locks.take(&replica_set(7), now).unwrap().wrote(9, now);
         assert!(write_locks.take(&replica_set(7), now).is_none());
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_hangs_is_waited_for_a_second() {
+    fn a_hanging_write_blocks_others_for_a_second() {
         let (write_locks, now, meta) = (WriteLocks::default(), Instant::now(), replica_set(7));
         let hangs = write_locks.take(&meta, now);
         assert!(write_locks.take(&meta, now + Duration::from_millis(999)).is_none());
@@ -130,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_the_server_has_lost_blocks_nobody_for_long() {
+    fn a_version_that_the_server_has_lost_blocks_writers_briefly() {
         let (write_locks, now) = (WriteLocks::default(), Instant::now());
         write_locks.take(&replica_set(7), now).unwrap().wrote(9000, now);
         assert!(write_locks.take(&replica_set(5), now + LONGEST_WAIT).is_some());
     }
 
     #[test]
-    fn nothing_is_kept_of_an_object_that_was_not_written() {
+    fn no_state_is_kept_for_an_object_that_was_not_written() {
         let (write_locks, now, meta) = (WriteLocks::default(), Instant::now(), replica_set(7));
         drop(write_locks.take(&meta, now));
         assert!(write_locks.0.lock().is_empty());

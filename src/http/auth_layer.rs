@@ -175,9 +175,9 @@ impl Access {
     fn unauthenticated(&self, result: &str, address: IpAddr, reason: &str) -> Refusal {
         self.metrics.authentications.with_label_values(&[result]).inc();
         if result == "error" {
-            tracing::warn!(%address, reason, "could not find out whose token this is");
+            tracing::warn!(%address, reason, "token could not be reviewed; the request is refused");
         } else {
-            tracing::debug!(%address, reason, "a request's credentials are not good");
+            tracing::debug!(%address, reason, "request credentials are invalid");
         }
         Refusal::Unauthorized
     }
@@ -202,12 +202,12 @@ impl Access {
             Decision::Allowed => ("allowed", None),
             Decision::Denied(reason) => {
                 let (user, path) = (question.user.name, question.deed.path);
-                tracing::debug!(user, path, reason, "a request is forbidden");
+                tracing::debug!(user, path, reason, "request is forbidden");
                 ("denied", Some((question.deed.verb, user, path, reason)))
             }
             Decision::Failed(reason) => {
                 self.metrics.authorizations.with_label_values(&["error"]).inc();
-                tracing::warn!(reason, "could not find out whether a request is allowed");
+                tracing::warn!(reason, "access could not be reviewed; the request is refused");
                 return Err(Refusal::Unknown { path: question.deed.path, reason });
             }
         };

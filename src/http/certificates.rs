@@ -180,17 +180,17 @@ impl Certificates {
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let shown = self.shown.read();
-        let asked = hello.server_name().unwrap_or_default();
-        let fits = shown.sni.iter().find(|(names, _)| names.iter().any(|name| covers(name, asked)));
+        let requested = hello.server_name().unwrap_or_default();
+        let fits = shown.sni.iter().find(|(names, _)| names.iter().any(|name| covers(name, requested)));
         Some(fits.map_or(&shown.default, |(_, key)| key).clone())
     }
 }
 
-/// Whether a name, which may begin with `*.`, is meant by what a client asked for.
-fn covers(name: &str, asked: &str) -> bool {
+/// Whether a name, which may begin with `*.`, covers the name that a client requested.
+fn covers(name: &str, requested: &str) -> bool {
     match name.strip_prefix("*.") {
-        Some(parent) => asked.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
-        None => name.eq_ignore_ascii_case(asked),
+        Some(parent) => requested.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
+        None => name.eq_ignore_ascii_case(requested),
     }
 }
 
@@ -348,7 +348,7 @@ async fn in_dir(dir: &Path, address: Option<IpAddr>, clock: &Clock) -> Result<Pa
     tokio::fs::create_dir_all(&dir.1).await.map_err(|error| wrong(&dir, error))?;
     write(&pair.key.1, made.key.as_bytes(), 0o600).await.map_err(|error| wrong(&pair.key, error))?;
     write(&pair.cert.1, made.cert.as_bytes(), 0o644).await.map_err(|error| wrong(&pair.cert, error))?;
-    tracing::info!(file = %pair.cert.1.display(), "made a self-signed certificate");
+    tracing::info!(file = %pair.cert.1.display(), "created a self-signed certificate");
     Ok(pair)
 }
 

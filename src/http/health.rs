@@ -123,7 +123,7 @@ impl Slis {
     pub(super) fn new() -> Self {
         let registry = Registry::new();
         let state = slis(&registry)
-            .inspect_err(|error| tracing::error!(%error, "the health checks are not counted"))
+            .inspect_err(|error| tracing::error!(%error, "could not register the metrics of the health checks; they are not served"))
             .ok();
         Slis { registry, state }
     }

@@ -152,7 +152,7 @@ impl Server {
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, listener = self.name, "could not accept a connection");
+                    tracing::warn!(%error, listener = self.name, "could not accept a connection; retrying after 1 s");
                     sleep(Duration::from_secs(1)).await;
                 }
             }
@@ -346,7 +346,7 @@ impl Server {
         match timeout(self.limits.request_timeout, answer).await {
             Ok(Ok(Ok(response))) => response,
             Ok(Err(_panic)) => {
-                tracing::error!(listener = self.name, "the answer to a request panicked");
+                tracing::error!(listener = self.name, "request handler panicked; the client gets status 500");
                 let text = "the answer to this request panicked; the log says where\n";
                 plain(StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
             }

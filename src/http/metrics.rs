@@ -100,7 +100,7 @@ impl ServingMetrics {
 fn register<C: Collector + Clone + 'static>(metrics: &Metrics, built: prometheus::Result<C>) -> C {
     let collector = built.expect("the name and the labels are literals of this file");
     if let Err(error) = metrics.registry().register(Box::new(collector.clone())) {
-        tracing::error!(%error, "a metric of the HTTP server is not served");
+        tracing::error!(%error, "could not register a metric of the HTTP server; it is not served");
     }
     collector
 }

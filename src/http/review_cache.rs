@@ -1,10 +1,10 @@
-//! Answers of the API server about who somebody is and what they may, kept for a short time.
+//! A cache of the API server's answers to TokenReviews and SubjectAccessReviews, for a short time.
 //!
-//! The one guarantee: however many requests ask the same at once, and whether or not they wait for the
-//! answer, the API server is asked once; and what is kept is bounded.
+//! The one guarantee: however many requests need the same review at once, and whether or not they wait for the
+//! answer, one review is sent; and the cache is bounded.
 //!
-//! A question whose last answer was good is a regular's: it costs nobody anything, and has a share of its
-//! own. Else whoever asks many that lead nowhere would keep a scraper out, which asks each half minute and
+//! A question whose last answer was good belongs to a regular: it is not throttled, and has a share of its own.
+//! Otherwise a client with many useless questions would lock out a scraper, which asks every half minute and
 //! whose answer is kept for ten seconds.
 
 use std::collections::BTreeMap;
@@ -15,28 +15,28 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// So many answers are kept.
+/// The most answers that are kept.
 const ANSWERS: usize = 4096;
 
-/// So many questions of strangers may wait for their answer at once, and so many more of regulars.
+/// The most reviews of strangers in flight at once; regulars may have as many on top.
 const QUESTIONS: usize = 64;
 
-/// So many regulars are known.
+/// The most regulars that are remembered.
 const REGULARS: usize = 1024;
 
-/// For so long one is known after the last good answer: longer than between any two scrapes.
+/// How long a regular is remembered after the last good answer: longer than any scrape interval.
 const REGULAR: Duration = Duration::from_secs(3600);
 
-/// Why a question was not asked.
+/// Why no review was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unasked {
-    /// Too many others wait for an answer.
+    /// Too many others are in flight.
     Overloaded,
-    /// Whoever asks has asked too many that led nowhere.
+    /// The client is throttled: too many of its questions had no good answer.
     Unpaid,
 }
 
-/// Who asks, by what the last answer was.
+/// Whether the last answer to a question was good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It was good.
@@ -48,21 +48,21 @@ pub(super) enum Standing {
 /// An answer, and what follows from it.
 pub(super) struct Answered<V> {
     pub(super) answer: V,
-    /// How long it holds.
+    /// How long it is cached.
     pub(super) keep: Duration,
-    /// Whether it was a good one; `None` if it says nothing, since there was no answer.
+    /// Whether it was a good one; `None` without an answer.
     pub(super) good: Option<bool>,
 }
 
 enum Slot<V> {
     Known { answer: V, until: Instant },
-    Asked(watch::Receiver<Option<V>>),
+    InFlight(watch::Receiver<Option<V>>),
 }
 
 struct Slots<K, V> {
     slots: BTreeMap<K, Slot<V>>,
-    asked: usize,
-    /// Until when.
+    in_flight: usize,
+    /// Until when each is remembered.
     regulars: BTreeMap<K, Instant>,
 }
 
@@ -79,12 +79,12 @@ impl<K, V> Clone for ReviewCache<K, V> {
 
 impl<K, V> Default for ReviewCache<K, V> {
     fn default() -> Self {
-        let slots = Slots { slots: BTreeMap::new(), asked: 0, regulars: BTreeMap::new() };
+        let slots = Slots { slots: BTreeMap::new(), in_flight: 0, regulars: BTreeMap::new() };
         ReviewCache { inner: Arc::new(Mutex::new(slots)) }
     }
 }
 
-/// What a caller does about its question.
+/// How a caller gets its answer.
 enum Turn<V> {
     Known(V),
     Wait(watch::Receiver<Option<V>>),
@@ -96,7 +96,7 @@ where
     K: Ord + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// The answer, if it is known at present.
+    /// The answer, if it is cached.
     pub(super) fn known(&self, question: &K, now: Instant) -> Option<V> {
         match self.inner.lock().slots.get(question) {
             Some(Slot::Known { answer, until }) if *until > now => Some(answer.clone()),
@@ -109,10 +109,10 @@ where
         self.inner.lock().standing(question, now)
     }
 
-    /// The answer, by `ask` if need be. Before a stranger's question is asked, `pay` says whether it may.
+    /// The answer, from the cache or through `ask`. `pay` decides whether a stranger's question may be sent.
     ///
-    /// The question is asked in a task of its own: a client that hangs up as soon as it has asked, and
-    /// asks again, would have it asked each time else.
+    /// The review runs in a task of its own: otherwise a client that disconnects and asks again would cause one
+    /// review each time.
     pub(super) async fn get<F>(
         &self,
         question: K,
@@ -125,17 +125,17 @@ where
         let mut waiting = match self.turn(&question, pay)? {
             Turn::Known(answer) => return Ok(answer),
             Turn::Wait(waiting) => waiting,
-            Turn::Ask(standing, told, waiting) => {
-                let asked = Asked { cache: self.clone(), question, answered: None };
+            Turn::Ask(standing, sender, waiting) => {
+                let in_flight = InFlight { cache: self.clone(), question, answered: None };
                 let asking = ask(standing);
                 tokio::spawn(async move {
-                    let mut asked = asked;
+                    let mut in_flight = in_flight;
                     let answered = asking.await;
                     let answer = answered.answer.clone();
-                    asked.answered = Some(answered);
-                    drop(asked);
-                    // Nobody may be waiting any more.
-                    let _ = told.send(Some(answer));
+                    in_flight.answered = Some(answered);
+                    drop(in_flight);
+                    // The caller may have disconnected.
+                    let _ = sender.send(Some(answer));
                 });
                 waiting
             }
@@ -149,24 +149,24 @@ where
         let mut inner = self.inner.lock();
         match inner.slots.get(question) {
             Some(Slot::Known { answer, until }) if *until > now => return Ok(Turn::Known(answer.clone())),
-            Some(Slot::Asked(waiting)) => return Ok(Turn::Wait(waiting.clone())),
+            Some(Slot::InFlight(waiting)) => return Ok(Turn::Wait(waiting.clone())),
             _ => {}
         }
         let standing = inner.standing(question, now);
         let most = if standing == Standing::Regular { 2 * QUESTIONS } else { QUESTIONS };
-        if inner.asked >= most {
+        if inner.in_flight >= most {
             return Err(Unasked::Overloaded);
         }
         if standing == Standing::Stranger && !pay() {
             return Err(Unasked::Unpaid);
         }
-        let (told, waiting) = watch::channel(None);
-        inner.slots.insert(question.clone(), Slot::Asked(waiting.clone()));
-        inner.asked += 1;
-        Ok(Turn::Ask(standing, told, waiting))
+        let (sender, waiting) = watch::channel(None);
+        inner.slots.insert(question.clone(), Slot::InFlight(waiting.clone()));
+        inner.in_flight += 1;
+        Ok(Turn::Ask(standing, sender, waiting))
     }
 
-    /// How many answers and questions are kept.
+    /// How many answers and reviews in flight there are.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.inner.lock().slots.len()
@@ -192,18 +192,18 @@ impl<K: Ord + Clone, V> Slots<K, V> {
     }
 }
 
-/// A question that is being asked. When it ends, by a panic for example, the next one may ask again.
-struct Asked<K: Ord + Clone, V> {
+/// A review in flight. When it ends, even by a panic, the next caller may send it again.
+struct InFlight<K: Ord + Clone, V> {
     cache: ReviewCache<K, V>,
     question: K,
     answered: Option<Answered<V>>,
 }
 
-impl<K: Ord + Clone, V> Drop for Asked<K, V> {
+impl<K: Ord + Clone, V> Drop for InFlight<K, V> {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut inner = self.cache.inner.lock();
-        inner.asked -= 1;
+        inner.in_flight -= 1;
         inner.slots.remove(&self.question);
         let Some(Answered { answer, keep, good }) = self.answered.take() else { return };
         if let Some(good) = good {
@@ -218,7 +218,7 @@ impl<K: Ord + Clone, V> Drop for Asked<K, V> {
         if inner.slots.len() >= ANSWERS {
             let until_of = |slot: &Slot<V>| match slot {
                 Slot::Known { until, .. } => Some(*until),
-                Slot::Asked(_) => None,
+                Slot::InFlight(_) => None,
             };
             let known = inner.slots.iter().filter_map(|(key, slot)| Some((until_of(slot)?, key)));
             if let Some(soonest) = known.min().map(|(_, key)| key.clone()) {

@@ -278,7 +278,7 @@ fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
         let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
         match listen_on(both, share) {
             Err(error) if address.is_ipv4() && error.kind() != io::ErrorKind::AddrInUse => {
-                tracing::debug!(%error, "no IPv6 here");
+                tracing::debug!(%error, "IPv6 is not available; listening on IPv4");
             }
             result => return result,
         }
@@ -309,15 +309,15 @@ async fn look_up(trust: &TrustSource, tolerate: bool) -> Result<(), TrustError> 
     let error = match trust.reload().await {
         Ok(_) => {
             if !trust.any() {
-                tracing::info!("no authority of client certificates is known; bearer tokens are accepted");
+                tracing::info!("no client CA is configured; only bearer tokens are accepted");
             }
             return Ok(());
         }
         Err(error) => error,
     };
     if !matches!(error, TrustError::File { .. }) && (tolerate || error.is_transient()) {
-        tracing::warn!(%error, "client certificates are refused until kube-system/extension-apiserver-authentication can be read; \
-             it is asked for again, or give --client-ca-file");
+        tracing::warn!(%error, "client certificates are refused until the ConfigMap kube-system/extension-apiserver-authentication \
+             can be read; retrying, and --client-ca-file does without it");
         trust.reload_files().await?;
         return Ok(());
     }
@@ -336,11 +336,11 @@ where
             Ok(false) => {}
             Ok(true) => {
                 reloads.with_label_values(&["reloaded"]).inc();
-                tracing::info!("{what} was replaced");
+                tracing::info!("{what} is reloaded");
             }
             Err(error) => {
                 reloads.with_label_values(&["failed"]).inc();
-                tracing::error!(%error, "{what} cannot be read anew; the old one stays");
+                tracing::error!(%error, "{what} cannot be reloaded; the old one stays in use");
             }
         }
     }

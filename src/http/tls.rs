@@ -203,7 +203,7 @@ pub(super) fn server_config(
     let provider = Arc::new(provider(options));
     if !options.passed_over.is_empty() {
         let suites = options.passed_over.join(",");
-        tracing::info!(suites, "--tls-cipher-suites: these are not offered");
+        tracing::info!(suites, "--tls-cipher-suites: these suites are not supported and not offered");
     }
     let suites_of = |version| provider.cipher_suites.iter().any(|suite| suite.version().version == version);
     let mut versions: Vec<&'static SupportedProtocolVersion> = vec![&rustls::version::TLS13];

@@ -151,22 +151,22 @@ mod tests {
 
     #[test]
     fn namespace_group_kind_and_uid_make_an_owner() {
-        let set: ReplicaSet = record("shop", "");
-        check(&set, "shop", &reference("apps/v1", "ReplicaSet", "web", "u-web"), true);
-        check(&set, "other", &reference("apps/v1", "ReplicaSet", "web", "u-web"), false);
-        check(&set, "shop", &reference("apps/v1", "ReplicaSet", "web", "u-other"), false);
-        check(&set, "shop", &reference("apps/v1", "Deployment", "web", "u-web"), false);
-        check(&set, "shop", &reference("v1", "ReplicationController", "web", "u-web"), false);
-        check(&set, "shop", &reference("example.com/v1", "ReplicaSet", "web", "u-web"), false);
-        check(&set, "shop", &reference("v1", "ReplicaSet", "web", "u-web"), false);
-        check(&set, "shop", "", false);
+        let replica_set: ReplicaSet = record("shop", "");
+        check(&replica_set, "shop", &reference("apps/v1", "ReplicaSet", "web", "u-web"), true);
+        check(&replica_set, "other", &reference("apps/v1", "ReplicaSet", "web", "u-web"), false);
+        check(&replica_set, "shop", &reference("apps/v1", "ReplicaSet", "web", "u-other"), false);
+        check(&replica_set, "shop", &reference("apps/v1", "Deployment", "web", "u-web"), false);
+        check(&replica_set, "shop", &reference("v1", "ReplicationController", "web", "u-web"), false);
+        check(&replica_set, "shop", &reference("example.com/v1", "ReplicaSet", "web", "u-web"), false);
+        check(&replica_set, "shop", &reference("v1", "ReplicaSet", "web", "u-web"), false);
+        check(&replica_set, "shop", "", false);
     }
 
     #[test]
     fn the_version_of_the_group_and_the_name_do_not_count() {
-        let set: ReplicaSet = record("shop", "");
-        check(&set, "shop", &reference("apps/v1beta2", "ReplicaSet", "web", "u-web"), true);
-        check(&set, "shop", &reference("apps/v1", "ReplicaSet", "another", "u-web"), true);
+        let replica_set: ReplicaSet = record("shop", "");
+        check(&replica_set, "shop", &reference("apps/v1beta2", "ReplicaSet", "web", "u-web"), true);
+        check(&replica_set, "shop", &reference("apps/v1", "ReplicaSet", "another", "u-web"), true);
         let deployment: Deployment = record("shop", "");
         check(&deployment, "shop", &reference("apps/v1beta1", "Deployment", "web", "u-web"), true);
     }
@@ -175,8 +175,8 @@ mod tests {
     fn a_replication_controller_is_one_in_the_form_that_plans_are_made_for_too() {
         let controller: ReplicationController = record("shop", "");
         let ours = reference("v1", "ReplicationController", "web", "u-web");
-        let of_a_set = reference("apps/v1", "ReplicaSet", "web", "u-web");
-        for (reference, expected) in [(&ours, true), (&of_a_set, false)] {
+        let of_a_replica_set = reference("apps/v1", "ReplicaSet", "web", "u-web");
+        for (reference, expected) in [(&ours, true), (&of_a_replica_set, false)] {
             check(&controller, "shop", reference, expected);
             check(&controller.0, "shop", reference, expected);
         }
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn a_reference_that_does_not_say_that_it_controls_makes_no_owner() {
-        let set: ReplicaSet = record("shop", "");
+        let replica_set: ReplicaSet = record("shop", "");
         let plain = reference("apps/v1", "ReplicaSet", "web", "u-web").replace("true", "false");
-        check(&set, "shop", &plain, false);
+        check(&replica_set, "shop", &plain, false);
     }
 
     #[test]
@@ -196,9 +196,9 @@ mod tests {
             owner.hash(&mut hasher);
             hasher.finish()
         };
-        let set: ReplicaSet = record("shop", "");
+        let replica_set: ReplicaSet = record("shop", "");
         let pod: Pod = record("shop", &reference("apps/v1", "ReplicaSet", "web", "u-web"));
-        assert_eq!(hash(&set.as_owner()), hash(&pod.meta.owner().unwrap()));
+        assert_eq!(hash(&replica_set.as_owner()), hash(&pod.meta.owner().unwrap()));
         assert!(size_of::<Owner>() <= 48);
     }
 }

@@ -168,14 +168,14 @@ struct ContainerStatusWire<'a> {
 #[derive(Default, Deserialize)]
 struct StateWire<'a> {
     #[serde(borrow, default)]
-    waiting: Option<SaidWire<'a>>,
+    waiting: Option<ReasonWire<'a>>,
     #[serde(borrow, default)]
     terminated: Option<TerminatedWire<'a>>,
 }
 
 /// A reason and a message.
 #[derive(Default, Deserialize)]
-struct SaidWire<'a> {
+struct ReasonWire<'a> {
     #[serde(borrow, default)]
     reason: Text<'a>,
     #[serde(borrow, default)]
@@ -225,7 +225,7 @@ impl Moment<'_> {
 }
 
 /// What is said of a pod that does not run.
-struct Said<'a> {
+struct Reported<'a> {
     /// In one word.
     reason: &'a str,
     /// By the kubelet or the scheduler.
@@ -234,9 +234,9 @@ struct Said<'a> {
     termination_message: &'a str,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Reported<'a> {
     fn new(reason: &'a str, message: &'a str) -> Self {
-        Said { reason, message: message.into(), termination_message: "" }
+        Reported { reason, message: message.into(), termination_message: "" }
     }
 }
 
@@ -270,7 +270,7 @@ impl PodWire<'_> {
             .map(|c| c.last_transition_time.map_or(Timestamp::UNIX_EPOCH, |t| t.0));
         let spec = self.spec.unwrap_or_default();
         let restarts = status.restarts(&spec);
-        let waiting = status.waiting().map(|Said { reason, message, termination_message }| {
+        let waiting = status.waiting().map(|Reported { reason, message, termination_message }| {
             let mut short = |text: &str| {
                 let text = on_one_line(text);
                 (!text.is_empty()).then(|| interner.string(&text))
@@ -337,49 +337,52 @@ impl StatusWire<'_> {
 
     /// The first reason given for not running, with its message: the pod's own, a container's, the
     /// scheduler's.
-    fn waiting(&self) -> Option<Said<'_>> {
-        let of_pod = Said::new(self.reason.as_str(), self.message.as_str());
+    fn waiting(&self) -> Option<Reported<'_>> {
+        let of_pod = Reported::new(self.reason.as_str(), self.message.as_str());
         let of_scheduler = self
             .conditions
             .iter()
             .flatten()
             .find(|c| c.kind.as_str() == "PodScheduled" && c.status.as_str() == "False")
-            .map(|c| Said::new(c.reason.as_str(), c.message.as_str()));
-        let said = [Some(of_pod), self.of_container(), of_scheduler];
-        said.into_iter().flatten().find(|said| !said.reason.trim().is_empty())
+            .map(|c| Reported::new(c.reason.as_str(), c.message.as_str()));
+        let reported = [Some(of_pod), self.of_container(), of_scheduler];
+        reported.into_iter().flatten().find(|reported| !reported.reason.trim().is_empty())
     }
 
     /// The first container in trouble speaks: one that waits for more than its turn, else one that ended
     /// badly and waits for nothing yet, else one that waits as every container does at first.
-    fn of_container(&self) -> Option<Said<'_>> {
+    fn of_container(&self) -> Option<Reported<'_>> {
         let waits = || self.containers().filter_map(ContainerStatusWire::waits);
         let ended = || self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.badly());
-        waits().find(|said| !is_starting(said.reason)).or_else(|| ended().next()).or_else(|| waits().next())
+        waits()
+            .find(|reported| !is_starting(reported.reason))
+            .or_else(|| ended().next())
+            .or_else(|| waits().next())
     }
 }
 
 impl ContainerStatusWire<'_> {
     /// What is said of a waiting container. How a container ended that crashes again and again tells more than
     /// that it is started again later.
-    fn waits(&self) -> Option<Said<'_>> {
-        let SaidWire { reason, message } = self.state.as_ref()?.waiting.as_ref()?;
-        let said = Said::new(reason.as_str(), message.as_str());
+    fn waits(&self) -> Option<Reported<'_>> {
+        let ReasonWire { reason, message } = self.state.as_ref()?.waiting.as_ref()?;
+        let reported = Reported::new(reason.as_str(), message.as_str());
         let before = self.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-        match before.filter(|_| said.reason == "CrashLoopBackOff") {
-            Some(before) => Some(Said {
-                message: before.exit().map_or(said.message, Cow::Owned),
+        match before.filter(|_| reported.reason == "CrashLoopBackOff") {
+            Some(before) => Some(Reported {
+                message: before.exit().map_or(reported.message, Cow::Owned),
                 termination_message: before.message.as_str(),
-                ..said
+                ..reported
             }),
-            None => Some(said),
+            None => Some(reported),
         }
     }
 }
 
 impl TerminatedWire<'_> {
     /// Reason, exit code and termination message, unless all was well.
-    fn badly(&self) -> Option<Said<'_>> {
-        (self.exit_code != Some(0)).then(|| Said {
+    fn badly(&self) -> Option<Reported<'_>> {
+        (self.exit_code != Some(0)).then(|| Reported {
             reason: self.reason.as_str(),
             message: self.exit_code.map(|code| format!("exit code {code}")).unwrap_or_default().into(),
             termination_message: self.message.as_str(),
@@ -592,12 +595,12 @@ mod tests {
     }
 
     /// Reason and message, `-` for none, and after a `|` what the container said.
-    fn said(status: &str) -> String {
+    fn reported(status: &str) -> String {
         match pod("{}", status).waiting.as_deref() {
             None => "-".into(),
             Some(Waiting { reason, message, termination_message }) => {
-                let said = termination_message.as_ref().map(|text| format!(" | {}", text.reveal()));
-                format!("{reason}: {}{}", message.as_deref().unwrap_or("-"), said.unwrap_or_default())
+                let reported = termination_message.as_ref().map(|text| format!(" | {}", text.reveal()));
+                format!("{reason}: {}{}", message.as_deref().unwrap_or("-"), reported.unwrap_or_default())
             }
         }
     }
@@ -606,15 +609,15 @@ mod tests {
     fn the_reason_for_waiting_is_the_kubelets_or_else_the_schedulers() {
         let pulling = r#"{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}],
             "containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"x\""}}}]}"#;
-        assert_eq!(said(pulling), "ImagePullBackOff: Back-off pulling image \"x\"");
+        assert_eq!(reported(pulling), "ImagePullBackOff: Back-off pulling image \"x\"");
         let unschedulable = r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",
             "message":"0/3 nodes are available: 3 Insufficient cpu."}]}"#;
-        assert_eq!(said(unschedulable), "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.");
+        assert_eq!(reported(unschedulable), "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.");
         let evicted =
             r#"{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory."}"#;
-        assert_eq!(said(evicted), "Evicted: The node was low on resource: memory.");
+        assert_eq!(reported(evicted), "Evicted: The node was low on resource: memory.");
         assert_eq!(pod("null", "null").waiting, None);
-        assert_eq!(said(r#"{"containerStatuses":[{"state":{"running":{}}},{"state":null}]}"#), "-");
+        assert_eq!(reported(r#"{"containerStatuses":[{"state":{"running":{}}},{"state":null}]}"#), "-");
     }
 
     #[test]
@@ -626,13 +629,13 @@ mod tests {
             )
         };
         assert_eq!(
-            said(&crashing(r#""panic: no config\n\n  at main""#)),
+            reported(&crashing(r#""panic: no config\n\n  at main""#)),
             "CrashLoopBackOff: exit code 1 | panic: no config at main"
         );
-        assert_eq!(said(&crashing("null")), "CrashLoopBackOff: exit code 1");
-        assert_eq!(said(&crashing(r#"" \n""#)), "CrashLoopBackOff: exit code 1");
+        assert_eq!(reported(&crashing("null")), "CrashLoopBackOff: exit code 1");
+        assert_eq!(reported(&crashing(r#"" \n""#)), "CrashLoopBackOff: exit code 1");
         let crashed = |last: &str| {
-            said(&format!(
+            reported(&format!(
                 r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
                     "lastState":{{"terminated":{last}}}}}]}}"#
             ))
@@ -677,9 +680,9 @@ mod tests {
             )
         };
         let killed = status(r#"{"exitCode":137,"reason":"OOMKilled"}"#);
-        assert_eq!(said(&killed), "OOMKilled: exit code 137");
+        assert_eq!(reported(&killed), "OOMKilled: exit code 137");
         let fine = status(r#"{"exitCode":0,"reason":"Completed"}"#);
-        assert_eq!(said(&fine), "PodInitializing: -");
+        assert_eq!(reported(&fine), "PodInitializing: -");
         assert!(pod("{}", &killed).trouble().is_some() && pod("{}", &fine).trouble().is_none());
     }
 

@@ -151,10 +151,11 @@ mod tests {
     #[test]
     fn core_and_grouped_resources_live_under_different_roots() {
         let pods = Resource { group: "", version: "v1", kind: "Pod", plural: "pods" };
-        let sets = Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
+        let replica_sets =
+            Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
         assert_eq!(pods.path(Some("shop")), "/api/v1/namespaces/shop/pods");
-        assert_eq!(sets.path(None), "/apis/apps/v1/replicasets");
-        assert_eq!(sets.api_version(), "apps/v1");
+        assert_eq!(replica_sets.path(None), "/apis/apps/v1/replicasets");
+        assert_eq!(replica_sets.api_version(), "apps/v1");
         assert_eq!(pods.api_version(), "v1");
     }
 }

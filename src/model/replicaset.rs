@@ -171,17 +171,28 @@ mod tests {
                 "spec":{{"replicas":4,"selector":{{"matchLabels":{{"app":"web"}}}},"template":{template}}},
                 "status":{{"replicas":3,"readyReplicas":2,"observedGeneration":1}}}}"#
         );
-        let set = ReplicaSet::decode(&json, &mut Interner::default()).unwrap();
-        assert_eq!((set.replicas, set.status.replicas, set.status.ready, set.status.available), (4, 3, 2, 0));
-        assert_eq!(set.annotations.get("deployment.kubernetes.io/revision"), Some("3"));
-        assert_eq!(set.template.raw().get(), template);
-        assert!(set.selector.matches(&set.template.labels));
+        let replica_set = ReplicaSet::decode(&json, &mut Interner::default()).unwrap();
+        assert_eq!(
+            (
+                replica_set.replicas,
+                replica_set.status.replicas,
+                replica_set.status.ready,
+                replica_set.status.available
+            ),
+            (4, 3, 2, 0)
+        );
+        assert_eq!(replica_set.annotations.get("deployment.kubernetes.io/revision"), Some("3"));
+        assert_eq!(replica_set.template.raw().get(), template);
+        assert!(replica_set.selector.matches(&replica_set.template.labels));
     }
 
     #[test]
     fn absent_numbers_take_the_apis_defaults() {
         let json = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{}}"#;
-        let set = ReplicaSet::decode(json, &mut Interner::default()).unwrap();
-        assert_eq!((set.replicas, set.min_ready_seconds, set.status.terminating), (1, 0, None));
+        let replica_set = ReplicaSet::decode(json, &mut Interner::default()).unwrap();
+        assert_eq!(
+            (replica_set.replicas, replica_set.min_ready_seconds, replica_set.status.terminating),
+            (1, 0, None)
+        );
     }
 }

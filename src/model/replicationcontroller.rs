@@ -37,9 +37,9 @@ impl Record for ReplicationController {
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let compile = |labels: Option<Pairs<'_>>| Selector::of_labels(labels);
-        let mut set = replicaset::decode(&Self::RESOURCE, json, interner, compile)?;
-        set.status = Self::reportable(set.status);
-        Ok(ReplicationController(set))
+        let mut replica_set = replicaset::decode(&Self::RESOURCE, json, interner, compile)?;
+        replica_set.status = Self::reportable(replica_set.status);
+        Ok(ReplicationController(replica_set))
     }
 
     fn meta(&self) -> &Meta {
@@ -69,8 +69,8 @@ mod tests {
             r#"{{"metadata":{{"name":"old","namespace":"shop","uid":"u","resourceVersion":"7","generation":2}},
                 "spec":{spec},"status":{status}}}"#
         );
-        let set = ReplicaSet::decode(&json, &mut Interner::default()).unwrap();
-        ReplicaSet { resource: &ReplicationController::RESOURCE, ..set }
+        let replica_set = ReplicaSet::decode(&json, &mut Interner::default()).unwrap();
+        ReplicaSet { resource: &ReplicationController::RESOURCE, ..replica_set }
     }
 
     const TEMPLATE: &str = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"newThing":[1, 2]}}"#;
@@ -139,16 +139,19 @@ mod tests {
     #[test]
     fn a_template_may_be_missing() {
         for absent in ["{}", r#"{"template":null}"#] {
-            let set = decode(absent, "null");
-            assert_eq!(set.template.raw().get(), "{}");
-            assert!(set.template.labels.is_empty());
+            let replica_set = decode(absent, "null");
+            assert_eq!(replica_set.template.raw().get(), "{}");
+            assert!(replica_set.template.labels.is_empty());
         }
     }
 
     #[test]
     fn absent_and_impossible_numbers_take_the_apis_defaults() {
-        let set = decode("{}", "{}");
-        assert_eq!((set.replicas, set.min_ready_seconds, set.status), (1, 0, ReplicaSetStatus::default()));
+        let replica_set = decode("{}", "{}");
+        assert_eq!(
+            (replica_set.replicas, replica_set.min_ready_seconds, replica_set.status),
+            (1, 0, ReplicaSetStatus::default())
+        );
         assert_eq!(decode(r#"{"replicas":-3}"#, "null").replicas, 0);
     }
 

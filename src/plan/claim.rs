@@ -1,4 +1,4 @@
-//! Whose object is it? Adoption and release, the same for the sets of a Deployment and the pods of a
+//! Ownership of objects: adoption and release, the same for the ReplicaSets of a Deployment and the pods of a
 //! ReplicaSet (upstream: `controller_ref_manager.go`).
 
 use crate::model::{Meta, Record, Selector};
@@ -6,20 +6,20 @@ use crate::model::{Meta, Record, Selector};
 /// What an owner does about an object of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is the owner's.
+    /// The owner already controls it.
     Keep,
-    /// It is nobody's and is selected: take it, after a fresh read of the owner.
+    /// It has no controller and is selected: adopt it, after a fresh read of the owner.
     Adopt,
-    /// It is the owner's and is selected no longer: let it go.
+    /// The owner controls it, and its selector no longer matches: release it.
     Release,
-    /// It is none of the owner's business.
+    /// It does not concern the owner.
     Ignore,
 }
 
-/// Decides about one object. Never takes what another controller holds (S15, S16, S17).
+/// Decides about one object. Never takes an object of another controller (S15, S16, S17).
 pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
-    // A selector that cannot be understood says nothing about what is ours already: letting go of every
-    // pod because of one odd operator would be the worst reading of it (S18).
+    // An invalid selector says nothing about objects that are owned already: releasing every pod because of
+    // one unknown operator would be the worst interpretation (S18).
     let ours = owner.controls(object);
     let owner = owner.meta();
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
@@ -27,7 +27,7 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
     match &object.controller {
         Some(_) if ours => match (selected, owner.is_deleting()) {
             (true, _) => Claim::Keep,
-            // The garbage collector decides what becomes of a deleted owner's objects.
+            // The garbage collector decides about the objects of a deleted owner.
             (false, true) => Claim::Ignore,
             (false, false) => Claim::Release,
         },
@@ -43,7 +43,7 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
     }
 }
 
-/// A mistake that is planted: see [`crate::planted`].
+/// A planted mutation: see [`crate::planted`].
 fn loses_by_a_label(object: &Meta) -> bool {
     planted!("a label more lets an object go") && object.labels.len() > 2
 }
@@ -90,25 +90,25 @@ mod tests {
     const DELETING: &str = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
 
     #[test]
-    fn what_is_ours_is_kept_while_it_matches_and_released_when_it_does_not() {
+    fn an_owned_object_is_kept_while_it_matches_and_released_when_it_does_not() {
         check(&replica_set(""), &pod("web", "u-set", ""), Claim::Keep);
         check(&replica_set(""), &pod("api", "u-set", ""), Claim::Release);
     }
 
     #[test]
-    fn an_orphan_that_matches_is_adopted_unless_it_is_on_its_way_out() {
+    fn an_orphan_that_matches_is_adopted_unless_it_is_being_deleted() {
         check(&replica_set(""), &pod("web", "", ""), Claim::Adopt);
         check(&replica_set(""), &pod("api", "", ""), Claim::Ignore);
         check(&replica_set(""), &pod("web", "", DELETING), Claim::Ignore);
     }
 
     #[test]
-    fn what_belongs_to_another_is_never_taken_even_under_the_same_name() {
+    fn an_object_of_another_owner_is_never_adopted_even_under_the_same_name() {
         check(&replica_set(""), &pod("web", "u-other", ""), Claim::Ignore);
     }
 
     #[test]
-    fn a_uid_alone_makes_nothing_ours() {
+    fn a_uid_alone_makes_no_owner() {
         let forged = |app: &str, change: fn(&mut ControllerRef)| {
             let mut pod = pod(app, "u-set", "");
             change(Arc::make_mut(pod.meta.controller.as_mut().unwrap()));
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_on_its_way_out_neither_adopts_nor_releases() {
+    fn an_owner_that_is_being_deleted_neither_adopts_nor_releases() {
         check(&replica_set(DELETING), &pod("web", "", ""), Claim::Ignore);
         check(&replica_set(DELETING), &pod("api", "u-set", ""), Claim::Ignore);
         check(&replica_set(DELETING), &pod("web", "u-set", ""), Claim::Keep);
     }
 
     #[test]
-    fn a_selector_that_cannot_be_understood_lets_nothing_go_and_takes_nothing() {
+    fn an_invalid_selector_neither_releases_nor_adopts() {
         let mut replica_set = replica_set("");
         replica_set.selector = crate::model::Selector::compile(None);
         check(&replica_set, &pod("web", "u-set", ""), Claim::Keep);

@@ -1,6 +1,6 @@
-//! What to do, decided from what is known. Pure: the same observation gives the same plan.
+//! The decisions, computed from the observed state. Pure: the same observation gives the same plan.
 //!
-//! The one guarantee: nothing here waits, reads a clock, rolls dice or talks to anyone. A plan is a
+//! The one guarantee: nothing here waits, reads a clock, uses randomness or does I/O. A plan is a
 //! value that can be printed, compared, refused and simulated.
 
 pub mod claim;
@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A reason of a plan, of whichever controller. Serialized and displayed as the controller's own.
+/// A reason of a plan, of any controller. Serialized and displayed as the controller's own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Reason {
@@ -44,7 +44,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Cuts texts of any length to so many bytes.
+    /// Cuts texts of unbounded length to this many bytes.
     pub fn shorten(&mut self, longest: usize) {
         match self {
             Reason::Sizes(reason) => reason.shorten(longest),
@@ -52,7 +52,7 @@ impl Reason {
         }
     }
 
-    /// How many bytes it takes with all that it refers to.
+    /// The bytes that it takes, on the heap included.
     pub fn bytes(&self) -> usize {
         size_of::<Reason>()
             + match self {
@@ -61,7 +61,7 @@ impl Reason {
             }
     }
 
-    /// The pods that it names with what they said.
+    /// The pods that it names, with their messages.
     pub fn named_pods(&self) -> impl Iterator<Item = &deployment::explain::NamedPod> {
         let sizes = match self {
             Reason::Sizes(reason) => Some(reason.named_pods()),
@@ -70,7 +70,7 @@ impl Reason {
         sizes.into_iter().flatten()
     }
 
-    /// Whether nothing more is to be done.
+    /// Whether this reason leaves nothing to do.
     pub fn is_at_rest(&self) -> bool {
         match self {
             Reason::Sizes(reason) => reason.is_at_rest(),
@@ -79,18 +79,18 @@ impl Reason {
     }
 }
 
-/// How soon a status that has changed is to be written.
+/// How soon a changed status must be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Somebody waits for it.
+    /// At once: readers wait for it.
     Immediate,
-    /// A second after the last one: each write is a revision that everybody who watches gets.
+    /// A second after the last one: each write is an event for every watch.
     Throttled,
-    /// When it has waited for a second, since the sync that comes next says more.
+    /// After a delay of one second, since the next sync has more to report.
     Postponed,
 }
 
-/// Something to tell the user in an Event, in upstream's words so that people and alerts know it.
+/// An Event for the user, in upstream's words so that people and alerts recognize it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventNote {
     /// Whether the event is of type `Warning`; otherwise `Normal`.
@@ -102,12 +102,12 @@ pub struct EventNote {
 }
 
 impl EventNote {
-    /// Something that went as it should.
+    /// An event of type `Normal`.
     pub fn normal(reason: &'static str, message: String) -> Self {
         EventNote { warning: false, reason, message }
     }
 
-    /// Something that a person should look at.
+    /// An event of type `Warning`.
     pub fn warning(reason: &'static str, message: String) -> Self {
         EventNote { warning: true, reason, message }
     }

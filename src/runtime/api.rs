@@ -1,5 +1,5 @@
 //! Calls to the API server: limited, bounded in time and size, counted, and repeated only where the server
-//! asks for it ([`super::patience`]).
+//! asks for it ([`super::retry_after`]).
 //!
 //! The one guarantee: an error answers two questions that have nothing to do with each other. Whether the API
 //! server said no ([`ApiError::is_refusal`]), so that somebody should be told; and whether the write may have
@@ -80,7 +80,7 @@ pub enum ApiError {
     #[error("the API server's answer is larger than {0} bytes")]
     TooLarge(usize),
     /// Nothing was carried out, and no further attempt was made: our own fence did not let the request go
-    /// ([`Api::fenced`]), or the wait for a repetition ended early ([`Api::patient`]).
+    /// ([`Api::fenced`]), or the wait for a repetition ended early ([`Api::retrying`]).
     #[error("the request was not sent: {0}")]
     NotSent(&'static str),
     /// The same while the request was under way, or behind an attempt that may have been carried out.
@@ -255,7 +255,7 @@ pub struct Api {
     timeout: Duration,
     fence: Option<Fence>,
     /// When to stop waiting for repetitions; nothing is repeated without it.
-    pub(super) patience: Option<CancellationToken>,
+    pub(super) retry_until: Option<CancellationToken>,
     metrics: Arc<Metrics>,
 }
 
@@ -277,7 +277,7 @@ impl Api {
             rate_limiter,
             timeout: CALL_TIMEOUT,
             fence: None,
-            patience: None,
+            retry_until: None,
             metrics,
         }
     }
@@ -309,7 +309,7 @@ impl Api {
     /// Calls and decodes the answer. Use `serde::de::IgnoredAny` where the answer does not matter.
     ///
     /// # Errors
-    /// See [`ApiError`]. Nothing is repeated but what the server asks for: see [`Api::patient`].
+    /// See [`ApiError`]. Nothing is repeated but what the server asks for: see [`Api::retrying`].
     pub async fn call<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, ApiError> {
         self.call_while(request, || true).await
     }
@@ -696,7 +696,7 @@ mod tests {
     async fn a_fence_stops_writes_before_they_are_sent_and_lets_reads_pass() {
         let sent = Arc::new(AtomicUsize::new(0));
         let seen = sent.clone();
-        let (keeper, fence) = fence();
+        let (control, fence) = fence();
         let api = api(move |_| {
             seen.fetch_add(1, Ordering::Relaxed);
             answer(200, "{}")
@@ -704,7 +704,7 @@ mod tests {
         .fenced(fence);
         let post = || request::post("/x", &[], &json!({})).unwrap();
         assert!(matches!(api.call::<Value>(post()).await.unwrap_err(), ApiError::NotSent(_)));
-        keeper.extend(Instant::now() + Duration::from_secs(10));
+        control.extend(Instant::now() + Duration::from_secs(10));
         assert!(api.call::<Value>(post()).await.is_ok());
         tokio::time::sleep(Duration::from_secs(10)).await;
         let error = api.call::<Value>(post()).await.unwrap_err();
@@ -715,13 +715,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_waits_for_the_rate_limit_past_the_deadline_is_not_sent() {
-        let (keeper, fence) = fence();
+        let (control, fence) = fence();
         let client = kube::Client::new(
             tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(answer(200, "{}")) }),
             "default",
         );
         let api = Api::new(client, "h", RateLimiter::new(1.0 / 15.0, 1), Metrics::new()).fenced(fence);
-        keeper.extend(Instant::now() + Duration::from_secs(10));
+        control.extend(Instant::now() + Duration::from_secs(10));
         let post = || request::post("/x", &[], &json!({})).unwrap();
         assert!(api.call::<Value>(post()).await.is_ok());
         assert!(matches!(api.call::<Value>(post()).await.unwrap_err(), ApiError::NotSent(_)));
@@ -734,10 +734,10 @@ mod tests {
             Ok::<_, Infallible>(answer(200, "{}"))
         });
         let client = kube::Client::new(service, "default");
-        let (keeper, fence) = fence();
+        let (control, fence) = fence();
         let api = Api::new(client, "h", RateLimiter::unlimited(), Metrics::new()).fenced(fence);
         let start = Instant::now();
-        keeper.extend(start + Duration::from_secs(10));
+        control.extend(start + Duration::from_secs(10));
         let slow = api.clone();
         let write =
             tokio::spawn(
@@ -746,7 +746,7 @@ mod tests {
         let slow = api.clone();
         let read = tokio::spawn(async move { slow.call::<Value>(request::get("/x", &[])).await });
         tokio::time::sleep(Duration::from_secs(8)).await;
-        keeper.extend(start + Duration::from_secs(18));
+        control.extend(start + Duration::from_secs(18));
         let error = write.await.unwrap().unwrap_err();
         assert!(matches!(error, ApiError::CutOff(_)) && error.outcome_unknown(), "{error}");
         assert_eq!(start.elapsed(), Duration::from_secs(18));

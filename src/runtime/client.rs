@@ -76,22 +76,22 @@ pub enum ClientError {
     },
     /// Nothing says where the API server is.
     #[error(
-        "no API server to talk to: give --kubeconfig or --master, or set KUBECONFIG; there is no file \
-         {home}, and this is not a pod (KUBERNETES_SERVICE_HOST is not set)"
+        "no API server is configured: set --kubeconfig, --master or KUBECONFIG; the file {home} does not exist, and \
+         this is not a pod (KUBERNETES_SERVICE_HOST is not set)"
     )]
     Nowhere {
         /// The default kubeconfig.
         home: String,
     },
     /// What the client is built from did not come in time.
-    #[error("{source_name}: {what} did not end within {} s", patience.as_secs_f64())]
+    #[error("{source_name}: {what} did not finish within {} s", limit.as_secs_f64())]
     Slow {
         /// Where the configuration came from.
         source_name: String,
         /// What was waited for.
         what: String,
         /// For how long.
-        patience: Duration,
+        limit: Duration,
     },
     /// The client could not be built from a valid configuration.
     #[error("{source_name}: {reason}")]
@@ -162,7 +162,7 @@ pub async fn connect(
 }
 
 async fn connect_within(
-    patience: Duration,
+    limit: Duration,
     refresh_period: Duration,
     options: &ClientOptions,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
@@ -173,8 +173,8 @@ async fn connect_within(
         Source::InCluster => "the service account of this pod".to_owned(),
         Source::Master => "--master".to_owned(),
     };
-    let slow = |what: &str| ClientError::Slow { source_name: name.clone(), what: what.to_owned(), patience };
-    let reading = aside(patience, move || source.read());
+    let slow = |what: &str| ClientError::Slow { source_name: name.clone(), what: what.to_owned(), limit };
+    let reading = aside(limit, move || source.read());
     let Loaded { mut config, plugin, proxy_url } =
         reading.await.ok_or_else(|| slow("reading its files"))??;
     if let Some(url) = &options.master {
@@ -183,7 +183,7 @@ async fn connect_within(
     let route = proxy::route(&config.cluster_url, proxy_url.as_deref(), env)
         .map_err(|error| ClientError::Build { source_name: name.clone(), reason: error.to_string() })?;
     if let proxy::Route::Proxied(proxy) = &route {
-        tracing::info!(%proxy, "reaching the API server through a proxy");
+        tracing::info!(%proxy, "connecting to the API server through a proxy");
     }
     config.headers.push((USER_AGENT, user_agent()));
     let host = match (config.cluster_url.host(), config.cluster_url.port_u16()) {
@@ -192,10 +192,10 @@ async fn connect_within(
         (None, _) => String::new(),
     };
     if let Some(plugin) = &plugin {
-        tracing::info!(source = name, "asking {plugin} for credentials");
+        tracing::info!(source = name, "getting credentials from {plugin}");
     }
     let namespace = config.default_namespace.clone();
-    let building = aside(patience, move || Transport::new(config, route)).await;
+    let building = aside(limit, move || Transport::new(config, route)).await;
     let transport = building
         .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
         .map_err(|error| ClientError::Build {
@@ -214,13 +214,10 @@ async fn connect_within(
     Ok(Connection { client, host, source: name })
 }
 
-/// Does what may block on a thread of its own; `None` if it takes longer than `patience`. The thread then
+/// Does what may block on a thread of its own; `None` if it takes longer than `limit`. The thread then
 /// stays behind until its work ends by itself.
-async fn aside<T: Send + 'static>(
-    patience: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    match tokio::time::timeout(patience, tokio::task::spawn_blocking(work)).await.ok()? {
+async fn aside<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match tokio::time::timeout(limit, tokio::task::spawn_blocking(work)).await.ok()? {
         Ok(done) => Some(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -446,7 +443,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "--kubeconfig {}: the credential plugin \"/bin/sh\" of the user \"robot\" did not end within \
+                "--kubeconfig {}: the credential plugin \"/bin/sh\" of the user \"robot\" did not finish within \
                  0.3 s",
                 file.display()
             )

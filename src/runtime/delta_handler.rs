@@ -186,7 +186,7 @@ impl<T: Record> DeltaHandler<T> {
             }
         }
         let key = key.map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        tracing::error!(resource, key, %error, "object cannot be decoded; its last readable state is kept");
+        tracing::error!(resource, key, %error, "object cannot be decoded; the cache keeps its last readable state");
     }
 }
 

@@ -26,7 +26,7 @@ const OVERDUE_CHECK: Duration = Duration::from_secs(1);
 
 /// How long a cache that was found to be behind the API server may take to catch up before a fresh list is demanded: a
 /// watch that is alive brings what has happened within a fraction of that.
-const IMPATIENCE: Duration = Duration::from_secs(1);
+const EARLY_RELIST: Duration = Duration::from_secs(1);
 
 /// What [`Expectations`] need to know of the caches.
 pub trait CacheView {
@@ -294,8 +294,8 @@ impl Expectations {
         let waited = now.saturating_duration_since(*pending.behind_since.get_or_insert(now));
         let mut overdue = Vec::new();
         let is_overdue_soon = pending.is_overdue_soon;
-        let patience = if is_overdue_soon { IMPATIENCE } else { SAFETY_NET };
-        if waited >= patience {
+        let limit = if is_overdue_soon { EARLY_RELIST } else { SAFETY_NET };
+        if waited >= limit {
             for awaited in &awaited {
                 let resource = awaited.resource;
                 let Lists { begun, completed } = view.lists(resource);
@@ -316,7 +316,7 @@ impl Expectations {
             }
             self.request_relist(resource, view.lists(resource), is_overdue_soon);
         }
-        let check_again = if waited >= patience { OVERDUE_CHECK } else { patience - waited };
+        let check_again = if waited >= limit { OVERDUE_CHECK } else { limit - waited };
         Freshness::Behind(Behind { awaited, check_again })
     }
 
@@ -340,7 +340,7 @@ impl Expectations {
         self.shared.metrics.expectations_expired.with_label_values(&[group, plural]).inc();
         let awaited = awaited.iter().filter(|a| a.resource == resource).find_map(|a| a.position);
         let position = view.position(resource);
-        tracing::error!(%owner, resource = plural, position, ?awaited, "the cache does not catch up; listing anew");
+        tracing::error!(%owner, resource = plural, position, ?awaited, "cache does not show an own write; listing again");
     }
 
     /// Requests a fresh list. Several owners that find the same cache behind have one list requested, if `once`.

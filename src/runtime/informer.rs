@@ -6,9 +6,9 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
-use super::contact::Contact;
 use super::delta_handler::DeltaHandler;
 use super::fresh_list::FreshList;
+use super::reachability::Reachability;
 use super::read_barrier::ReadBarrier;
 use super::reflector::Reflector;
 #[cfg(test)]
@@ -52,7 +52,7 @@ pub struct Informer<T: Record> {
     delta_handler: DeltaHandler<T>,
     ready: watch::Sender<bool>,
     relist: Relist,
-    contact: Contact,
+    reachability: Reachability,
 }
 
 impl<T: Record> Informer<T> {
@@ -73,7 +73,7 @@ impl<T: Record> Informer<T> {
             delta_handler,
             ready: watch::Sender::new(false),
             relist: Relist { relist_requested: Arc::default() },
-            contact: Contact::default(),
+            reachability: Reachability::default(),
         }
     }
 
@@ -106,7 +106,7 @@ impl<T: Record> Informer<T> {
 
     /// Tells when the first list is complete and its changes have been told.
     pub fn ready(&self) -> Ready {
-        Ready { synced: self.ready.subscribe(), contact: self.contact.clone() }
+        Ready { synced: self.ready.subscribe(), reachability: self.reachability.clone() }
     }
 
     /// Demands a new list, for who has reason to distrust the store.
@@ -132,9 +132,16 @@ impl<T: Record> Informer<T> {
 
     /// Lists and watches until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Informer { resource, api, options, delta_handler, ready, relist, contact } = self;
-        let reflector =
-            Reflector::new(resource, api, options, delta_handler, ready, relist.relist_requested, contact);
+        let Informer { resource, api, options, delta_handler, ready, relist, reachability } = self;
+        let reflector = Reflector::new(
+            resource,
+            api,
+            options,
+            delta_handler,
+            ready,
+            relist.relist_requested,
+            reachability,
+        );
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
@@ -147,7 +154,7 @@ impl<T: Record> Informer<T> {
 #[derive(Clone, Debug)]
 pub struct Ready {
     synced: watch::Receiver<bool>,
-    contact: Contact,
+    reachability: Reachability,
 }
 
 impl Ready {
@@ -166,7 +173,7 @@ impl Ready {
     /// # Errors
     /// When not, with the reason.
     pub fn check(&self) -> Result<(), String> {
-        self.contact.check()?;
+        self.reachability.check()?;
         if self.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
     }
 }

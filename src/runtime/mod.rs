@@ -8,8 +8,8 @@
 //! of events are told the time and never wait; [`worker`], [`rate_limiter`], [`informer`] and the writer of
 //! events wait and decide little. In reading order:
 //!
-//! * [`request`], [`rate_limiter`], [`api`], [`patience`], [`client`]: how the API server is called.
-//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`contact`], [`informer`],
+//! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: how the API server is called.
+//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`], [`informer`],
 //!   [`read_barrier`]: a cache of one kind, kept current.
 //! * [`informers`]: the caches of all kinds, which come and go.
 //! * [`lazy_read_barrier`], [`fresh_list`]: what must be read past the caches by who begins to act.
@@ -23,7 +23,6 @@
 pub mod api;
 pub mod backoff;
 pub mod client;
-pub mod contact;
 mod delta_handler;
 pub mod events;
 pub mod expectations;
@@ -34,13 +33,14 @@ pub mod lazy_read_barrier;
 pub mod leader_election;
 mod list_decoder;
 pub mod parked_keys;
-pub mod patience;
 mod protobuf_decoder;
 pub mod queue;
 pub mod rate_limiter;
+pub mod reachability;
 pub mod read_barrier;
 mod reflector;
 pub mod request;
+pub mod retry_after;
 pub mod shutdown;
 pub mod store;
 pub mod tasks;

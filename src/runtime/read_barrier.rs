@@ -58,11 +58,16 @@ impl ReadBarrier {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let mut required = self.current_version().await;
-        let (mut patience, mut relisted_after) = (PROMPT_WAIT, None);
-        while !self.wait_for_version(required, patience).await {
-            if patience == LONG_WAIT {
+        let (mut limit, mut relisted_after) = (PROMPT_WAIT, None);
+        while !self.wait_for_version(required, limit).await {
+            if limit == LONG_WAIT {
                 let (resource, position) = (self.resource.plural, self.cache.position(self.resource));
-                tracing::warn!(resource, position, required, "waiting for the cache to show what there is");
+                tracing::warn!(
+                    resource,
+                    position,
+                    required,
+                    "waiting for the cache to reach the current resourceVersion"
+                );
                 required = required.min(self.current_version().await);
             }
             // Again only if a list has come since: one that is on its way, for however long, would be broken off.
@@ -71,12 +76,12 @@ impl ReadBarrier {
                 relisted_after = completed;
                 self.relist.request_relist();
             }
-            patience = LONG_WAIT;
+            limit = LONG_WAIT;
         }
     }
 
-    async fn wait_for_version(&self, version: u64, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
+    async fn wait_for_version(&self, version: u64, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
         while self.cache.position(self.resource) < version {
             if Instant::now() >= end {
                 return false;
@@ -105,7 +110,7 @@ impl ReadBarrier {
                     };
                     let wait = delay(SHORTEST_DELAY, LONGEST_DELAY, attempt).max(asked);
                     attempt = attempt.saturating_add(1);
-                    tracing::warn!(resource = self.resource.plural, %error, ?wait, "could not read what there is");
+                    tracing::warn!(resource = self.resource.plural, %error, ?wait, "could not read the current resourceVersion; retrying");
                     tokio::time::sleep(wait).await;
                 }
             }

@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::backoff::delay;
-use super::contact::Contact;
 use super::delta_handler::DeltaHandler;
 use super::informer::InformerOptions;
+use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
 use crate::model::{Record, Resource};
@@ -115,7 +115,7 @@ pub(crate) struct Reflector<T: Record> {
     consistent: bool,
     /// Whether nothing has happened to the kind for a while.
     quiet: bool,
-    contact: Contact,
+    reachability: Reachability,
     /// Delays since the last sign of life.
     attempt: u32,
     /// Whether something has come in since the last break.
@@ -132,7 +132,7 @@ impl<T: Record> Reflector<T> {
         delta_handler: DeltaHandler<T>,
         ready: watch::Sender<bool>,
         relist_requested: Arc<Notify>,
-        contact: Contact,
+        reachability: Reachability,
     ) -> Self {
         let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
         Reflector {
@@ -153,7 +153,7 @@ impl<T: Record> Reflector<T> {
             may_lag,
             consistent: false,
             quiet: false,
-            contact,
+            reachability,
             attempt: 0,
             progress: false,
             retry_after: Duration::ZERO,
@@ -199,13 +199,13 @@ impl<T: Record> Reflector<T> {
             End::Listed | End::Quiet => Duration::ZERO,
             End::RelistRequested => {
                 self.consistent = true;
-                tracing::info!(resource, "a new list was demanded");
+                tracing::info!(resource, "cache is behind a known resourceVersion; listing again");
                 Duration::ZERO
             }
             End::StreamingRefused => {
                 self.streaming = false;
                 self.count("streaming_list_refused");
-                tracing::info!(resource, "the server offers no streaming lists; listing in pages");
+                tracing::info!(resource, "the API server does not support streaming lists; listing in pages");
                 Duration::ZERO
             }
             End::Closed if lasted => Duration::ZERO,
@@ -215,7 +215,7 @@ impl<T: Record> Reflector<T> {
                 tracing::info!(
                     resource,
                     position = self.delta_handler.store.position(),
-                    "too old to resume; listing"
+                    "watch position has expired; listing again"
                 );
                 // The first time at once. If the list is no help, a server that says so again and again
                 // must not be asked without a pause.
@@ -229,7 +229,7 @@ impl<T: Record> Reflector<T> {
             // It may be resumed as soon as it is known to be broken.
             End::Broken(SILENT) => {
                 self.count(SILENT);
-                tracing::warn!(resource, "a watch has outlived its end; resuming over another connection");
+                tracing::warn!(resource, "watch did not end at its timeout; resuming over a new connection");
                 Duration::ZERO
             }
             End::Stale => {
@@ -279,10 +279,15 @@ impl<T: Record> Reflector<T> {
         }
         let resource = self.resource.plural;
         if trusting {
-            tracing::error!(resource, version, position, "the server's history was set back; starting anew");
+            tracing::error!(
+                resource,
+                version,
+                position,
+                "resourceVersions went back, as after a restore of etcd; the cache accepts the older state"
+            );
             return false;
         }
-        tracing::warn!(resource, version, position, "a list older than the cache was refused");
+        tracing::warn!(resource, version, position, "list is older than the cache; refused, listing again");
         self.stale_lists += 1;
         true
     }
@@ -314,17 +319,17 @@ impl<T: Record> Reflector<T> {
             query.push(("resourceVersion", &position));
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
-        let patience = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
-        let starting = self.api.with_timeout(patience);
+        let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
+        let starting = self.api.with_timeout(timeout);
         let response = match starting.stream(self.get(&query)).await {
             Ok(response) => response,
             Err(error) => {
-                self.contact.failed(&error);
+                self.reachability.failed(&error);
                 return self.not_begun(&error, list);
             }
         };
-        self.contact.record();
-        // From here on the server has told its end.
+        self.reachability.record();
+        // From here on the end of the watch is known.
         let end = Instant::now() + Duration::from_secs(seconds) + GRACE;
         self.quiet = short;
         let relist_requested = self.relist_requested.clone();
@@ -332,12 +337,13 @@ impl<T: Record> Reflector<T> {
         let mut body = response.into_body();
         loop {
             let listing = self.delta_handler.is_listing();
-            let patience = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
-            let patience = if planted!("a silent watch is believed to its end") { end } else { patience };
+            let silent_until = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
+            let silent_until =
+                if planted!("a silent watch is believed to its end") { end } else { silent_until };
             let watch_event = tokio::select! {
                 biased;
                 () = relist_requested.notified() => return End::RelistRequested,
-                watch_event = tokio::time::timeout_at(patience.min(end), body.frame()) => watch_event,
+                watch_event = tokio::time::timeout_at(silent_until.min(end), body.frame()) => watch_event,
             };
             match watch_event {
                 Err(_) if listing => return self.cut(End::StreamingRefused),
@@ -349,12 +355,12 @@ impl<T: Record> Reflector<T> {
                 Ok(None) if events.is_cut() => return self.cut(End::Broken("truncated")),
                 Ok(None) => return self.cut(End::Closed),
                 Ok(Some(Err(error))) => {
-                    tracing::debug!(resource = self.resource.plural, %error, "watch broke");
+                    tracing::debug!(resource = self.resource.plural, %error, "watch connection broke; resuming");
                     return self.cut(End::Broken("transport"));
                 }
                 Ok(Some(Ok(watch_event))) => {
                     if let Ok(data) = watch_event.into_data() {
-                        self.contact.record();
+                        self.reachability.record();
                         events.push(data);
                     }
                 }
@@ -378,13 +384,13 @@ impl<T: Record> Reflector<T> {
         let resource = self.resource.plural;
         let code = error.status().map_or(0, |status| status.code);
         if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
-            tracing::debug!(resource, %error, "streaming list refused");
+            tracing::debug!(resource, %error, "the API server refused a streaming list");
             return End::StreamingRefused;
         }
         if error.is_gone() || error.has_cause("ResourceVersionTooLarge") {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
-        tracing::warn!(resource, %error, "could not watch");
+        tracing::warn!(resource, %error, "watch request failed; retrying");
         self.retry_after = error.asks_to_wait().unwrap_or_default();
         match code {
             429 => End::Broken(error.label()),
@@ -428,7 +434,7 @@ impl<T: Record> Reflector<T> {
                     if error.is_gone() {
                         return Err(End::Expired);
                     }
-                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error");
+                    tracing::warn!(resource = self.resource.plural, %error, "watch ended with an error; resuming");
                     return Err(End::Broken("error_event"));
                 }
                 Ok(WatchEvent::Unknown(kind)) => {
@@ -445,7 +451,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn unreadable(&self, error: &DecodeError) -> End {
-        tracing::warn!(resource = self.resource.plural, %error, "watch is unreadable; resuming");
+        tracing::warn!(resource = self.resource.plural, %error, "watch cannot be decoded; resuming");
         match error {
             DecodeError::TooLong(_) => End::Broken("too_long"),
             DecodeError::Malformed(_) => End::Broken("malformed"),

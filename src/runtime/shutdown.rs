@@ -76,7 +76,7 @@ pub async fn escalate(
         tracing::info!(?signal, "shutting down; a second signal ends the process at once");
         shutdown.cancel();
         if let Some(signal) = signals.next().await {
-            tracing::warn!(?signal, "second signal: ending at once");
+            tracing::warn!(?signal, "second signal received; the process ends at once");
             return signal;
         }
     }

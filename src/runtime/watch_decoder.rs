@@ -30,7 +30,7 @@ pub(crate) enum DecodeError {
     #[error("a line of the watch is longer than {0} bytes")]
     TooLong(usize),
     /// Not JSON, or not of this shape.
-    #[error("not what a watch or list looks like: {0}")]
+    #[error("malformed watch event or list: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 

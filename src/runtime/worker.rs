@@ -287,7 +287,7 @@ where
     }
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
-            tracing::error!(queue = queue.shared.name, %error, "a worker ended by itself; starting another");
+            tracing::error!(queue = queue.shared.name, %error, "worker ended unexpectedly; starting another");
             tasks.spawn(work(queue.clone(), sync.clone()));
         }
     }
@@ -332,16 +332,22 @@ where
             let delay = queue.retry_between(key.clone(), least, error.retry_within()).as_secs_f64();
             queue.shared.metrics.errors.with_label_values(&[name, reason]).inc();
             if error.is_ordinary() {
-                tracing::debug!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed");
+                tracing::debug!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed; retrying");
             } else {
-                tracing::warn!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed");
+                tracing::warn!(queue = name, ?key, reason, %error, retry_seconds = delay, "sync failed; retrying");
             }
         }
         Err(panic) => {
             let delay = queue.retry(key.clone()).as_secs_f64();
             queue.shared.metrics.errors.with_label_values(&[name, "panic"]).inc();
             let panic = panic_text(panic.as_ref());
-            tracing::error!(queue = name, ?key, panic, retry_seconds = delay, "sync panicked: this is a bug");
+            tracing::error!(
+                queue = name,
+                ?key,
+                panic,
+                retry_seconds = delay,
+                "sync panicked, which is a bug; retrying"
+            );
         }
     }
 }

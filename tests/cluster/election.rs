@@ -263,10 +263,10 @@ fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
         let client = kube::Client::new(tag(rig.cluster.sandbox.router(), agent), "default");
         Api::new(client, "sandbox", RateLimiter::unlimited(), Metrics::new())
     };
-    let (keeper, fence) = fence();
+    let (control, fence) = fence();
     let clock: Clock = rig.cluster.clock.clone();
     let (recorder, _) = EventRecorder::new(api(agent), clock.clone(), 1);
-    let tools = Tools { api: api(agent), clock, recorder, keeper, seed: 1 };
+    let tools = Tools { api: api(agent), clock, recorder, control, seed: 1 };
     let election = Election::new(&options(agent), tools);
     let watchdog = Watchdog::new(fence.clone(), &election, &options(agent));
     (election, fence, watchdog)

@@ -38,11 +38,11 @@ async fn a_broken_image_is_explained_with_the_name_of_the_pod_and_the_reason_of_
     let said = texts(&web["current"]);
     assert!(
         said.contains(&format!(
-            "1 of 1 new pods not ready ({name}: ImagePullBackOff (Back-off pulling image \"app:broken\"))"
+            "1 of 1 new pods is not ready ({name}: ImagePullBackOff (Back-off pulling image \"app:broken\"))"
         )),
         "{said:#?}"
     );
-    assert!(said.iter().any(|s| s.ends_with("budget allows 0 more up, 0 more down")), "{said:#?}");
+    assert!(said.iter().any(|s| s.ends_with("the budget allows scaling up by 0 and down by 0")), "{said:#?}");
     assert_eq!(web["current"]["writes"], json!([]));
     assert!(web["current"]["lookAgainAfterSeconds"].as_u64().is_some_and(|wait| wait <= 600), "{web:#}");
     let earlier = web["earlier"].as_array().unwrap();
@@ -53,7 +53,12 @@ async fn a_broken_image_is_explained_with_the_name_of_the_pod_and_the_reason_of_
     tokio::time::sleep(std::time::Duration::from_secs(700)).await;
     assert_eq!(condition(&cluster.deployment("web"), "Progressing"), "ProgressDeadlineExceeded");
     let said = texts(&explained(&daemon, "web").await["current"]);
-    assert!(said.contains(&"stuck: no progress for 600 s; it goes on as soon as its pods let it".into()));
+    assert!(
+        said.contains(
+            &"The rollout has made no progress for 600 s; it continues as soon as its pods become available"
+                .into()
+        )
+    );
 }
 
 /// The gauge of the memory that explanations take.

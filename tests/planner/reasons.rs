@@ -109,7 +109,7 @@ fn no_deadline(start: DeploymentBuilder) -> DeploymentBuilder {
 #[test]
 fn an_invalid_selector_is_named() {
     seen(deployment("web"), Vec::new()).with(|seen| seen.deployment["spec"]["selector"] = json!({})).says(&[
-        "nothing can be done: This deployment is selecting all pods. A non-empty selector is required.",
+        "Windlass does not act on the Deployment: This deployment is selecting all pods. A non-empty selector is required.",
     ]);
 }
 
@@ -118,15 +118,15 @@ fn deletion_pause_and_adoption_are_reported_before_any_rollout() {
     let replica_sets = || vec![replica_set("v1", 1, [1, 1, 1])];
     seen(deployment("web"), replica_sets())
         .with(|seen| seen.deployment["metadata"]["deletionTimestamp"] = NOW.into())
-        .says(&["the Deployment is being deleted: only its counts are reported"]);
+        .says(&["The Deployment is being deleted: Windlass only updates its status"]);
     seen(deployment("web").image("v2"), replica_sets())
         .with(|seen| seen.deployment["spec"]["paused"] = true.into())
-        .says(&["the Deployment is paused: it is scaled in proportion, and nothing is rolled out"]);
+        .says(&["The Deployment is paused: Windlass scales it proportionally, and rolls nothing out"]);
     let mut orphan = replica_set("v1", 1, [1, 1, 1]);
     orphan.meta.controller = None;
-    seen(deployment("web"), Vec::new())
-        .with(|seen| seen.orphans = vec![orphan])
-        .says(&["adopting web-v1 first: anything else waits until the cache shows it"]);
+    seen(deployment("web"), Vec::new()).with(|seen| seen.orphans = vec![orphan]).says(&[
+        "Windlass adopts web-v1 first: all other writes wait until the cache shows the new owner references",
+    ]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn scaling_reports_the_old_and_the_new_replicas() {
     let annotation = [("deployment.kubernetes.io/desired-replicas", "3")];
     sized.annotations = Arc::new(annotation.into_iter().collect());
     seen(deployment("web").replicas(5), vec![sized]).says(&[
-        "spec.replicas has changed from 3 to 5: the sets are resized in proportion before the rollout goes on",
+        "spec.replicas changed from 3 to 5: Windlass scales the ReplicaSets proportionally before the rollout continues",
     ]);
 }
 
@@ -143,14 +143,14 @@ fn scaling_reports_the_old_and_the_new_replicas() {
 fn a_new_template_gets_a_new_replica_set_within_the_budget() {
     let start = no_deadline(deployment("web").replicas(3).surge(1).unavailable(0).image("v2"));
     let said = seen(start, vec![replica_set("v1", 3, [3, 3, 3])]).sentences();
-    assert!(said[0].starts_with("no ReplicaSet has the current template: web-"), "{said:?}");
-    assert!(said[0].ends_with("is created at 1"), "{said:?}");
+    assert!(said[0].starts_with("No ReplicaSet has the current template: Windlass creates web-"), "{said:?}");
+    assert!(said[0].ends_with(" with 1 replica"), "{said:?}");
     assert_eq!(
         said[1..],
         [
-            "at most 4 pods may exist and 3 are wanted, at least 3 must be available and 3 are: budget allows \
-             1 more up, 0 more down",
-            "3 old pods cannot go yet: at least 3 must be available, and 3 are",
+            "At most 4 pods may exist and 3 are desired, at least 3 must be available and 3 are: the budget \
+             allows scaling up by 1 and down by 0",
+            "3 old pods must stay: at least 3 must be available, and 3 are",
         ]
     );
 }
@@ -162,10 +162,10 @@ fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_the_re
     let mut pods = vec![pod("web-v2-a", "ContainerCreating"), pod("web-v2-b", "")];
     pods.extend(["c", "d", "e", "f"].map(|name| pod(&format!("web-v2-{name}"), "CrashLoopBackOff")));
     seen(start, replica_sets).pods("v2", pods).says(&[
-        "at most 13 pods may exist and 13 are wanted, at least 8 must be available and 8 are: budget allows 0 \
-         more up, 0 more down",
-        "8 old pods cannot go yet: what may be missing is used up by 5 new pods not available",
-        "5 of 5 new pods not ready (web-v2-c: CrashLoopBackOff, web-v2-d: CrashLoopBackOff, web-v2-e: \
+        "At most 13 pods may exist and 13 are desired, at least 8 must be available and 8 are: the budget allows \
+         scaling up by 0 and down by 0",
+        "8 old pods must stay: maxUnavailable is used up by 5 unavailable new pods",
+        "5 of 5 new pods are not ready (web-v2-c: CrashLoopBackOff, web-v2-d: CrashLoopBackOff, web-v2-e: \
          CrashLoopBackOff, web-v2-f: CrashLoopBackOff, web-v2-a: ContainerCreating and 1 more)",
     ]);
 }
@@ -184,7 +184,7 @@ fn a_message_equal_to_its_reason_is_reported_once() {
         pod("web-v1-c", "ErrImagePull"),
     ];
     seen(no_deadline(deployment("web").replicas(4)), replica_sets).pods("v1", pods).says(&[
-        "3 of 4 new pods not ready (web-v1-a: CrashLoopBackOff (panic: no config), web-v1-b: CrashLoopBackOff, \
+        "3 of 4 new pods are not ready (web-v1-a: CrashLoopBackOff (panic: no config), web-v1-b: CrashLoopBackOff, \
          web-v1-c: ErrImagePull)",
     ]);
 }
@@ -196,8 +196,8 @@ fn missing_unready_and_not_yet_available_pods_are_distinguished() {
     new.min_ready_seconds = 30;
     let pods = vec![pod("web-v1-a", "2025-12-31T23:59:50Z"), pod("web-v1-b", "Unschedulable")];
     seen(start, vec![new]).pods("v1", pods).says(&[
-        "3 of 5 new pods not available: 1 not created; 1 not ready (web-v1-b: Unschedulable); 1 ready, but \
-         not for 30 s (the next at 2026-01-01T00:00:20Z)",
+        "3 of 5 new pods are not available: 1 not created; 1 not ready (web-v1-b: Unschedulable); 1 ready for \
+         less than 30 s (the next becomes available at 2026-01-01T00:00:20Z)",
     ]);
 }
 
@@ -210,9 +210,9 @@ fn unavailable_old_pods_and_failed_pods_are_reported_too() {
     let replica_sets = vec![replica_set("v1", 4, [4, 2, 2]), replica_set("v2", 0, [0, 0, 0])];
     let seen = seen(start, replica_sets).pods("v1", vec![pod("web-v1-a", ""), evicted]);
     seen.says_among_others(
-        "2 of 4 old pods not ready (web-v1-a: running, not ready); 1 failed (web-v1-x: Evicted)",
+        "2 of 4 old pods are not ready (web-v1-a: running, not ready); 1 failed (web-v1-x: Evicted)",
     );
-    seen.says_among_others("3 old pods cannot go yet: at least 3 must be available, and 2 are");
+    seen.says_among_others("3 old pods must stay: at least 3 must be available, and 2 are");
 }
 
 #[test]
@@ -220,19 +220,19 @@ fn recreate_names_the_old_pods_that_it_waits_for() {
     let start = || no_deadline(deployment("web").replicas(2).recreate().image("v2"));
     seen(start(), vec![replica_set("v1", 2, [2, 2, 2])])
         .pods("v1", vec![pod("web-v1-a", NOW), pod("web-v1-b", NOW)])
-        .says(&["Recreate: 2 old pods must go before the first new one comes"]);
+        .says(&["Recreate: 2 old pods must end before a new pod is created"]);
     let mut leaving = pod("web-v1-a", NOW);
     leaving.meta.deletion = Some(now());
     seen(start(), vec![replica_set("v1", 0, [0, 0, 0])])
         .pods("v1", vec![leaving])
-        .says(&["Recreate: waiting for 1 old pod to end (web-v1-a: Terminating)"]);
+        .says(&["Recreate: the rollout waits until 1 old pod ends (web-v1-a: Terminating)"]);
 }
 
 #[test]
 fn recreate_reports_when_nothing_blocks_the_new_replica_set() {
     let start = no_deadline(deployment("web").replicas(2).recreate().image("v2"));
     seen(start, vec![replica_set("v1", 0, [0, 0, 0]), replica_set("v2", 0, [0, 0, 0])])
-        .says(&["Recreate: no old pod runs, so web-v2 goes from 0 to 2"]);
+        .says(&["Recreate: no old pod runs, so Windlass scales web-v2 from 0 to 2"]);
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn a_status_that_lags_behind_its_replica_set_is_waited_for() {
         new,
     ])
     .says_among_others(
-        "ReplicaSet web-v1 is at generation 4 and its status at 1: none of its pods counts as available until \
-         the status has caught up",
+        "ReplicaSet web-v1 has generation 4, and its status reports generation 1: its pods count as unavailable \
+         until the status catches up",
     );
 }
 
@@ -260,8 +260,8 @@ fn a_quota_is_reported_with_the_message_of_the_api_server() {
         now(),
     )];
     seen(no_deadline(deployment("web").replicas(3)), vec![new]).says(&[
-        "2 of 3 new pods not available: 2 not created",
-        "ReplicaSet web-v1: FailedCreate: pods \"web-v1-b\" is forbidden: exceeded quota: pods",
+        "2 of 3 new pods are not available: 2 not created",
+        "ReplicaSet web-v1 reports FailedCreate: pods \"web-v1-b\" is forbidden: exceeded quota: pods",
     ]);
 }
 
@@ -271,16 +271,16 @@ fn completion_is_reported_and_trimmed_replica_sets_are_named() {
         let replica_sets = vec![replica_set("v1", 0, [0, 0, 0]), replica_set("v2", 2, [2, 2, 2])];
         seen(deployment("web").replicas(2).history(limit).image("v2"), replica_sets)
     };
-    let complete = "complete: 2 of 2 pods new and available, and no other left";
+    let complete = "Complete: 2 of 2 pods are new and available, and no other pod exists";
     seen(10).says(&[complete]);
-    seen(0).says(&[complete, "revisionHistoryLimit is 0: deleting web-v1"]);
+    seen(0).says(&[complete, "revisionHistoryLimit is 0: Windlass deletes web-v1"]);
 }
 
 #[test]
 fn the_deletion_of_surplus_pods_is_waited_for() {
     let replica_sets = vec![replica_set("v1", 0, [2, 2, 2]), replica_set("v2", 2, [2, 2, 2])];
     seen(no_deadline(deployment("web").replicas(2).image("v2")), replica_sets)
-        .says_among_others("waiting for 2 surplus pods to leave");
+        .says_among_others("2 surplus pods are not deleted yet");
 }
 
 #[test]
@@ -295,9 +295,10 @@ fn the_deadline_is_reported_before_and_after_it_passes() {
         })
     };
     stuck("2025-12-31T23:59:50Z")
-        .says_among_others("without progress for 60 s the rollout counts as stuck: at 2026-01-01T00:00:50Z");
-    stuck("2025-12-31T23:00:00Z")
-        .says_among_others("stuck: no progress for 60 s; it goes on as soon as its pods let it");
+        .says_among_others("Without progress, the deadline of 60 s passes at 2026-01-01T00:00:50Z");
+    stuck("2025-12-31T23:00:00Z").says_among_others(
+        "The rollout has made no progress for 60 s; it continues as soon as its pods become available",
+    );
 }
 
 #[test]

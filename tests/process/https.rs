@@ -131,7 +131,7 @@ async fn a_replaced_certificate_is_served_from_the_next_connection_on() {
         assert!(Instant::now() < end, "the old one is still shown\n{}", daemon.log());
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
-    daemon.says("the serving certificate was replaced").await;
+    daemon.says("the serving certificate is reloaded").await;
     assert_eq!(ask(&mut open, "/metrics", &[]).await.0, 200, "an open connection is not broken off");
 
     // Half of a pair, as during a copy: the valid certificate is kept.

@@ -23,11 +23,11 @@ use crate::plan::replicaset::slow_start::slow_start_batches;
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 
-/// So many names are tried for one pod; those in the way are of pods that the cache does not show yet.
+/// The most names that are tried for one pod; taken names belong to pods that the cache does not show yet.
 const NAMES: usize = 4;
 
 impl DaemonSetController {
-    /// Carries out the plan for a DaemonSet, in order, up to the first write that fails.
+    /// Executes the plan for a DaemonSet, in order, up to the first write that fails.
     pub(super) async fn carry_out(&self, daemon_set: &DaemonSet, plan: &Plan) -> Executed<Outcome> {
         for note in &plan.notes {
             self.context.record_event(ENTRY.component, daemon_set, note.clone());
@@ -89,13 +89,13 @@ impl DaemonSetController {
         Ok(())
     }
 
-    /// Whether to go on: the cache still shows the DaemonSet as it was when it was decided about, and the daemon is not
-    /// to end.
-    fn goes_on(&self, daemon_set: &DaemonSet) -> bool {
+    /// Whether to continue: the cache still shows the DaemonSet as it was at the decision, and the daemon is not shutting
+    /// down.
+    fn may_continue(&self, daemon_set: &DaemonSet) -> bool {
         self.context.is_unchanged(&self.daemon_sets, &daemon_set.meta)
     }
 
-    /// The DaemonSet as the API server has it, with its annotations; a conflict where it is another by now.
+    /// The DaemonSet in the API server, with its annotations; a conflict where its identity has changed.
     async fn read_afresh(
         &self,
         daemon_set: &DaemonSet,
@@ -124,8 +124,8 @@ impl DaemonSetController {
         Err(SyncError::Overtaken { what: what() })
     }
 
-    /// Creates the revision of the current template. A reply that is lost needs no look: the next request is for the
-    /// same name, and finds out.
+    /// Creates the revision of the current template. A lost reply needs no read: the next request has the same name, and
+    /// resolves it.
     async fn create_revision(
         &self,
         daemon_set: &DaemonSet,
@@ -139,7 +139,7 @@ impl DaemonSetController {
         let body = revision_body(daemon_set, new, &fresh.annotations).and_then(raw).map_err(json)?;
         let collection = ControllerRevision::RESOURCE.path(Some(namespace));
         let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
-        let still_wanted = || self.goes_on(daemon_set);
+        let still_wanted = || self.may_continue(daemon_set);
         let error = match self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await
         {
             Ok(written) => {
@@ -189,8 +189,8 @@ impl DaemonSetController {
         }
     }
 
-    /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
-    /// (upstream: `syncNodes`). Where there is no answer nothing further is sent.
+    /// Creates pods in slow-start batches. After a refusal the current batch is completed, and no other is sent
+    /// (upstream: `syncNodes`). After a request without an answer nothing further is sent.
     async fn create_pods(
         &self,
         daemon_set: &DaemonSet,
@@ -219,9 +219,9 @@ impl DaemonSetController {
         let Meta { uid, key, .. } = &daemon_set.meta;
         let names = Names::of(&key.name, uid);
         let collection = Pod::RESOURCE.path(Some(&key.namespace));
-        // The node may go, or be tainted, while the rate limiter holds the request back.
+        // The node may be deleted, or be tainted, while the rate limiter delays the request.
         let node = new.node.clone();
-        let still_wanted = || self.goes_on(daemon_set) && self.memory.runs_on(uid, &node);
+        let still_wanted = || self.may_continue(daemon_set) && self.memory.runs_on(uid, &node);
         let mut taken = None;
         for _ in 0..NAMES {
             if !still_wanted() {
@@ -238,7 +238,7 @@ impl DaemonSetController {
                     self.pod_created(daemon_set, &new.node, &new.name, version);
                     return Ok(());
                 }
-                // A change has put the key into the queue; a daemon that ends begins nothing new.
+                // A change has put the key into the queue; a daemon that shuts down starts nothing new.
                 Err(ApiError::NotSent(_)) if !still_wanted() => return Ok(()),
                 Err(error) => error,
             };
@@ -250,7 +250,7 @@ impl DaemonSetController {
                 Ok(existing) => Some(existing),
                 Err(SyncError::Gone { .. }) => None,
                 Err(error) => {
-                    // It may be ours, by an earlier request: to be found out before another is created.
+                    // An earlier request of ours may have created it: to be resolved before another is created.
                     self.context.in_doubt_writes.created(uid, new.name.clone());
                     return Err(error);
                 }
@@ -286,7 +286,7 @@ impl DaemonSetController {
             self.context.in_doubt_writes.created(owner, new.name.clone());
             self.memory.creation_lost(owner, &new.node, self.context.now());
         }
-        // Nothing is said of a namespace that is on its way out.
+        // No event in a namespace that is being deleted.
         if let SyncError::Refused { .. } = &error {
             let message = format!("Error creating: {}", error.reason());
             self.context.record_event(
@@ -311,7 +311,7 @@ impl DaemonSetController {
         self.context.record_event(ENTRY.component, daemon_set, note);
     }
 
-    /// Deletes pods, each only if it is still the one that was seen.
+    /// Deletes pods, each with the observed UID as precondition.
     async fn delete_pods(&self, daemon_set: &DaemonSet, deletions: &[Deletion]) -> Result<(), SyncError> {
         let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(deletions.to_vec())
             .map(|deletion| self.delete_pod(daemon_set, deletion))
@@ -324,7 +324,7 @@ impl DaemonSetController {
     async fn delete_pod(&self, daemon_set: &DaemonSet, deletion: Deletion) -> Result<(), SyncError> {
         let Deletion { pod, reason } = deletion;
         let (owner, name) = (&daemon_set.meta.uid, &pod.meta.key.name);
-        let still_wanted = || self.goes_on(daemon_set);
+        let still_wanted = || self.may_continue(daemon_set);
         if !still_wanted() {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! What is known of each DaemonSet from one sync to the next: its verdicts on all nodes, which node events bring up to
-//! date, the names that its pods have had, and the nodes on which pods have failed.
+//! The state of each DaemonSet that is kept between syncs: its verdicts on all nodes, which node events update, the
+//! names that its pods have had, and the nodes on which pods have failed.
 //!
-//! The verdicts equal those that would be computed from nothing. They begin with the first sync of a DaemonSet and anew
-//! with each generation, both of which look at all nodes; every change of a node after that is applied to them.
+//! The verdicts equal those of a full computation. They start with the first sync of a DaemonSet and again with each
+//! generation, both of which judge all nodes; every later change of a node is applied to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::plan::daemonset::recent::RecentCreations;
 use crate::plan::daemonset::{Members, Placement, Verdict, Verdicts};
 use crate::runtime::store::{Change, Store};
 
-/// What is known of all DaemonSets, by UID.
+/// The state of all DaemonSets, by UID.
 #[derive(Debug, Default)]
 pub struct DaemonMemory(Mutex<BTreeMap<Uid, Known>>);
 
-/// What is known of one DaemonSet. What a sync looks at is shared with it, and copied only if it changes meanwhile.
+/// The state of one DaemonSet. A sync shares it, and it is copied only if it changes meanwhile.
 #[derive(Debug)]
 struct Known {
     key: ObjectKey,
-    /// The generation whose template the verdicts are by.
+    /// The generation whose template the verdicts are for.
     generation: i64,
     placement: Result<Placement, String>,
     verdicts: Arc<Verdicts>,
@@ -37,7 +37,7 @@ struct Known {
     recent: Arc<RecentCreations>,
 }
 
-/// What a sync rests on.
+/// The part of the state that a sync reads.
 #[derive(Debug)]
 pub struct Remembered {
     /// The verdicts on all nodes.
@@ -48,7 +48,7 @@ pub struct Remembered {
     pub marks: Arc<Marks>,
     /// The nodes on which pods have failed.
     pub backoff: Arc<FailedPodBackoff>,
-    /// The nodes on which pods were created a moment ago.
+    /// The nodes on which pods were created within the last minute.
     pub recent: Arc<RecentCreations>,
     /// How many verdicts were computed.
     pub judged: u64,
@@ -61,7 +61,7 @@ impl Forget for DaemonMemory {
 }
 
 impl DaemonMemory {
-    /// What is known of a DaemonSet. `members` are its pods in the cache, by which the names begin.
+    /// The state of a DaemonSet. `members` are its pods in the cache, from which the names start.
     pub fn of(
         &self,
         daemon_set: &DaemonSet,
@@ -117,8 +117,8 @@ impl DaemonMemory {
         }
     }
 
-    /// The cache of nodes has changed. Returns how many verdicts were computed, and whom the change concerns: those that
-    /// want something else of the node than before, and, if it came or went, those that have pods for it.
+    /// The cache of nodes has changed. Returns how many verdicts were computed, and the DaemonSets that the change
+    /// concerns: those whose verdict has changed, and, if the node was added or deleted, those with pods for it.
     pub fn node_changed(
         &self,
         change: &Change<Node>,
@@ -159,7 +159,7 @@ impl DaemonMemory {
         (judged, concerned)
     }
 
-    /// Whether a DaemonSet runs on a node, as far as is known.
+    /// Whether a DaemonSet should run on a node, as far as is known.
     pub fn runs_on(&self, owner: &Uid, node: &str) -> bool {
         self.0.lock().get(owner).is_some_and(|known| known.verdicts.get(node) == Some(Verdict::Run))
     }
@@ -194,7 +194,7 @@ impl DaemonMemory {
         });
     }
 
-    /// How many nodes have had failed pods in the last half an hour, over all DaemonSets.
+    /// How many nodes have had failed pods in the last half hour, over all DaemonSets.
     pub fn backing_off(&self, now: Timestamp) -> usize {
         let mut all = self.0.lock();
         all.values_mut()
@@ -206,7 +206,7 @@ impl DaemonMemory {
             .sum()
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Whether no state is kept.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -268,7 +268,7 @@ mod tests {
                     _ => {
                         let effect = rng.choice(["NoSchedule", "NoExecute", "PreferNoSchedule"]).unwrap();
                         let in_zone = if rng.bool() { "a" } else { "b" };
-                        // Now and then another node under the name.
+                        // Sometimes another node of the same name.
                         Some(nodes.put(node(name, rng.u32(..2), version, in_zone, effect)))
                     }
                 };
@@ -277,10 +277,10 @@ mod tests {
                 for change in applied.into_iter().flat_map(|applied| applied.changes) {
                     concerned.extend(memory.node_changed(&change, |_| false).1);
                 }
-                let set = daemon_set(generation, zone);
-                let verdicts = memory.of(&set, &Members::default(), &nodes, now()).verdicts;
+                let agent = daemon_set(generation, zone);
+                let verdicts = memory.of(&agent, &Members::default(), &nodes, now()).verdicts;
                 let all = nodes.all();
-                let anew = Verdicts::of(&Placement::of(&set).unwrap(), all.iter().map(|node| &**node));
+                let anew = Verdicts::of(&Placement::of(&agent).unwrap(), all.iter().map(|node| &**node));
                 assert_eq!(*verdicts, anew, "seed {seed}");
                 let runs = |verdicts: &Verdicts| {
                     verdicts
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn a_node_concerns_those_that_run_there_or_have_pods_there_and_only_when_it_changes() {
         let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
-        let set = daemon_set(1, "a");
-        memory.of(&set, &Members::default(), &nodes, now());
+        let agent = daemon_set(1, "a");
+        memory.of(&agent, &Members::default(), &nodes, now());
         let concerned =
             |change: Change<Node>, has_pods: bool| memory.node_changed(&change, |_| has_pods).1.len();
         let there = |zone: &str, effect: &str| Arc::new(node(1, 1, 1, zone, effect));
@@ -320,18 +320,18 @@ mod tests {
     #[test]
     fn marks_and_the_backoff_last_and_are_forgotten_with_their_owner() {
         let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
-        let (set, node) = (daemon_set(1, "a"), Arc::<str>::from("n1"));
-        let names = Names::of("agent", &set.meta.uid);
+        let (agent, node) = (daemon_set(1, "a"), Arc::<str>::from("n1"));
+        let names = Names::of("agent", &agent.meta.uid);
         let free = |memory: &DaemonMemory| {
-            let known = memory.of(&set, &Members::default(), &nodes, now());
+            let known = memory.of(&agent, &Members::default(), &nodes, now());
             names.free("n1", &known.marks, |_| false)
         };
         let first = free(&memory);
-        memory.pod_created(&set.meta.uid, &node, &first);
+        memory.pod_created(&agent.meta.uid, &node, &first);
         assert_ne!(free(&memory), first);
-        memory.failed_pod_deleted(&set, &node, now());
+        memory.failed_pod_deleted(&agent, &node, now());
         assert_eq!(memory.backing_off(now()), 1);
-        memory.forget(&set.meta.uid);
+        memory.forget(&agent.meta.uid);
         assert!(memory.is_empty());
         assert_eq!(free(&memory), first);
     }

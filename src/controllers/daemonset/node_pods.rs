@@ -1,4 +1,4 @@
-//! Which DaemonSets have pods for each node: when a node goes or comes, those are looked at, and no others.
+//! Which DaemonSets have pods for each node: when a node is added or deleted, only those are synced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::plan::deployment::{self as deployment_plan, new_replica_set::replica_
 use crate::runtime::request::{self, PatchType};
 
 impl DeploymentController {
-    /// Carries out the plan for a Deployment, in order, up to the first write that fails.
+    /// Executes the plan for a Deployment, in order, up to the first write that fails.
     pub(super) async fn carry_out(
         &self,
         deployment: &Deployment,
@@ -45,7 +45,7 @@ impl DeploymentController {
                     if let Some(name) = replica_set_name(write).filter(|_| error.may_have_happened()) {
                         self.context.in_doubt_writes.created(&deployment.meta.uid, name);
                         if let deployment_plan::Write::Create(new) = write {
-                            self.lost_creations.asked(&deployment.meta.uid, new.clone());
+                            self.lost_creations.record(&deployment.meta.uid, new.clone());
                         }
                     }
                     let refused = error.is_reported(claims).then(|| Failed::of(write, error.to_string()));
@@ -96,7 +96,7 @@ impl DeploymentController {
                 if !planted!("writes to sets are not waited for") {
                     self.context.expectations.expect_write(owner, ReplicaSet::RESOURCE, version);
                 }
-                // The other controller must not size its pods by a set that is older than this.
+                // The ReplicaSet controller must not act on a version of the ReplicaSet that is older than this.
                 self.context.expectations.expect_write(&replica_set.meta.uid, ReplicaSet::RESOURCE, version);
                 self.context.forget_if_gone(&self.replica_sets, &replica_set.meta);
                 Ok(())
@@ -113,7 +113,7 @@ impl DeploymentController {
         }
     }
 
-    /// Creates the set for the current template. A name that is taken is ours when the set there has
+    /// Creates the new ReplicaSet. A taken name counts as success when the ReplicaSet of that name has
     /// our template: the reply to an earlier request was lost.
     async fn create_replica_set(
         &self,
@@ -146,7 +146,7 @@ impl DeploymentController {
                     Ok(there) => there,
                     Err(error) => {
                         self.context.in_doubt_writes.created(&deployment.meta.uid, new.name.clone());
-                        self.lost_creations.asked(&deployment.meta.uid, new.clone());
+                        self.lost_creations.record(&deployment.meta.uid, new.clone());
                         return Err(error);
                     }
                 };
@@ -159,8 +159,8 @@ impl DeploymentController {
                 }
                 return Ok(());
             }
-            // Orphaned a moment ago, and the cache does not show it yet: it will be adopted. With
-            // another name there would be two sets for one template (S4).
+            // It was orphaned a moment ago, and the cache does not show it yet: it will be adopted. With
+            // another name there would be two ReplicaSets for one template (S4).
             if there.meta.controller.is_none()
                 && !there.meta.is_deleting()
                 && deployment.selector.matches(&there.meta.labels)
@@ -188,7 +188,7 @@ impl DeploymentController {
     }
 }
 
-/// The set that a write is about. A rollback is about none: its resourceVersion lets it happen once.
+/// The ReplicaSet of a write. A rollback has none: its resourceVersion lets it happen once.
 fn replica_set_name(write: &deployment_plan::Write) -> Option<String> {
     Some(match write {
         deployment_plan::Write::RollBack(_) => return None,

@@ -1,8 +1,8 @@
-//! ReplicaSets that may have been created although the answer to the request was lost or said no.
+//! ReplicaSets that may have been created although the reply was lost or a refusal.
 //!
-//! When the cache shows such a ReplicaSet, the event and the condition that follow a creation are made up for:
-//! the event exactly once, the condition until a status with it has been written. A process that starts anew
-//! knows nothing of them, and takes the ReplicaSet for one that was there.
+//! When the cache shows such a ReplicaSet, the event and the condition that follow a creation are emitted:
+//! the event exactly once, the condition until a status with it has been written. A process that was restarted
+//! has no memory of them, and treats the ReplicaSet as one that existed.
 
 use std::collections::BTreeMap;
 
@@ -17,38 +17,38 @@ pub struct LostCreations(Mutex<BTreeMap<Uid, InDoubtCreates>>);
 
 #[derive(Debug, Default)]
 struct InDoubtCreates {
-    /// Asked for, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
-    asked: Vec<NewReplicaSet>,
+    /// Requested, and not seen yet. A Deployment has few: one for each template, each with a name of its own.
+    requested: Vec<NewReplicaSet>,
     /// The name of the one that was seen last, whose condition is still to be written.
     seen: Option<String>,
 }
 
 impl LostCreations {
-    /// Remembers a creation whose outcome nobody knows.
-    pub fn asked(&self, deployment: &Uid, new: NewReplicaSet) {
+    /// Records a creation of unknown outcome.
+    pub fn record(&self, deployment: &Uid, new: NewReplicaSet) {
         let mut all = self.0.lock();
-        let InDoubtCreates { asked, .. } = all.entry(deployment.clone()).or_default();
-        asked.retain(|other| other.name != new.name);
-        asked.push(new);
+        let InDoubtCreates { requested, .. } = all.entry(deployment.clone()).or_default();
+        requested.retain(|other| other.name != new.name);
+        requested.push(new);
     }
 
-    /// A repetition has reported the ReplicaSet of this name.
+    /// A retry has reported the ReplicaSet of this name.
     pub fn reported(&self, deployment: &Uid, name: &str) {
         let mut all = self.0.lock();
-        let Some(InDoubtCreates { asked, seen }) = all.get_mut(deployment) else { return };
-        asked.retain(|other| other.name != name);
-        if asked.is_empty() && seen.is_none() {
+        let Some(InDoubtCreates { requested, seen }) = all.get_mut(deployment) else { return };
+        requested.retain(|other| other.name != name);
+        if requested.is_empty() && seen.is_none() {
             all.remove(deployment);
         }
     }
 
-    /// The creations that turn out to have happened, now that the cache shows ReplicaSets of these names. Each is
+    /// The creations that have happened, as the cache shows ReplicaSets of these names. Each is
     /// returned once.
     pub fn seen(&self, deployment: &Uid, exists: impl Fn(&str) -> bool) -> Vec<NewReplicaSet> {
         let mut all = self.0.lock();
-        let Some(InDoubtCreates { asked, seen }) = all.get_mut(deployment) else { return Vec::new() };
-        let (found, left) = std::mem::take(asked).into_iter().partition(|new| exists(&new.name));
-        *asked = left;
+        let Some(InDoubtCreates { requested, seen }) = all.get_mut(deployment) else { return Vec::new() };
+        let (found, left) = std::mem::take(requested).into_iter().partition(|new| exists(&new.name));
+        *requested = left;
         let found: Vec<NewReplicaSet> = found;
         *seen = found.last().map(|new| new.name.clone()).or(seen.take());
         found
@@ -64,17 +64,17 @@ impl LostCreations {
         let mut all = self.0.lock();
         let Some(creations) = all.get_mut(deployment) else { return };
         creations.seen = None;
-        if creations.asked.is_empty() {
+        if creations.requested.is_empty() {
             all.remove(deployment);
         }
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, deployment: &Uid) {
         self.0.lock().remove(deployment);
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -89,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn a_creation_that_turns_out_to_have_happened_is_returned_once_and_its_condition_until_written() {
+    fn a_lost_creation_that_happened_is_returned_once_and_its_condition_until_written() {
         let (lost, web) = (LostCreations::default(), Uid::new("u"));
-        lost.asked(&web, new("web-1"));
-        lost.asked(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
         assert_eq!(lost.seen(&web, |_| false), []);
         assert_eq!(lost.seen(&web, |name| name == "web-1"), [new("web-1")]);
         assert_eq!(lost.seen(&web, |name| name == "web-1"), []);
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_repetition_has_reported_is_not_reported_again() {
+    fn a_creation_reported_by_a_retry_is_not_reported_again() {
         let (lost, web) = (LostCreations::default(), Uid::new("u"));
-        lost.asked(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
         lost.reported(&web, "web-1");
         assert!(lost.is_empty());
-        lost.asked(&web, new("web-1"));
+        lost.record(&web, new("web-1"));
         lost.forget(&web);
         assert_eq!(lost.seen(&web, |_| true), []);
     }

@@ -1,9 +1,9 @@
-//! What becomes of rollouts, for the metrics: when they start, have a first pod, end, or get stuck.
+//! The state of rollouts, for the metrics: when they start, have a first pod, end, or get stuck.
 //!
 //! All of it is read off the `Progressing` condition as it changes, and counted when the change has been
-//! written. So a restart counts nothing twice: what the status says already is no change. Times that
-//! nobody can know any more are not made up: of a rollout that an earlier daemon began, the creation of
-//! its set is the beginning only if nothing has happened since that would make it another's.
+//! written. So a restart counts nothing twice: a condition that is in the status already is no change. Unknown times
+//! are not guessed: of a rollout that an earlier daemon began, the creation of its ReplicaSet is the start only if
+//! nothing has happened since that would make it the ReplicaSet of another rollout.
 //!
 //! The limits: a Deployment without a progress deadline has no such condition, so nothing of it is
 //! counted. A daemon that is killed between the write and the count loses one.
@@ -23,10 +23,10 @@ use crate::plan::deployment::progress::{
 use crate::plan::deployment::revision::REVISION_HISTORY;
 use crate::runtime::store::Store;
 
-/// What happened to a rollout.
+/// An event of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutEvent {
-    /// It began: its set was created, or found.
+    /// It began: its ReplicaSet was created, or found.
     Started,
     /// The first new pod is available.
     FirstAvailable {
@@ -45,12 +45,12 @@ pub enum RolloutEvent {
     },
 }
 
-/// The set of the current template, as far as a rollout's times rest on it.
+/// The new ReplicaSet, as far as a rollout's times depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewReplicaSet {
     /// When it was created.
     pub created: Timestamp,
-    /// It had been the current one before, so its creation began another rollout.
+    /// It was the current one before, so its creation began another rollout.
     pub reused: bool,
     /// One of its pods is available.
     pub available: bool,
@@ -81,11 +81,11 @@ enum Track {
     },
 }
 
-/// A condition that began later than its set by more than this tells of something in between.
+/// A condition that began later than its ReplicaSet by more than this shows that something happened in between.
 const SLACK: SignedDuration = SignedDuration::from_secs(5);
 
 impl Track {
-    /// What is known of a Deployment that is seen for the first time, as after a restart.
+    /// The state of a Deployment that is seen for the first time, as after a restart.
     fn first_sight(before: Option<&Condition>, new: impl FnOnce() -> Option<NewReplicaSet>) -> Self {
         let Some(before) = before else { return Track::Quiet };
         let under_way =
@@ -102,7 +102,7 @@ impl Track {
         Track::Rolling { started, waits: !new.available }
     }
 
-    /// Goes from one status to the next, and tells what happened.
+    /// Advances from one status to the next, and returns the events.
     fn advance(
         &mut self,
         before: Option<&Condition>,
@@ -117,7 +117,7 @@ impl Track {
         let says = |condition: Option<&Condition>| condition.map(|c| (c.reason.clone(), c.message.clone()));
         if [NEW_REPLICA_SET_CREATED, NEW_REPLICA_SET_FOUND].contains(&is) && says(before) != says(after) {
             events.push(RolloutEvent::Started);
-            // A set that was found may have pods already: its first is not this rollout's doing.
+            // An existing ReplicaSet may have pods already: its first pod is not the result of this rollout.
             let waits = is == NEW_REPLICA_SET_CREATED || new().is_some_and(|new| !new.available);
             *self = Track::Rolling { started: Some(now), waits };
             return events;
@@ -149,8 +149,8 @@ const STUCK: [&str; 2] = [TIMED_OUT, CREATE_ERROR];
 pub struct RolloutMetrics(Mutex<BTreeMap<Uid, Track>>);
 
 impl RolloutMetrics {
-    /// Counts what the change from the last status to this one means. To be called when it was written,
-    /// and also when there was nothing to write. `new` is asked only where it matters.
+    /// Counts the change from the last status to this one. To be called when it was written,
+    /// and also when there was nothing to write. `new` is called only where it matters.
     pub fn note(
         &self,
         deployment: &Deployment,
@@ -165,7 +165,7 @@ impl RolloutMetrics {
         let track =
             all.entry(deployment.meta.uid.clone()).or_insert_with(|| Track::first_sight(before, &new));
         for event in track.advance(before, after, &new, now) {
-            tracing::debug!(deployment = %deployment.meta.key, ?event, "rollout");
+            tracing::debug!(deployment = %deployment.meta.key, ?event, "rollout event is counted");
             match event {
                 RolloutEvent::Started => metrics.rollouts_started.inc(),
                 RolloutEvent::FirstAvailable { after } => {
@@ -182,13 +182,13 @@ impl RolloutMetrics {
         }
     }
 
-    /// The Deployment is gone.
+    /// The Deployment was deleted.
     pub fn forget(&self, deployment: &Uid) {
         self.0.lock().remove(deployment);
     }
 }
 
-/// Sets the gauge of stuck rollouts from what the Deployments say now, whoever found it out.
+/// Sets the gauge of stuck rollouts from the current conditions, whichever process set them.
 pub fn show_stuck(deployments: &Store<Deployment>, metrics: &WorkloadMetrics) {
     let mut counts = [0; STUCK.len()];
     deployments.for_each(|deployment| {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_is_timed_from_the_creation_of_its_set() {
+    fn a_rollout_is_timed_from_the_creation_of_its_replica_set() {
         let reasons = [
             ("", false),
             (NEW_REPLICA_SET_CREATED, false),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_in_the_middle_counts_no_second_start_and_takes_the_time_from_the_set() {
+    fn a_restart_in_the_middle_counts_no_second_start_and_takes_the_time_from_the_replica_set() {
         let reasons =
             [(REPLICA_SET_UPDATED, false), (REPLICA_SET_UPDATED, true), (NEW_REPLICA_SET_AVAILABLE, true)];
         assert_eq!(
@@ -290,17 +290,17 @@ mod tests {
     }
 
     #[test]
-    fn no_duration_is_made_up_for_a_way_back_or_after_a_pause() {
+    fn no_duration_is_guessed_for_a_rollback_or_after_a_pause() {
         let reasons = [(REPLICA_SET_UPDATED, true), (NEW_REPLICA_SET_AVAILABLE, true)];
         let reused = NewReplicaSet { created: at(-500), reused: true, available: true };
         assert_eq!(seen(&reasons, Some(reused)), [Finished { duration: None }]);
-        // Paused at second 0, long after the set was created.
+        // Paused at second 0, long after the ReplicaSet was created.
         assert_eq!(seen(&reasons, new_replica_set(-500, true)), [Finished { duration: None }]);
         assert_eq!(seen(&reasons, None), [Finished { duration: None }]);
     }
 
     #[test]
-    fn a_way_back_that_this_daemon_began_is_timed() {
+    fn a_rollback_that_this_daemon_began_is_timed() {
         let reasons = [
             (NEW_REPLICA_SET_AVAILABLE, true),
             (NEW_REPLICA_SET_FOUND, false),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_mind_is_a_rollout_of_its_own() {
+    fn a_new_template_during_a_rollout_is_a_rollout_of_its_own() {
         let mut track = Track::default();
         let other = Condition { message: "of web-2".into(), ..says(NEW_REPLICA_SET_CREATED).unwrap() };
         assert_eq!(track.advance(None, says(NEW_REPLICA_SET_CREATED).as_ref(), || None, at(0)), [Started]);

@@ -22,7 +22,7 @@ use crate::runtime::api::ApiError;
 use crate::runtime::request;
 
 impl<O: ReplicaKind> ReplicaController<O> {
-    /// Carries out the plan for a set, in order, up to the first write that fails.
+    /// Executes the plan for an owner, in order, up to the first write that fails.
     pub(super) async fn carry_out(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
         for note in &plan.notes {
             self.context.record_event(O::ENTRY.component, owner, note.clone());
@@ -46,28 +46,28 @@ impl<O: ReplicaKind> ReplicaController<O> {
         Executed::new(None, None)
     }
 
-    /// Whether to go on: the cache still shows the set as it was when it was decided about, and the daemon
-    /// is not to end. Hundreds of pods take their time, more than a shutdown may take. Those that are left
-    /// are a matter for the next sync, for which a change has put the key into the queue.
-    fn goes_on(&self, owner: &O) -> bool {
+    /// Whether to continue: the cache still shows the owner as it was at the decision, and the daemon
+    /// is not shutting down. Hundreds of pods take longer than a shutdown may take. The rest is left
+    /// to the next sync, for which a change has put the key into the queue.
+    fn may_continue(&self, owner: &O) -> bool {
         self.context.is_unchanged(&self.owners, owner.meta())
     }
 
-    /// Whether a creation or deletion that the server let us wait with is needed still: the owner is as it was,
-    /// and the cache has not come to its size meanwhile. Of the pods of the same batch it may show all or none.
+    /// Whether a creation or deletion that the server delayed is still needed: the owner is as it was,
+    /// and the cache has not reached its size meanwhile. Of the pods of the same batch it may show all or none.
     fn still_needs(&self, owner: &O, creates: bool) -> bool {
         let desired = usize::try_from(owner.as_replica_set().replicas).unwrap_or(0);
         let pods = self.pods.owned_by(&owner.as_owner());
         let active = pods.iter().filter(|pod| pod.is_active()).count();
-        self.goes_on(owner) && if creates { active < desired } else { active > desired }
+        self.may_continue(owner) && if creates { active < desired } else { active > desired }
     }
 
-    /// Creates pods in slow-start batches. After a refusal the batch under way is sent to its end, and no other
-    /// (upstream: `slowStartBatch`). Where there is no answer nothing further is sent, not even of the same
-    /// batch: each request would take the whole limit on time, and leave a name in doubt.
+    /// Creates pods in slow-start batches. After a refusal the current batch is completed, and no other is sent
+    /// (upstream: `slowStartBatch`). After a request without an answer nothing further is sent, not even of the same
+    /// batch: each request would take the whole timeout, and leave a name in doubt.
     async fn create_pods(&self, owner: &O, count: usize, names: &[String]) -> Result<(), SyncError> {
         let names = Mutex::new(names.iter());
-        let next_name = || names.lock().next().filter(|_| self.goes_on(owner));
+        let next_name = || names.lock().next().filter(|_| self.may_continue(owner));
         let stopped = AtomicBool::new(false);
         let stop_unless_refused = |error: &SyncError| {
             stopped.fetch_or(!error.is_refusal(), Relaxed);
@@ -109,7 +109,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
                     self.pod_created(owner, name, version);
                     return Ok(());
                 }
-                // A change of the owner has put the key into the queue; a daemon that ends begins nothing new.
+                // A change of the owner has put the key into the queue; a daemon that shuts down starts nothing new.
                 Err(ApiError::NotSent(_)) if !still_wanted() => return Ok(()),
                 Err(error) => error,
             };
@@ -121,19 +121,19 @@ impl<O: ReplicaKind> ReplicaController<O> {
                             self.pod_created(owner, name, version);
                             return Ok(());
                         }
-                        // Made by somebody else and ended since; the cache has yet to show both.
+                        // Created by another client and ended since; the cache has yet to show both.
                         self.name_had(owner, name);
                         self.context.expectations.expect_write(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
                     Ok(_) | Err(SyncError::Gone { .. }) => {}
-                    // It may be ours, by an earlier request: to be found out before another is made.
+                    // An earlier request of ours may have created it: to be resolved before another is created.
                     Err(error) => {
                         self.context.in_doubt_writes.created(&meta.uid, name.clone());
                         return Err(error);
                     }
                 }
-                // By a pod that the cache does not show yet; the next sync will know of it.
+                // By a pod that the cache does not show yet; the next sync will see it.
                 taken = Some(SyncError::Conflict { what: what(), error });
                 continue;
             }
@@ -141,8 +141,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
             if error.may_have_happened() && !planted!("a creation with a lost reply is forgotten") {
                 self.context.in_doubt_writes.created(&meta.uid, name.clone());
             }
-            // Nothing is said of a namespace that is on its way out, and one call was enough to learn that: as a
-            // success, which it is upstream, it would be followed by a call for every other pod.
+            // No event in a namespace that is being deleted, and one call suffices to learn that: upstream counts it
+            // as a success, which would be followed by a call for every other pod.
             if let SyncError::Refused { .. } = &error {
                 let message = format!("Error creating: {}", error.reason());
                 self.context.record_event(
@@ -170,11 +170,11 @@ impl<O: ReplicaKind> ReplicaController<O> {
         );
     }
 
-    /// Deletes pods, each only if it is still the one that was seen.
+    /// Deletes pods, each with the observed UID as precondition.
     async fn delete_pods(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
         let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
             .map(|pod| async move {
-                if self.goes_on(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+                if self.may_continue(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
             })
             .buffer_unordered(AT_ONCE)
             .collect()
@@ -182,8 +182,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
         first_refusal(deleted)
     }
 
-    /// As many pods as planned. Those that an earlier deletion may still reach go first: if it does
-    /// after all, no further pod is lost (S12).
+    /// As many pods as planned. Those that an earlier deletion may still reach come first: if it does
+    /// reach them, no further pod is lost (S12).
     fn doomed_first(&self, owner: &O, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let Meta { uid: owner_uid, .. } = owner.meta();
         let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());

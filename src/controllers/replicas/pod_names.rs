@@ -1,7 +1,7 @@
 //! Which names the pods of each ReplicaSet have had, so that none is used again ([`UsedNames`]).
 //!
-//! The memory is filled from what the cache of pods shows, also while another process leads, and from the answers to
-//! our own creations. It stays when the cache is listed anew, and ends with the owner. Where there is none, it is begun
+//! The memory is filled from the cache of pods, also while another process leads, and from the answers to
+//! our own creations. It survives a relist, and ends with the owner. Where there is none, it starts
 //! with the pods that the cache shows for the owner.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,8 @@ pub struct PodNames {
     /// Pods without an owner of this kind that had gone before the cache of owners was complete: a ReplicaSet that it
     /// did not show may have had them. At most [`MOST_GONE`].
     gone_early: Mutex<BTreeSet<ObjectKey>>,
-    /// When this process began. What a process before it has asked for may arrive for a while, under later names than
-    /// those of pods that had gone by then.
+    /// When this process began. Requests of a process before it may arrive for a while, under later names than
+    /// those of pods that were deleted by then.
     begun: Instant,
 }
 
@@ -39,21 +39,21 @@ impl Default for PodNames {
     }
 }
 
-/// What is known of one owner's names.
+/// The names of one owner.
 #[derive(Debug)]
 struct Known {
     used: UsedNames,
-    /// When what another process has asked for cannot arrive any more.
+    /// When no request of another process can arrive any more.
     doubts_end: Instant,
 }
 
 impl PodNames {
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.known.lock().remove(owner);
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.known.lock().is_empty()
     }
@@ -64,12 +64,12 @@ impl PodNames {
 }
 
 impl<O: ReplicaKind> ReplicaController<O> {
-    /// What is known of the names of an owner's pods.
+    /// The names of an owner's pods.
     pub fn used_names(&self, owner: &impl Record) -> UsedNames {
         self.with_names(owner, |_, known| known.used.clone())
     }
 
-    /// When the first of the places may be filled that are left to requests of before.
+    /// When the first of the places that are kept for earlier requests may be filled.
     pub fn reserved_for(&self, owner: &impl Record) -> Duration {
         let now = Instant::now();
         let doubted = self.with_names(owner, |_, known| {
@@ -83,13 +83,13 @@ impl<O: ReplicaKind> ReplicaController<O> {
     pub fn name_asked(&self, owner: &impl Record, name: &str) {
         self.with_names(owner, |sequence, known| {
             if let Some(position) = sequence.position(name) {
-                known.used.asked(position);
+                known.used.requested(position);
             }
         });
     }
 
-    /// A pod is known to have been created under this name: one of the owner's, or one that may have been before it
-    /// was taken away.
+    /// A pod is known to have been created under this name: one of the owner's, or one that may have been before its
+    /// release.
     pub fn name_had(&self, owner: &impl Record, name: &str) {
         self.with_names(owner, |sequence, known| {
             if let Some(position) = sequence.position(name) {
@@ -98,7 +98,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
         });
     }
 
-    /// The cache of pods has changed: takes note of the name of a pod that is new, or has a new controller.
+    /// The cache of pods has changed: records the name of a pod that is new, or has a new controller.
     pub fn pod_name_seen(&self, change: &Change<Pod>) {
         let changes_hands = match change {
             Change::Added(_) | Change::Deleted(_) => true,
@@ -108,7 +108,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             return;
         }
         if let Change::Updated { old, .. } = change {
-            // To the owner that it leaves it is as good as gone.
+            // For the owner that releases it, it counts as deleted.
             self.name_seen_by_owner(&Change::Deleted(old.clone()));
         }
         self.name_seen_by_owner(change);
@@ -156,9 +156,9 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let lists = self.pods.lists();
         let is_listing = lists.begun != lists.completed;
         match self.pod_names.is_known(&meta.uid) {
-            // The cache does not show yet what there is.
+            // The cache is not complete yet.
             false if is_listing => return,
-            // What goes came before.
+            // A deleted pod was added before.
             true if matches!(change, Change::Deleted(_)) => return,
             _ => {}
         }
@@ -167,8 +167,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
         self.with_names(owner, |sequence, known| {
             let Some(position) = sequence.position(&pod.meta.key.name) else { return };
             if is_adopted && known.used.is_empty() {
-                // Orphans that are adopted have names from anywhere. Where the mark stands by them must not depend on
-                // the order: a process that is restarted sees them all at once.
+                // Adopted orphans have names from anywhere. The mark must not depend on the order in which
+                // they are seen: a process that is restarted sees them all at once.
                 *known = self.names_of_known_pods(owner, sequence);
             }
             let before = known.used.in_doubt();
@@ -191,12 +191,12 @@ impl<O: ReplicaKind> ReplicaController<O> {
         look(&sequence, known)
     }
 
-    /// What is known without a memory, from the pods in the cache.
+    /// The state without a memory, from the pods in the cache.
     fn names_of_known_pods(&self, owner: &impl Record, sequence: &Sequence) -> Known {
         let (now, latest) =
             (self.context.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
         let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
-        // Whosever they are: one that was taken out keeps its name, and those before it have been used.
+        // Whosever they are: a released pod keeps its name, and those before it have been used.
         let ObjectKey { namespace, name } = &owner.meta().key;
         let mut pods = self.pods.named(namespace, &format!("{name}-"));
         pods.retain(|pod| sequence.position(&pod.meta.key.name).is_some());

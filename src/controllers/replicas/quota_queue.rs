@@ -1,11 +1,11 @@
-//! Sets whose pods were refused, most often by a quota, and that try again as soon as there may be room.
+//! Owners whose pods were refused, most often by a quota, and that retry as soon as there may be room.
 //!
 //! Their backoff grows to a minute. When a pod of the namespace ends, there may be room for another at
-//! once, so the set that has waited longest is called, and if it succeeds, the next. All of them at once
-//! would be one doomed call each for every pod that ends.
+//! once, so the owner that has waited longest is woken, and if it succeeds, the next. Waking all at once
+//! would cost one useless call each for every pod that ends.
 //!
-//! A call is never lost: a set that was called and needs no pod after all hands it on, and one that was
-//! called while nobody else waited is called again, because its try may be under way and come to the
+//! A wake-up is never lost: an owner that was woken and needs no pod passes it on, and one that was
+//! woken while no other waited is woken again, because its request may be under way and reach the
 //! server too early.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use crate::model::{ObjectKey, Resource};
 
 type QueuedOwner = (Resource, ObjectKey);
 
-/// The refused sets by namespace.
+/// The refused owners by namespace.
 #[derive(Debug, Default)]
 pub struct QuotaQueue(Mutex<BTreeMap<Arc<str>, NamespaceQueue>>);
 
@@ -27,12 +27,12 @@ pub struct QuotaQueue(Mutex<BTreeMap<Arc<str>, NamespaceQueue>>);
 struct NamespaceQueue {
     /// Longest waiting first.
     waiting: VecDeque<QueuedOwner>,
-    /// Those that have been called and have not said yet what became of it; longest ago first.
+    /// Those that were woken and have not reported an outcome yet; longest ago first.
     called: VecDeque<QueuedOwner>,
 }
 
 impl QuotaQueue {
-    /// Notes that a set's pods were refused: behind all others that wait.
+    /// Records that an owner's pods were refused: behind all others that wait.
     pub fn add(&self, kind: Resource, key: &ObjectKey) {
         let mut all = self.0.lock();
         let NamespaceQueue { waiting, called } = all.entry(key.namespace.clone()).or_default();
@@ -42,7 +42,7 @@ impl QuotaQueue {
         }
     }
 
-    /// The set that tries next, now that there may be room.
+    /// The owner that retries next, now that there may be room.
     pub fn next(&self, namespace: &str) -> Option<(Resource, ObjectKey)> {
         let mut all = self.0.lock();
         let NamespaceQueue { waiting, called } = all.get_mut(namespace)?;
@@ -51,7 +51,7 @@ impl QuotaQueue {
         Some(next)
     }
 
-    /// Forgets a set that needs no room any more; returns whether it had been waiting or was called.
+    /// Removes an owner that needs no room any more; returns whether it was waiting or woken.
     pub fn remove(&self, kind: Resource, key: &ObjectKey) -> bool {
         let mut all = self.0.lock();
         let Some(line) = all.get_mut(&key.namespace) else { return false };
@@ -76,8 +76,8 @@ impl QuotaQueue {
         }
     }
 
-    /// An owner whose pods are refused waits its turn; one that is no longer refused, or wants no more pods,
-    /// lets the next one try.
+    /// An owner whose pods are refused waits in the queue; one that is no longer refused, or needs no more pods,
+    /// wakes the next one.
     pub fn tried(
         &self,
         context: &Context,
@@ -88,13 +88,13 @@ impl QuotaQueue {
     ) {
         match error {
             Some(error) if creates && error.is_refusal() => self.add(kind, key),
-            // It will be tried again.
+            // It will be retried.
             Some(_) if creates => {}
             _ => self.needs_no_room(context, kind, key),
         }
     }
 
-    /// The owner is gone, or wants no more pods.
+    /// The owner was deleted, or needs no more pods.
     pub fn needs_no_room(&self, context: &Context, kind: Resource, key: &ObjectKey) {
         if self.remove(kind, key) {
             self.wake_next(context, &key.namespace);
@@ -110,7 +110,7 @@ mod tests {
     const KIND: Resource = ReplicaSet::RESOURCE;
 
     #[test]
-    fn who_has_waited_longest_tries_first_and_each_namespace_has_a_line_of_its_own() {
+    fn the_longest_waiting_owner_retries_first_and_each_namespace_has_its_own_queue() {
         let quota_queue = QuotaQueue::default();
         let (a, b, c) =
             (ObjectKey::new("shop", "a"), ObjectKey::new("shop", "b"), ObjectKey::new("other", "c"));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_called_is_called_again_while_nobody_else_waits() {
+    fn a_woken_owner_is_woken_again_while_no_other_waits() {
         let quota_queue = QuotaQueue::default();
         let (a, b) = (ObjectKey::new("shop", "a"), ObjectKey::new("shop", "b"));
         quota_queue.add(KIND, &a);

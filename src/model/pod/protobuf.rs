@@ -3,8 +3,8 @@
 
 use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
 use super::{
-    ContainerStatusWire, InitContainerWire, Moment, PodConditionWire, PodWire, SaidWire, SpecWire, StateWire,
-    StatusWire, TerminatedWire,
+    ContainerStatusWire, InitContainerWire, Moment, PodConditionWire, PodWire, ReasonWire, SpecWire,
+    StateWire, StatusWire, TerminatedWire,
 };
 use crate::model::protobuf::{Fields, Malformed};
 use crate::model::wire::{MetaWire, Time};
@@ -190,7 +190,7 @@ impl<'a> StateWire<'a> {
         let mut state = StateWire::default();
         for field in Fields(message) {
             match field? {
-                (1, value) => state.waiting = Some(SaidWire::from_protobuf(value.bytes()?)?),
+                (1, value) => state.waiting = Some(ReasonWire::from_protobuf(value.bytes()?)?),
                 (3, value) => state.terminated = Some(TerminatedWire::from_protobuf(value.bytes()?)?),
                 _ => {}
             }
@@ -199,17 +199,17 @@ impl<'a> StateWire<'a> {
     }
 }
 
-impl<'a> SaidWire<'a> {
+impl<'a> ReasonWire<'a> {
     fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut said = SaidWire::default();
+        let mut reported = ReasonWire::default();
         for field in Fields(message) {
             match field? {
-                (1, value) => said.reason = value.text()?,
-                (2, value) => said.message = value.text()?,
+                (1, value) => reported.reason = value.text()?,
+                (2, value) => reported.message = value.text()?,
                 _ => {}
             }
         }
-        Ok(said)
+        Ok(reported)
     }
 }
 

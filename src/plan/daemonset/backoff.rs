@@ -1,7 +1,7 @@
 //! How soon a failed daemon pod is replaced: at once, then after 1, 2, 4, … 900 seconds, per node.
 //!
-//! A daemon pod cannot go elsewhere: where its node refuses it, each replacement fails like the one before. A new
-//! generation of the DaemonSet starts afresh, as it may be the cure. The state is in memory only.
+//! A daemon pod cannot run elsewhere: where its node refuses it, each replacement fails like the one before. A new
+//! generation of the DaemonSet resets the backoff, as it may fix the cause. The state is in memory only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 const FIRST: SignedDuration = SignedDuration::from_secs(1);
 /// The longest wait.
 const LONGEST: SignedDuration = SignedDuration::from_secs(15 * 60);
-/// After so long without a failure a node starts afresh.
+/// After this long without a failure the backoff of a node is reset.
 const FORGOTTEN: SignedDuration = SignedDuration::from_secs(2 * 15 * 60);
 
 /// The nodes of one DaemonSet on which pods have failed.
@@ -43,7 +43,7 @@ impl FailedPodBackoff {
             return None;
         }
         let until = step.since.saturating_add(step.wait).unwrap_or(Timestamp::MAX);
-        // A clock that was set back must not hold anything up for longer than it would have taken.
+        // A clock that was set back must not delay anything for longer than the wait itself.
         (until > now && step.since <= now.saturating_add(step.wait).unwrap_or(Timestamp::MAX))
             .then_some(until)
     }
@@ -59,17 +59,17 @@ impl FailedPodBackoff {
         self.nodes.insert(node.clone(), Step { since: now, wait });
     }
 
-    /// Drops the nodes on which nothing has failed for half an hour.
+    /// Drops the nodes without a failure in the last half hour.
     pub fn collect(&mut self, now: Timestamp) {
         self.nodes.retain(|_, step| !step.is_forgotten(now));
     }
 
-    /// How many nodes are known to have had failed pods.
+    /// How many nodes have had failed pods.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether no node is.
+    /// Whether no node has had failed pods.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_by_days_holds_nothing_up() {
+    fn a_clock_that_is_set_back_by_days_causes_no_delay() {
         let (mut backoff, node) = (FailedPodBackoff::default(), Arc::from("n1"));
         backoff.deleted(7, &node, at(1_000_000));
         assert_eq!(wait(&backoff, "n1", 0), None);

@@ -12,7 +12,7 @@ use super::tolerations::{Toleration, automatic};
 use crate::model::{CONTROLLER_REVISION_HASH, DaemonSet};
 use crate::plan::replicaset::new_pod::OwnerReference;
 
-/// The fields of an object as they came.
+/// The fields of an object, undecoded.
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 #[derive(Serialize)]
@@ -36,14 +36,14 @@ struct PodMeta<'a> {
     owner_references: [OwnerReference<'a>; 1],
 }
 
-/// What of a template's metadata a pod gets besides the labels.
+/// The metadata of a template that a pod gets besides the labels.
 const INHERITED: [&str; 2] = ["annotations", "finalizers"];
 
 /// The longest prefix of generated names.
 const LONGEST_PREFIX: usize = 253;
 
-/// The JSON of a new pod of the revision with this hash. What the controller has no say in goes over as it is, byte for
-/// byte, so that a field newer than any type of ours arrives.
+/// The JSON of a new pod of the revision with this hash. Fields that the controller does not change are copied byte
+/// for byte, so that a field newer than any type of ours is kept.
 ///
 /// # Errors
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
@@ -94,7 +94,7 @@ fn placed(mut spec: Fields, node: &str) -> Result<Fields, serde_json::Error> {
         .collect::<Result<Vec<Toleration>, _>>()?;
     for toleration in automatic(host_network) {
         let raw = to_raw_value(&toleration)?;
-        // One of the template's that ends after some seconds is replaced by one without an end.
+        // A limited toleration of the template is replaced by one without a limit.
         match read.iter().position(|known| known.is_like(&toleration)).and_then(|at| tolerations.get_mut(at))
         {
             Some(known) => *known = raw,

@@ -1,6 +1,6 @@
-//! PlanReason a plan does what it does, and what it waits for: as data, each with a sentence for people.
+//! Why a plan does what it does, and what it waits for: as data, each with one sentence.
 //!
-//! Nothing is decided here: the explanation reads what the plan was made of.
+//! Nothing is decided here: the explanation reads the input and the writes of the plan.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::plan::deployment::explain::shorten;
 pub enum PlanReason {
     /// The DaemonSet cannot be acted on.
     Refused {
-        /// What is wrong with it, in the words of the event.
+        /// What is wrong with it: the text of the event.
         defect: String,
     },
     /// The DaemonSet is being deleted.
@@ -40,14 +40,14 @@ pub enum PlanReason {
         /// Its number.
         number: i64,
     },
-    /// Nodes get a pod.
+    /// Pods are created on these nodes.
     Creating {
         /// Which.
         nodes: Nodes,
     },
     /// Pods are deleted.
     Deleting {
-        /// PlanReason.
+        /// Why.
         reason: Reason,
         /// How many.
         pods: usize,
@@ -64,12 +64,12 @@ pub enum PlanReason {
         /// The numbers that the plan was computed from.
         #[serde(flatten)]
         budget: Budget,
-        /// How many available old pods have to wait.
+        /// How many available old pods must stay.
         staying: usize,
     },
     /// Under OnDelete an old pod stays until somebody deletes it.
     OnDelete {
-        /// How many do.
+        /// How many stay.
         outdated: usize,
     },
     /// Nodes without an available pod of the current template, and what each waits for.
@@ -79,7 +79,7 @@ pub enum PlanReason {
         /// How many more there are.
         more: usize,
     },
-    /// Pods on nodes where none should run, which may stay.
+    /// Pods that may stay on nodes whose taints admit no new ones.
     Misscheduled {
         /// Which nodes.
         nodes: Nodes,
@@ -109,7 +109,7 @@ pub struct WaitingNode {
     pub reason: String,
 }
 
-/// So many nodes are named at most.
+/// The most nodes that an explanation names.
 const NAMED: usize = 5;
 
 /// Some nodes, and how many more there are.
@@ -143,7 +143,7 @@ impl Nodes {
     }
 }
 
-/// PlanReason the plan is what it is. Never empty.
+/// The reasons for the plan. Never empty.
 pub(super) fn explain(
     observed: &Observed<'_>,
     history: &History<'_>,
@@ -205,7 +205,7 @@ pub(super) fn explain(
         reasons.push(PlanReason::Complete { nodes: survey.counts.status(observed.daemon_set).desired });
     }
     if reasons.is_empty() {
-        // Surplus pods that leave are all that is left.
+        // Only surplus pods are left, and they are being deleted.
         reasons.push(PlanReason::Waiting { nodes: Vec::new(), more: 0 });
     }
     reasons
@@ -216,24 +216,24 @@ fn wait(observed: &Observed<'_>, history: &History<'_>, place: Place<'_>) -> Opt
     let Observed { daemon_set, now, .. } = observed;
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let is_available = |pod: &&Arc<Pod>| pod.is_available(daemon_set.min_ready_seconds, *now);
-    // The new pod is waited for, also where an old one serves.
+    // The rollout waits for the new pod, also where an old one is available.
     let pod = live().find(|pod| history.is_new(pod)).or_else(|| live().next()).or_else(|| place.pods.first());
     let reason = match pod {
-        None => "no pod yet".to_owned(),
-        Some(pod) if pod.meta.is_deleting() => format!("the pod is being deleted{}", said(pod)),
+        None => "no pod exists yet".to_owned(),
+        Some(pod) if pod.meta.is_deleting() => format!("the pod is being deleted{}", reported(pod)),
         Some(pod) if is_available(&pod) => return None,
-        Some(pod) if pod.phase == Phase::Failed => format!("the pod has failed{}", said(pod)),
+        Some(pod) if pod.phase == Phase::Failed => format!("the pod has failed{}", reported(pod)),
         Some(pod) => match pod.available_at(daemon_set.min_ready_seconds) {
-            Some(at) => format!("the pod is available at {at}"),
-            None if pod.node().is_none() => format!("the pod is not scheduled{}", said(pod)),
-            None => format!("the pod is not ready{}", said(pod)),
+            Some(at) => format!("the pod becomes available at {at}"),
+            None if pod.node().is_none() => format!("the pod is not scheduled{}", reported(pod)),
+            None => format!("the pod is not ready{}", reported(pod)),
         },
     };
     Some(WaitingNode { node: place.node.clone(), pod: pod.map(|pod| pod.meta.key.name.clone()), reason })
 }
 
 impl PlanReason {
-    /// Cuts texts of any length to so many bytes.
+    /// Cuts texts of unbounded length to this many bytes.
     pub fn shorten(&mut self, longest: usize) {
         match self {
             PlanReason::Refused { defect: text } => shorten(text, longest),
@@ -244,7 +244,7 @@ impl PlanReason {
         }
     }
 
-    /// How many bytes that takes which it refers to. Names that it shares with a cache count in full.
+    /// The bytes on the heap. Names that it shares with a cache count in full.
     pub fn heap(&self) -> usize {
         match self {
             PlanReason::Refused { defect: text } => text.capacity(),
@@ -269,7 +269,7 @@ impl PlanReason {
         }
     }
 
-    /// Whether nothing more is to be done.
+    /// Whether this reason leaves nothing to do.
     pub fn is_at_rest(&self) -> bool {
         matches!(
             self,
@@ -278,8 +278,8 @@ impl PlanReason {
     }
 }
 
-/// What the kubelet or the scheduler says.
-fn said(pod: &Pod) -> String {
+/// What the kubelet or the scheduler reports.
+fn reported(pod: &Pod) -> String {
     let Some(waiting) = pod.trouble() else { return String::new() };
     match &waiting.message {
         Some(message) => format!(": {}: {message}", waiting.reason),
@@ -299,12 +299,12 @@ impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::NotWanted => "the DaemonSet does not run on their nodes",
-            Reason::NoNode => "the nodes that they are for do not exist",
+            Reason::NoNode => "their nodes do not exist",
             Reason::Excess => "their nodes have other pods of the DaemonSet",
             Reason::Failed => "they have failed",
-            Reason::Succeeded => "they have ended",
+            Reason::Succeeded => "they have succeeded",
             Reason::Outdated => "they have an older template",
-            Reason::Replaced => "the new pods of their nodes are available",
+            Reason::Replaced => "the new pods on their nodes are available",
         })
     }
 }
@@ -316,20 +316,31 @@ fn pods(count: usize, kind: &str) -> String {
 impl Display for PlanReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            PlanReason::Refused { defect } => write!(f, "The DaemonSet is not acted on: {defect}"),
-            PlanReason::BeingDeleted => f.write_str("The DaemonSet is being deleted: the garbage collector deletes its pods."),
-            PlanReason::Gone => f.write_str("The API server says that the DaemonSet is gone or being deleted: nothing is adopted or created."),
+            PlanReason::Refused { defect } => write!(f, "Windlass does not act on the DaemonSet: {defect}"),
+            PlanReason::BeingDeleted => {
+                f.write_str("The DaemonSet is being deleted: the garbage collector deletes its pods")
+            }
+            PlanReason::Gone => f.write_str(
+                "The API server reports that the DaemonSet is gone or being deleted: Windlass adopts and creates \
+                 nothing",
+            ),
             PlanReason::ChangingHands { objects } => write!(
                 f,
-                "{objects} pods and revisions are adopted or released first; everything else waits until the cache shows it."
+                "Windlass adopts or releases {objects} pods and ControllerRevisions first: all other writes wait \
+                 until the cache shows the new owner references"
             ),
-            PlanReason::NewRevision { name, number } => {
-                write!(f, "No revision has the current template: {name} is created as revision {number}.")
+            PlanReason::NewRevision { name, number } => write!(
+                f,
+                "No ControllerRevision has the current template: Windlass creates {name} as revision {number}"
+            ),
+            PlanReason::Creating { nodes } => {
+                write!(f, "Windlass creates {} on {nodes}", pods(nodes.count(), ""))
             }
-            PlanReason::Creating { nodes } => write!(f, "A pod is created on {nodes}."),
-            PlanReason::Deleting { reason, pods: count } => write!(f, "{} deleted: {reason}.", are(*count)),
+            PlanReason::Deleting { reason, pods: count } => {
+                write!(f, "Windlass deletes {}: {reason}", pods(*count, ""))
+            }
             PlanReason::BackingOff { nodes, next } => {
-                write!(f, "Failed pods stay on {nodes}; the next is replaced at {next}.")
+                write!(f, "Failed pods on {nodes} are in backoff: Windlass replaces the next one at {next}")
             }
             PlanReason::Budget { budget, staying } => {
                 match budget {
@@ -340,30 +351,32 @@ impl Display for PlanReason {
                         write!(f, "maxSurge is {max} and {} a new pod beside the old one", nodes_have(*surging))?;
                     }
                 }
-                write!(f, ": {} must wait.", pods(*staying, "available old "))
+                write!(f, ": {} must stay", pods(*staying, "available old "))
             }
-            PlanReason::OnDelete { outdated } => write!(
-                f,
-                "The strategy is OnDelete: {} of an older template until somebody deletes them.",
-                stay(*outdated)
-            ),
+            PlanReason::OnDelete { outdated } => {
+                let (stay, them) = if *outdated == 1 { ("stays", "it") } else { ("stay", "them") };
+                let pods = pods(*outdated, "");
+                write!(f, "The strategy is OnDelete: {pods} with an older template {stay} until a user deletes {them}")
+            }
             PlanReason::Waiting { nodes, more } => {
                 if nodes.is_empty() {
-                    return f.write_str("Surplus pods have yet to go.");
+                    return f.write_str("Surplus pods are not deleted yet");
                 }
                 for (at, WaitingNode { node, reason, .. }) in nodes.iter().enumerate() {
                     write!(f, "{}Node {node}: {reason}", if at > 0 { "; " } else { "" })?;
                 }
-                if *more > 0 { write!(f, "; {more} more nodes wait.") } else { f.write_str(".") }
+                if *more > 0 { write!(f, "; {more} more nodes wait") } else { Ok(()) }
             }
-            PlanReason::Misscheduled { nodes } => {
-                write!(f, "Pods may stay on {nodes}, whose taints keep new ones away; they are not counted.")
-            }
+            PlanReason::Misscheduled { nodes } => write!(
+                f,
+                "Pods stay on {nodes}: the taints only keep new pods away. They count as misscheduled"
+            ),
             PlanReason::NodesGone { nodes } => {
-                write!(f, "Pods are bound to {nodes}, which no longer exist: the pod garbage collector deletes them.")
+                let exist = if nodes.count() == 1 { "exists" } else { "exist" };
+                write!(f, "Pods are bound to {nodes}, which no longer {exist}: the pod garbage collector deletes them")
             }
             PlanReason::Complete { nodes } => {
-                write!(f, "All {nodes} nodes have an available pod of the current template.")
+                write!(f, "Complete: {nodes} of {nodes} nodes have an available pod of the current template")
             }
         }
     }
@@ -371,14 +384,6 @@ impl Display for PlanReason {
 
 fn nodes_have(count: i64) -> String {
     if count == 1 { "1 node has".to_owned() } else { format!("{count} nodes have") }
-}
-
-fn are(count: usize) -> String {
-    format!("{} {}", pods(count, ""), if count == 1 { "is" } else { "are" })
-}
-
-fn stay(count: usize) -> String {
-    format!("{} {}", pods(count, ""), if count == 1 { "stays" } else { "stay" })
 }
 
 impl Display for Write {

@@ -1,6 +1,6 @@
-//! Which pods one node needs and which it has to lose, whatever the rollout (upstream: `podsShouldBeOnNode`).
+//! Which pods one node needs and which pods it must lose, before the rollout (upstream: `podsShouldBeOnNode`).
 //!
-//! One node at a time: what is decided depends on the DaemonSet, on its current revision and on the node's own pods. So a
+//! One node at a time: the decision depends on the DaemonSet, on its current revision and on the node's own pods. So a
 //! result can be kept until one of the three changes.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use super::revisions::History;
 use super::{Deletion, Reason};
 use crate::model::{DaemonSet, Phase, Pod, Uid};
 
-/// All but the node that the decision about a node rests on.
+/// The input of the decision about a node, except the node itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The DaemonSet.
@@ -36,20 +36,20 @@ impl Context<'_> {
         pod.is_available(if ignored { 0 } else { self.daemon_set.min_ready_seconds }, self.now)
     }
 
-    /// Whether a budget may count on the pod: not on one that may go at any moment.
+    /// Whether a budget may count the pod as available: not if a lost deletion may still delete it.
     fn is_counted_on(&self, pod: &Pod) -> bool {
         self.is_available(pod) && !self.doomed.contains(&pod.meta.uid)
     }
 }
 
-/// What happens on one node before the rollout is considered, and what the rollout finds there.
+/// The decision about one node before the rollout, and the pods that the rollout finds there.
 #[derive(Clone, Debug)]
 pub struct Managed<'a> {
     /// Whether a pod is created.
     pub create: bool,
     /// Pods to delete.
     pub delete: Vec<Deletion>,
-    /// What stays.
+    /// The pods that stay.
     pub class: Class<'a>,
     /// Until when failed pods stay.
     pub backs_off_until: Option<Timestamp>,
@@ -58,11 +58,11 @@ pub struct Managed<'a> {
 /// The live pods that stay on a node, as a rollout sees them.
 #[derive(Clone, Copy, Debug)]
 pub enum Class<'a> {
-    /// The node does not exist: its bound pods are left to the pod garbage collector, and nothing else waits for them.
+    /// The node does not exist: the pod garbage collector deletes its bound pods, and nothing else waits for them.
     Gone,
     /// None.
     Missing,
-    /// More than may be there: the surplus is being deleted.
+    /// More than allowed: the surplus is being deleted.
     Excess,
     /// One of the current template.
     New {
@@ -76,7 +76,7 @@ pub enum Class<'a> {
         /// Whether it is available.
         is_available: bool,
     },
-    /// An old one that waits for a new one, which is not available or has failed and is not replaced yet.
+    /// An old one that waits for a new one, which is unavailable, or has failed and is not replaced yet.
     Both {
         /// Whether the old one is available.
         is_old_available: bool,
@@ -202,12 +202,12 @@ mod tests {
         Arc::new(Pod::decode(&json.to_string(), &mut Interner::default()).unwrap())
     }
 
-    /// What happens on a node with these pods: `+` for a creation, and the places of those that go.
+    /// The decision about a node with these pods: `+` for a creation, and the places of deleted pods.
     fn managed(max_surge: i32, taints: Value, pods: &[&str], backoff: &FailedPodBackoff) -> String {
         managed_but(max_surge, taints, pods, backoff, &BTreeSet::new()).0
     }
 
-    /// The same, and how many nodes without an available pod it makes, where deletions may reach some pods.
+    /// The same, with the number of nodes without an available pod, where lost deletions may reach some pods.
     fn managed_but(
         max_surge: i32,
         taints: Value,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_has_ended_is_replaced_before_it_goes() {
+    fn an_ended_pod_is_replaced_before_it_is_deleted() {
         check(0, &["new failed"], "+p0");
         check(0, &["new succeeded"], "+p0");
         check(0, &["new failed", "new pending"], "p0");

@@ -11,16 +11,16 @@ use crate::plan::claim::{Claim, claim};
 /// The pods that concern a DaemonSet.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    /// Ours, with a target node: by node, and by seniority on each. A pod that is being deleted and has not ended is among
-    /// them.
+    /// Owned, with a target node: by node, and by seniority on each. A pod that is being deleted and has not ended is
+    /// among them.
     mapped: Vec<Arc<Pod>>,
-    /// Ours and unbound, and bound for no single node.
+    /// Owned and unbound, without a target node.
     pub without_target: Vec<Arc<Pod>>,
-    /// Ours, ended, and being deleted: a finalizer or a slow kubelet holds them (kubernetes#118716).
+    /// Owned, ended, and being deleted: a finalizer or a slow kubelet holds them (kubernetes#118716).
     pub ended: Vec<Arc<Pod>>,
-    /// Ours, and no longer selected.
-    pub strays: Vec<Arc<Pod>>,
-    /// Nobody's, and selected.
+    /// Owned, and no longer selected.
+    pub to_release: Vec<Arc<Pod>>,
+    /// Without a controller, and selected.
     pub orphans: Vec<Arc<Pod>>,
 }
 
@@ -36,14 +36,14 @@ pub struct Place<'a> {
 }
 
 impl Members {
-    /// Sorts the pods whose controller the DaemonSet is (`owned`), and those of the namespace that have none.
+    /// Sorts the pods whose controller the DaemonSet is (`owned`), and those of the namespace without one.
     pub fn of(daemon_set: &DaemonSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
         let mut members = Members { mapped: Vec::with_capacity(owned.len()), ..Members::default() };
         for pod in owned {
             let claim = claim(daemon_set, &daemon_set.selector, &pod.meta);
             let is_deleting = pod.meta.is_deleting();
             if claim == Claim::Release && !is_deleting {
-                members.strays.push(pod);
+                members.to_release.push(pod);
             } else if is_deleting && pod.is_terminal() {
                 members.ended.push(pod);
             } else if pod.target().is_some() {
@@ -60,11 +60,11 @@ impl Members {
 
     /// All pods that the DaemonSet controls.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        let Members { mapped, without_target, ended, strays, orphans: _ } = self;
-        [mapped, without_target, ended, strays].into_iter().flatten()
+        let Members { mapped, without_target, ended, to_release, orphans: _ } = self;
+        [mapped, without_target, ended, to_release].into_iter().flatten()
     }
 
-    /// The nodes that run a pod or have one, in the order of their names. The others need no look.
+    /// The nodes that should run a pod or have one, in the order of their names. Other nodes are skipped.
     pub fn places<'a>(&'a self, verdicts: &'a Verdicts) -> impl Iterator<Item = Place<'a>> {
         let mut groups = self.mapped.chunk_by(|a, b| a.target() == b.target()).peekable();
         let mut nodes = verdicts.iter().peekable();

@@ -1,8 +1,9 @@
-//! Which nodes get a pod, which pods go, how a new template is rolled out, and what to report (upstream:
+//! Which nodes get a pod, which pods are deleted, how a new template is rolled out, and what to report (upstream:
 //! `daemon_controller.go`, `update.go`).
 //!
-//! One linear pass over the nodes that run a pod or have one. What a node adds to the plan ([`manage::manage`]), to the
-//! counts of the rollout ([`rolling::Tally`]) and to those of the status ([`status::Counts`]) depends on that node alone.
+//! One linear pass over the nodes that should run a pod or have one. The contribution of a node to the plan
+//! ([`manage::manage`]), to the counts of the rollout ([`rolling::Tally`]) and to those of the status
+//! ([`status::Counts`]) depends on that node alone.
 
 pub mod backoff;
 pub mod body;
@@ -44,14 +45,14 @@ use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Uid};
 /// The most pods that one sync creates, and the most that it deletes. The rest follows when the cache shows these.
 pub const BURST: usize = 250;
 
-/// All that one decision about a DaemonSet rests on.
+/// The input of one decision about a DaemonSet.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The DaemonSet.
     pub daemon_set: &'a DaemonSet,
-    /// What its template says of each node.
+    /// The verdict of its template on each node.
     pub verdicts: Arc<Verdicts>,
-    /// Why the placement of its template cannot be read; then there are no verdicts, and nothing is done.
+    /// Why the placement of its template cannot be read; then there are no verdicts, and the plan is empty.
     pub unreadable: Option<String>,
     /// Its pods, and those that it might adopt.
     pub members: Members,
@@ -59,29 +60,29 @@ pub struct Observed<'a> {
     pub revisions: Vec<Arc<ControllerRevision>>,
     /// Revisions of the namespace without a controller.
     pub orphan_revisions: Vec<Arc<ControllerRevision>>,
-    /// Whether a fresh read showed the DaemonSet unchanged in identity and not on its way out. Only then may an orphan be
-    /// adopted. Asked only where there is one to adopt ([`wants_to_adopt`]); if it did not, nothing is done.
+    /// Whether a fresh read showed the DaemonSet with the same identity and not being deleted. Only then may an orphan
+    /// be adopted. Read only where an orphan exists ([`wants_to_adopt`]); if the read failed, the plan is empty.
     pub may_adopt: bool,
-    /// Pods that a deletion whose reply was lost may still reach: no budget counts on them.
+    /// Pods that a deletion whose reply was lost may still reach: no budget counts them as available.
     pub doomed: BTreeSet<Uid>,
     /// The nodes on which its pods have failed.
     pub backoff: Arc<FailedPodBackoff>,
     /// Which names of new pods have been used.
     pub marks: Arc<Marks>,
-    /// On which nodes a pod was created a moment ago.
+    /// On which nodes a pod was created within the last minute.
     pub recent: Arc<RecentCreations>,
-    /// Whether a pod has this name, whosever it is.
+    /// Whether any pod has this name, whoever owns it.
     pub is_taken: IsTaken,
     /// The time of the decision.
     pub now: Timestamp,
 }
 
-/// Asks whether a pod of the namespace has a name.
+/// Looks up whether a pod of the namespace has a name.
 #[derive(Clone)]
 pub struct IsTaken(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl IsTaken {
-    /// Asks by this function.
+    /// Looks names up with this function.
     pub fn new(is_taken: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         IsTaken(Arc::new(is_taken))
     }
@@ -99,17 +100,17 @@ impl fmt::Debug for IsTaken {
 pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
-    /// What to tell the user besides what the writes tell.
+    /// Events besides those of the writes.
     pub notes: Vec<EventNote>,
-    /// The status by what was observed, to be written last and only if it differs; `None` where nothing is to be said. See
+    /// The status by what was observed, written last and only if it differs; `None` where nothing is reported. See
     /// [`status::hold_generation`] for a sync without an outcome.
     pub status: Option<DaemonSetStatus>,
-    /// When something is due although nothing changes: a pod becomes available, or a failed one may be replaced.
+    /// When the next sync is due although nothing changes: a pod becomes available, or a failed one may be replaced.
     pub requeue_after: Option<Duration>,
-    /// Whether a pod is created on a node that got one a moment ago: then the DaemonSet is read afresh before, as it may
-    /// be gone and its pods with it.
+    /// Whether a pod is created on a node that got one within the last minute: then the DaemonSet is re-read before, as
+    /// it may have been deleted together with its pods.
     pub repeats: bool,
-    /// Why it is this plan and no other, and what it waits for.
+    /// The reasons for the plan, and what it waits for.
     pub reasons: Vec<PlanReason>,
 }
 
@@ -131,7 +132,7 @@ pub enum Write {
         /// The value.
         hash: String,
     },
-    /// Delete a revision: a duplicate, or one that the history has no room for.
+    /// Delete a revision: a duplicate, or one beyond the history limit.
     DeleteRevision(Arc<ControllerRevision>),
     /// Set the hash label or the number of a revision.
     ChangeRevision(Arc<ControllerRevision>, RevisionChange),
@@ -173,13 +174,13 @@ pub struct Deletion {
 pub enum Reason {
     /// The DaemonSet does not run on its node.
     NotWanted,
-    /// It is not bound, and there is no node that it is for.
+    /// It is not bound, and its target node does not exist.
     NoNode,
     /// Its node has another pod.
     Excess,
     /// It has failed.
     Failed,
-    /// It has ended.
+    /// It has succeeded.
     Succeeded,
     /// It has an older template.
     Outdated,
@@ -194,9 +195,9 @@ impl Plan {
     }
 }
 
-/// Whether the DaemonSet itself shows that something is to be done for it: nobody has acted on its latest generation, or
-/// when its status was written a node lacked its pod, or had one that it should not have or that is out of date. Under
-/// OnDelete outdated pods stay, and the price is a read past the caches for each restart.
+/// Whether the DaemonSet itself shows that work is left: its latest generation is not observed, or when its status was
+/// written a node lacked its pod, or had one that it should not have or that is out of date. Under OnDelete outdated
+/// pods stay, and the price is a read past the caches for each restart.
 pub fn is_unsettled(daemon_set: &DaemonSet) -> bool {
     let DaemonSetStatus { observed_generation, desired, current, updated, misscheduled, .. } =
         daemon_set.status;
@@ -206,8 +207,8 @@ pub fn is_unsettled(daemon_set: &DaemonSet) -> bool {
         || misscheduled != 0
 }
 
-/// Whether there is an orphan that the DaemonSet would adopt: then the caller reads the DaemonSet afresh before it asks
-/// for a plan.
+/// Whether there is an orphan that the DaemonSet would adopt: then the caller reads the DaemonSet afresh before it
+/// computes a plan.
 pub fn wants_to_adopt(
     daemon_set: &DaemonSet,
     members: &Members,
@@ -282,7 +283,7 @@ fn refusal(observed: &Observed<'_>) -> Option<EventNote> {
         let text = format!("This daemon set's selector is invalid: {defect}");
         return Some(EventNote::warning("InvalidSelector", text));
     }
-    // To guess would be to create pods where none should run, or to delete all.
+    // A guess would create pods where none should run, or delete all.
     let unreadable = unreadable.as_ref()?;
     let text = format!("The placement of this daemon set's template cannot be read: {unreadable}");
     Some(EventNote::warning("InvalidTemplate", text))
@@ -297,8 +298,8 @@ fn claims(observed: &Observed<'_>) -> Vec<Write> {
             Claim::Keep | Claim::Ignore => None,
         }
     });
-    let strays = members.strays.iter().cloned().map(Write::ReleasePod);
-    revisions.chain(strays).chain(members.orphans.iter().cloned().map(Write::AdoptPod)).collect()
+    let to_release = members.to_release.iter().cloned().map(Write::ReleasePod);
+    revisions.chain(to_release).chain(members.orphans.iter().cloned().map(Write::AdoptPod)).collect()
 }
 
 fn new_pod(observed: &Observed<'_>, node: &Arc<str>) -> NewPod {

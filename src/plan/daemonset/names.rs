@@ -1,10 +1,10 @@
-//! The names of daemon pods: chosen before the pods are created, and the same by whoever chooses.
+//! The names of daemon pods: chosen before the pods are created, and the same in every process.
 //!
 //! The DaemonSet's UID and a node's name give one circle of names, whose places are called slots. A new pod takes the
-//! first slot at or above the node's mark whose name no pod in the cache has. The mark moves past a slot once its creation
-//! is known to have happened. So a daemon that was restarted, another leader, or the same one after a lost reply asks
-//! for the same name: the second creation meets a taken name instead of an empty node. A name does not come back while
-//! the process lives.
+//! first slot at or above the node's mark whose name no pod in the cache has. The mark moves past a slot once its
+//! creation is known to have happened. So a daemon that was restarted, another leader, or the same one after a lost
+//! reply requests the same name: the second creation meets a taken name instead of an empty node. A name is not used
+//! again while the process lives.
 //!
 //! The revision is not part of the name: a late creation of the old template and one of the new cannot both succeed.
 //!
@@ -91,8 +91,8 @@ impl Names {
         name
     }
 
-    /// The slot of a name on a node; `None` for a name of another form, as of a pod that another controller created.
-    /// Where a pod was created for another node, the slot says nothing.
+    /// The slot of a name on a node; `None` for a name of another form, such as that of a pod of another controller.
+    /// For a pod that was created for another node, the slot means nothing.
     pub fn slot(&self, node: &str, name: &str) -> Option<u64> {
         let suffix = name.strip_prefix(&*self.base).filter(|suffix| suffix.len() == SUFFIX)?;
         let number = suffix.bytes().rev().try_fold(0, |number, byte| {
@@ -102,15 +102,15 @@ impl Names {
         Some(times((number + SLOTS - self.start(node)) % SLOTS, INVERSE))
     }
 
-    /// The name for a new pod on a node: that of the first slot from the mark on which `is_taken` leaves free. Every pod
-    /// that is in the way takes one name, so that a node is not without one.
+    /// The name for a new pod on a node: that of the first slot from the mark on which `is_taken` leaves free. Each pod
+    /// in the way takes one name, so that the node always gets one.
     pub fn free(&self, node: &str, marks: &Marks, is_taken: impl Fn(&str) -> bool) -> String {
         let mark = marks.of(node);
         let mut names = (mark..).map(|slot| self.name(node, slot));
         names.find(|name| !is_taken(name)).unwrap_or_else(|| self.name(node, mark))
     }
 
-    /// The name to ask for where this one was taken.
+    /// The name to request where this one was taken.
     pub fn after(&self, node: &str, name: &str) -> String {
         self.name(node, self.slot(node, name).map_or(0, |slot| slot + 1))
     }
@@ -118,18 +118,18 @@ impl Names {
 
 /// Below which slot of each node names have been used, in this process.
 ///
-/// While a creation whose reply was lost may still arrive, the mark of its node stays where it is: whoever creates a pod
-/// there meanwhile asks for the same name, so that the late request meets a taken name. That is the one case in which a
-/// name may come back.
+/// While a creation whose reply was lost may still arrive, the mark of its node stays where it is: a pod that is
+/// created there meanwhile gets the same name, so that the late request meets a taken name. That is the one case in
+/// which a name may be used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     by_node: BTreeMap<Arc<str>, u64>,
-    /// Of nodes with such a creation, until when it may arrive and the mark that they have afterwards.
+    /// Of nodes with such a creation: until when it may arrive, and the mark that the node gets afterwards.
     doubted: BTreeMap<Arc<str>, (Timestamp, u64)>,
 }
 
 impl Marks {
-    /// What a process without a memory knows: the marks stand above the slots of the pods that the cache shows.
+    /// The state of a process without a memory: the marks stand above the slots of the pods in the cache.
     pub fn seen(daemon_set: &DaemonSet, members: &Members) -> Self {
         let names = Names::of(&daemon_set.meta.key.name, &daemon_set.meta.uid);
         let mut marks = Marks::default();
@@ -158,21 +158,21 @@ impl Marks {
         }
     }
 
-    /// The reply to a creation on this node was lost: until then it may still arrive.
+    /// The reply to a creation on this node was lost: it may arrive until then.
     pub fn doubt(&mut self, node: &Arc<str>, until: Timestamp) {
         let mark = self.of(node);
         let (end, _) = self.doubted.entry(node.clone()).or_insert((until, mark));
         *end = until.max(*end);
     }
 
-    /// The creation of which there was no reply is known to have happened.
+    /// A creation without a reply is known to have happened.
     pub fn has_arrived(&mut self, node: &str) {
         if let Some((node, (_, mark))) = self.doubted.remove_entry(node) {
             self.by_node.insert(node, mark);
         }
     }
 
-    /// What may have arrived until now has, or never will.
+    /// Creations that may have arrived until now either have, or never will.
     pub fn end_doubts(&mut self, now: Timestamp) {
         let over = self.doubted.extract_if(.., |_, (until, _)| *until <= now);
         self.by_node.extend(over.map(|(node, (_, mark))| (node, mark)));
@@ -183,7 +183,7 @@ impl Marks {
         !self.doubted.is_empty()
     }
 
-    /// Drops the mark of a node that has gone.
+    /// Drops the mark of a deleted node.
     pub fn forget(&mut self, node: &str) {
         self.by_node.remove(node);
         self.doubted.remove(node);
@@ -199,13 +199,13 @@ impl Marks {
 pub enum Taken {
     /// The pod is the one that was to be created.
     Created,
-    /// An earlier pod of the node still ends: wait for the cache to show that it has gone.
+    /// An earlier pod of the node is still terminating: wait until the cache shows its deletion.
     Wait,
-    /// Ask again under the name of the next slot ([`Names::after`]).
+    /// Try again under the name of the next slot ([`Names::after`]).
     NextSlot,
 }
 
-/// Decides about a creation on `node` whose name is taken by `existing`; `None` where it has gone since.
+/// Decides about a creation on `node` whose name is taken by `existing`; `None` where it was deleted since.
 pub fn on_taken(daemon_set: &DaemonSet, node: &str, existing: Option<&Pod>) -> Taken {
     let Some(pod) = existing else { return Taken::Wait };
     let is_ours = daemon_set.controls(&pod.meta) && pod.target().is_some_and(|target| **target == *node);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_lost_creation_may_arrive_its_name_is_asked_for_again() {
+    fn while_a_lost_creation_may_arrive_its_name_is_requested_again() {
         let (names, node) = (names("agent", "u-1"), Arc::from("n1"));
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut marks = Marks::default();

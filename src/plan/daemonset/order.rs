@@ -1,4 +1,4 @@
-//! The orders in which pods and nodes are looked at, each a key with a derived order.
+//! The orders of pods and nodes, each a key with a derived order.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ impl Seniority {
     }
 }
 
-/// When it is a node's turn in a rollout. The order is the same for whoever plans, and another one for each revision, so
-/// that not always the same nodes come first. Two leaders who each see a part of the rollout choose the same nodes: the
-/// one with the older view chooses what is done already.
+/// The place of a node in a rollout. Every process computes the same order, and each revision has another one, so
+/// that not always the same nodes come first. Two leaders who each see a part of the rollout choose the same nodes:
+/// the one with the older view chooses what is done already.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn<'a> {
     hash: u64,
@@ -37,13 +37,13 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The turn of a node in the rollout of a revision.
+    /// The place of a node in the rollout of a revision.
     pub fn of(revision: &str, node: &'a str) -> Self {
         Turn { hash: mixed(fnv1a_64([node.as_bytes(), b"/", revision.as_bytes()])), node }
     }
 }
 
-/// Spreads the last bytes that went into a hash, which FNV leaves where they do not decide an order.
+/// Mixes the last bytes of a hash, which FNV leaves where they do not affect the order.
 fn mixed(hash: u64) -> u64 {
     let step = |hash: u64| (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = step(step(hash));

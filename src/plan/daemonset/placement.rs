@@ -1,7 +1,7 @@
 //! On which nodes a DaemonSet runs: its template, compiled once per generation into a predicate over nodes (upstream:
 //! `NodeShouldRunDaemonPod`).
 //!
-//! Allocatable resources, ports, other pods and pod affinity are the scheduler's business: the pod is created and may
+//! Allocatable resources, ports, other pods and pod affinity are left to the scheduler: the pod is created and may
 //! stay Pending.
 
 use std::fmt;
@@ -12,14 +12,14 @@ use serde::Deserialize;
 use super::tolerations::{Toleration, automatic};
 use crate::model::{DaemonSet, Effect, Node, StringMap, Taint};
 
-/// What a DaemonSet wants of a node.
+/// The verdict of a DaemonSet on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// No pod: those that are there are deleted.
+    /// The node should run no pod: existing ones are deleted.
     Leave,
-    /// A pod that is there may stay, and none is created.
+    /// An existing pod may stay, and none is created.
     Continue,
-    /// A pod.
+    /// The node should run a pod.
     Run,
 }
 
@@ -162,7 +162,7 @@ impl Placement {
     /// Compiles the template of a DaemonSet.
     ///
     /// # Errors
-    /// When a field has a type that the API does not give it, which no API server stores.
+    /// When a field has a type that the API does not define, which no API server stores.
     pub fn of(daemon_set: &DaemonSet) -> Result<Self, serde_json::Error> {
         let template: TemplateWire = serde_json::from_str(daemon_set.template.raw().get())?;
         let spec = template.spec.unwrap_or_default();
@@ -185,11 +185,11 @@ impl Placement {
         })
     }
 
-    /// What the DaemonSet wants of this node.
+    /// The verdict on this node.
     pub fn verdict(&self, node: &Node) -> Verdict {
         match self.exclusion(node) {
             None => Verdict::Run,
-            // The first taint that counts may be one of effect NoSchedule before one of effect NoExecute.
+            // The first relevant taint may be one of effect NoSchedule before one of effect NoExecute.
             Some(Exclusion::Taint(_))
                 if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none()
                     && !planted!("a NoSchedule taint drives daemon pods out") =>
@@ -274,7 +274,7 @@ impl RequirementWire {
 impl Term {
     fn matches(&self, name: &str, labels: &StringMap) -> bool {
         let field = |field: &FieldRequirement| {
-            // The only field that there is; others are empty.
+            // The only field that exists; others are empty.
             let actual = if field.key == "metadata.name" { name } else { "" };
             (actual == field.value) == field.is_equal
         };
@@ -308,7 +308,7 @@ fn is_label_value(value: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// A DaemonSet's verdicts on all nodes: kept between syncs, and brought up to date by node events.
+/// A DaemonSet's verdicts on all nodes: kept between syncs, and updated by node events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts(Vec<(Arc<str>, Verdict)>);
 
@@ -322,7 +322,7 @@ impl Verdicts {
         Verdicts(all)
     }
 
-    /// Judges one node that was added or has changed. Returns whether the DaemonSet has to be looked at.
+    /// Judges one node that was added or has changed. Returns whether the DaemonSet must be synced.
     pub fn update(&mut self, placement: &Placement, node: &Node) -> bool {
         let (name, verdict) = (&node.meta.key.name, placement.verdict(node));
         match self.at(name) {
@@ -337,7 +337,7 @@ impl Verdicts {
         }
     }
 
-    /// Forgets a node that has gone. Returns what the DaemonSet wanted of it.
+    /// Removes a deleted node. Returns the verdict on it.
     pub fn remove(&mut self, node: &str) -> Option<Verdict> {
         self.at(node).ok().map(|at| self.0.remove(at).1)
     }

@@ -1,8 +1,8 @@
-//! On which nodes a pod was created a moment ago.
+//! On which nodes a pod was created within the last minute.
 //!
-//! A pod that goes as fast as it is created may do so because the DaemonSet is gone, and a cache that lags does not show
-//! it. So before a node gets another pod within a minute, the DaemonSet is read afresh. A rollout gives each node one pod,
-//! and pays nothing.
+//! A pod that is deleted as fast as it is created may show that the DaemonSet was deleted, which a lagging cache does
+//! not show. So before a node gets another pod within a minute, the DaemonSet is read afresh. A rollout gives each node
+//! one pod, and causes no read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 /// How long a creation is remembered.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
 
-/// The nodes on which a pod was created a moment ago.
+/// The nodes on which a pod was created within the last minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentCreations(BTreeMap<Arc<str>, Timestamp>);
 
@@ -22,17 +22,17 @@ impl RecentCreations {
         self.0.insert(node.clone(), now);
     }
 
-    /// Whether one was, less than a minute ago. Where the clock was set back, too.
+    /// Whether a pod was created less than a minute ago. Also true where the clock was set back.
     pub fn contains(&self, node: &str, now: Timestamp) -> bool {
         self.0.get(node).is_some_and(|at| is_recent(*at, now))
     }
 
-    /// Drops what is over.
+    /// Drops entries older than a minute.
     pub fn collect(&mut self, now: Timestamp) {
         self.0.retain(|_, at| is_recent(*at, now));
     }
 
-    /// Whether no node got a pod.
+    /// Whether no node has an entry.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

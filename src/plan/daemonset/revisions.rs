@@ -1,8 +1,8 @@
-//! The history of a DaemonSet's templates: which revision is the current one, and what is to be done about the others
+//! The history of a DaemonSet's templates: which revision is the current one, and what happens to the others
 //! (upstream: `constructHistory`, `cleanupHistory`).
 //!
-//! A rollback is kubectl's doing: it patches the DaemonSet with the data of a revision, which for the controller is an edit
-//! of the template. The revision that had the template then becomes the newest.
+//! kubectl carries out a rollback: it patches the DaemonSet with the data of a revision, which for the controller is an
+//! edit of the template. The revision that had the template then becomes the newest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,10 +29,10 @@ const OF_STATEFUL_SET: &str = "controller.kubernetes.io/hash";
 /// The longest value of a label.
 const LONGEST_VALUE: usize = 63;
 
-/// The revision that is to be created.
+/// The revision to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRevision {
-    /// `<daemon daemon_set>-<hash>`.
+    /// `<daemon set>-<hash>`.
     pub name: String,
     /// The value of the hash label.
     pub hash: String,
@@ -40,7 +40,7 @@ pub struct NewRevision {
     pub number: i64,
 }
 
-/// What changes about a revision.
+/// The changes to a revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RevisionChange {
     /// The value of the hash label.
@@ -49,8 +49,8 @@ pub struct RevisionChange {
     pub number: Option<i64>,
 }
 
-/// Whether the DaemonSet has this revision, may take it, or has to give it away. A revision whose data is of another shape
-/// belongs to another kind of owner, whatever its labels say.
+/// Whether the DaemonSet controls this revision, may adopt it, or must release it. A revision whose data has another
+/// shape belongs to another kind of owner, whatever its labels are.
 pub fn claim_revision(daemon_set: &DaemonSet, revision: &ControllerRevision) -> Claim {
     let labels = &revision.meta.labels;
     let fits = revision.contents.is_some() && labels.get(OF_STATEFUL_SET).is_none();
@@ -64,15 +64,15 @@ pub fn claim_revision(daemon_set: &DaemonSet, revision: &ControllerRevision) -> 
 #[derive(Clone, Debug)]
 pub struct History<'a> {
     daemon_set: &'a DaemonSet,
-    /// The one that has the template; `None` if it has yet to be created.
+    /// The one with the current template; `None` before it is created.
     pub current: Option<&'a Arc<ControllerRevision>>,
-    /// Others that have the template.
+    /// Others with the current template.
     duplicates: Vec<&'a Arc<ControllerRevision>>,
     /// All others, the lowest number first.
     pub old: Vec<&'a Arc<ControllerRevision>>,
     /// The value of the hash label for new pods.
     pub hash: String,
-    /// The number that the current revision must have at least.
+    /// The lowest number that the current revision may have.
     number: i64,
     new_hashes: BTreeSet<String>,
     old_hashes: BTreeSet<String>,
@@ -89,12 +89,12 @@ impl<'a> History<'a> {
         };
         let mut matching = has(&wanted);
         if matching.is_empty() && !revisions.is_empty() {
-            // Numbers above 2^53 are rounded in the data, so that the template means something else than its revision.
+            // Numbers above 2^53 are rounded in the data, so that the template differs from its revision.
             let stored =
                 data(daemon_set).ok().and_then(|data| Contents::of_data(&data, &mut Interner::default()));
             matching = stored.as_ref().map(has).unwrap_or_default();
         }
-        // The highest number; of several the oldest, and then the first by name.
+        // The highest number; of equal ones the oldest, and then the first by name.
         matching.sort_by(|a, b| {
             let key = |r: &'a ControllerRevision| (r.meta.created, &r.meta.key);
             b.number.cmp(&a.number).then_with(|| key(a).cmp(&key(b)))
@@ -129,8 +129,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Whether a pod has the current template: its hash says so or, where the hash names no revision that we own, its
-    /// template generation. Upstream believes the generation in any case, also that of a pod of an earlier DaemonSet.
+    /// Whether a pod has the current template: by its hash or, where no owned revision has that hash, by its template
+    /// generation. Upstream trusts the generation in any case, also that of a pod of an earlier DaemonSet.
     pub fn is_new(&self, pod: &Pod) -> bool {
         let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
         let hash = hash.filter(|_| !planted!("the template generation of a pod is believed"));
@@ -144,7 +144,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What is written before any pod is created or deleted because of its template.
+    /// The writes that precede the creation and deletion of pods because of their template.
     pub fn writes(&self, members: &Members) -> Vec<Write> {
         let mut writes: Vec<Write> = Vec::new();
         let (relabelled, is_done) = self.relabelled(members);
@@ -174,7 +174,7 @@ impl<'a> History<'a> {
     }
 
     /// The pods of duplicates, which get the hash of the revision that stays, and whether these are all. Upstream relabels
-    /// every pod, those of older templates too, which are never updated then (kubernetes#111280).
+    /// every pod, also those of older templates, which are then never updated (kubernetes#111280).
     fn relabelled(&self, members: &Members) -> (Vec<Write>, bool) {
         let is_duplicate = |pod: &&Arc<Pod>| {
             let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();
@@ -190,8 +190,8 @@ impl<'a> History<'a> {
         (writes, pods.next().is_none())
     }
 
-    /// The old revisions that the history has no room for, the lowest number first. One whose hash is on a pod stays, so
-    /// that more than the limit may be left.
+    /// The old revisions beyond the history limit, the lowest number first. One whose hash is on a pod stays, so that
+    /// more than the limit may be left.
     pub fn surplus(&self, members: &Members) -> Vec<Write> {
         let limit = usize::try_from(self.daemon_set.revision_history_limit).unwrap_or(0);
         let old = || self.old.iter().filter(|revision| !revision.meta.is_deleting());
@@ -210,8 +210,8 @@ impl<'a> History<'a> {
     }
 }
 
-/// The hash of a revision: its label or, where it has none, its name, or ten letters of a name that is too long for a
-/// label.
+/// The hash of a revision: its label; without a label its name; of a name that is too long for a label, a hash of ten
+/// letters.
 fn hash_of(revision: &ControllerRevision) -> String {
     let name = &*revision.meta.key.name;
     match revision.hash() {
@@ -231,15 +231,15 @@ fn hash_of(revision: &ControllerRevision) -> String {
 /// What to do about a revision whose name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It has this template and this hash: go on with it.
+    /// It has this template and this hash: use it.
     Use,
-    /// It is ours, or has gone meanwhile: plan again when the cache shows it.
+    /// It is owned, or was deleted meanwhile: plan again when the cache shows it.
     PlanAgain,
     /// It has other contents: count the collision ([`next_collision`]) and plan again.
     Collision,
 }
 
-/// Decides about a creation whose name is taken by `existing`; `None` where it has gone since.
+/// Decides about a creation whose name is taken by `existing`; `None` where it was deleted since.
 pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&ControllerRevision>) -> Taken {
     let Some(existing) = existing else { return Taken::PlanAgain };
     let owned = [Arc::new(existing.clone())];
@@ -251,8 +251,8 @@ pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&Con
     }
 }
 
-/// The `collisionCount` to write after a collision, by a fresh read of the DaemonSet. `None` where the cache was behind:
-/// then it is enough to plan again.
+/// The `collisionCount` to write after a collision, by a fresh read of the DaemonSet. `None` where the cache was
+/// behind: then planning again suffices.
 pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> {
     let (ours, theirs) = (daemon_set.status.collision_count, fresh.status.collision_count);
     let is_same = ours == theirs && daemon_set.meta.uid == fresh.meta.uid;
@@ -298,8 +298,8 @@ struct RevisionMeta<'a> {
     owner_references: [OwnerReference<'a>; 1],
 }
 
-/// The JSON of a new revision. `annotations` are all that the DaemonSet has at this moment, by a fresh read: the change
-/// cause is among them.
+/// The JSON of a new revision. `annotations` are all that the DaemonSet has now, by a fresh read: the change cause is
+/// among them.
 ///
 /// # Errors
 /// As for [`data`].

@@ -11,12 +11,12 @@ use super::{Deletion, Reason};
 use crate::model::int_or_percent::clamp;
 use crate::model::{DaemonSet, Pod, UpdateStrategy};
 
-/// The counts that a rolling update rests on. Each node adds its part, and can take it back when it changes.
+/// The counts of a rolling update. Each node adds its part, and can subtract it when it changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Nodes that should run a pod.
     pub desired: i64,
-    /// Nodes that have pods or should, and none that is available, those whose unavailable old pod goes at once included.
+    /// Nodes that have pods or should, without an available one; those whose unavailable old pod is deleted now included.
     pub unavailable: i64,
     /// Nodes on which a new pod has been created beside an old one and is not available, or that have too many pods.
     pub surging: i64,
@@ -90,7 +90,7 @@ impl Budget {
         })
     }
 
-    /// How many more nodes it has room for.
+    /// How many more nodes the budget allows.
     pub fn room(&self) -> usize {
         let (Budget::Unavailable { max, unavailable: used } | Budget::Surge { max, surging: used }) = self;
         let more = i64::from(planted!("the bounds of a DaemonSet are one too large"));
@@ -109,7 +109,7 @@ pub struct Step<'a> {
     pub staying: usize,
 }
 
-/// Decides. Old pods that are not available go first and at once, whatever the budget.
+/// Decides. Unavailable old pods are replaced first and at once, whatever the budget.
 pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec<Outdated<'a>>) -> Step<'a> {
     outdated.sort_by_cached_key(|old| Turn::of(revision, old.node));
     let (available, unavailable): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|old| old.is_available);
@@ -124,7 +124,7 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
         Budget::Surge { .. } => {
             let (running, leaving): (Vec<_>, Vec<_>) = available.into_iter().partition(|old| old.runs);
             let (replaced, dropped): (Vec<_>, Vec<_>) = unavailable.into_iter().partition(|old| old.runs);
-            // Pods where none should run serve until enough others are available.
+            // Pods where none should run stay until enough others are available.
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
                 replaced.iter().chain(running.iter().take(budget.room())).map(|old| old.node).collect();
@@ -148,7 +148,7 @@ mod tests {
         Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
     }
 
-    /// How many are created, and how many deleted, with nodes that `(run, have an available old pod)`.
+    /// How many pods are created, and how many deleted, with nodes that `(run, have an available old pod)`.
     #[track_caller]
     fn check(budget: Budget, tally: Tally, nodes: &[(bool, bool)], expected: (usize, usize, usize)) {
         let names: Vec<Arc<str>> = (0..nodes.len()).map(|n| format!("n{n}").into()).collect();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn without_surge_unavailable_old_pods_go_at_once_and_others_within_the_room_that_is_left() {
+    fn without_surge_unavailable_old_pods_are_deleted_at_once_and_others_within_the_budget() {
         let of = |max, unavailable| Budget::Unavailable { max, unavailable };
         let nodes = [(true, true), (true, false), (true, true), (true, false), (true, true)];
         check(of(1, 2), Tally::default(), &nodes, (0, 2, 3));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn with_surge_pods_where_none_should_run_go_while_more_are_available_than_wanted() {
+    fn with_surge_pods_where_none_should_run_are_deleted_while_more_are_available_than_desired() {
         let budget = Budget::Surge { max: 1, surging: 1 };
         let tally = |desired, available| Tally { desired, available, ..Tally::default() };
         let nodes = [(false, true), (false, true), (false, false)];

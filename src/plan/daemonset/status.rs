@@ -25,9 +25,9 @@ pub struct Counts {
     pub next_available: Option<Timestamp>,
 }
 
-/// The pod that stands for a node: the new one if it is available; else the first that is not being deleted; else the
+/// The pod that represents a node: the new one if it is available; else the first that is not being deleted; else the
 /// first. Upstream takes the first in any case. It reports an old pod that is being deleted as ready (kubernetes#51278),
-/// and a node as out of date that has its new pod (kubernetes#122527).
+/// and a node that has its new pod as out of date (kubernetes#122527).
 fn representative<'a>(context: Context<'_>, pods: &'a [Arc<Pod>]) -> Option<&'a Arc<Pod>> {
     let live = || pods.iter().filter(|pod| !pod.meta.is_deleting());
     let is_replaced = |pod: &&Arc<Pod>| context.history.is_new(pod) && context.is_available(pod);
@@ -35,7 +35,7 @@ fn representative<'a>(context: Context<'_>, pods: &'a [Arc<Pod>]) -> Option<&'a 
 }
 
 impl Counts {
-    /// Counts a node. Nodes that have gone count for nothing.
+    /// Counts a node. Deleted nodes do not count.
     pub fn add(&mut self, context: Context<'_>, place: Place<'_>) {
         let Context { daemon_set, history, now, .. } = context;
         let Some(verdict) = place.verdict else { return };
@@ -66,7 +66,7 @@ impl Counts {
             && self.misscheduled == 0
     }
 
-    /// The status of a sync that acts on the generation that it has seen.
+    /// The status of a sync that acts on the generation that it observed.
     pub fn status(&self, daemon_set: &DaemonSet) -> DaemonSetStatus {
         DaemonSetStatus {
             observed_generation: daemon_set.meta.generation,
@@ -82,23 +82,23 @@ impl Counts {
     }
 }
 
-/// Leaves `observedGeneration` as it was, where the sync ended by an error that says nothing of its outcome: a reply that
-/// was lost, a conflict, a name that was taken. The step is tried again, and only then has the generation been acted on.
-/// A step that was refused moves it, as upstream does.
+/// Keeps `observedGeneration`, where the sync ended with an error of unknown outcome: a lost reply, a conflict, a
+/// taken name. The step is retried, and only then has the generation been acted on. A refused step advances it, as
+/// upstream does.
 pub fn hold_generation(daemon_set: &DaemonSet, after: &mut DaemonSetStatus) {
     after.observed_generation = daemon_set.status.observed_generation.min(daemon_set.meta.generation);
 }
 
-/// What became of a plan, as far as the status tells.
+/// The outcome of a plan, as far as the status depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The `collisionCount` after the name of a new revision was found taken.
     pub collision: Option<i32>,
-    /// Whether the plan ended by an error that says nothing of its outcome.
+    /// Whether the plan ended with an error of unknown outcome.
     pub is_open: bool,
 }
 
-/// The status after a plan was carried out.
+/// The status after the execution of a plan.
 pub fn settled(daemon_set: &DaemonSet, plan: &Plan, outcome: Outcome) -> DaemonSetStatus {
     let mut after = match &plan.status {
         None => daemon_set.status.clone(),
@@ -114,8 +114,8 @@ pub fn settled(daemon_set: &DaemonSet, plan: &Plan, outcome: Outcome) -> DaemonS
     after
 }
 
-/// How soon the status is to be written: at once where somebody waits for it, which is that a generation has been seen,
-/// that a rollout is over, and that a new name for a revision is needed; else within a second.
+/// How soon the status must be written: at once for what others wait for (a generation is observed, a rollout is
+/// complete, a revision needs a new name); else within a second.
 pub fn urgency(before: &DaemonSetStatus, after: &DaemonSetStatus) -> Urgency {
     let is_over = |status: &DaemonSetStatus| {
         [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!((status.observed_generation, status.unavailable, status.collision_count), (7, 3, Some(3)));
         hold_generation(&daemon_set, &mut status);
         assert_eq!(status.observed_generation, 5);
-        // One that is too high was written by somebody else.
+        // A generation that is too high was written by another client.
         daemon_set.status.observed_generation = 99;
         hold_generation(&daemon_set, &mut status);
         assert_eq!(status.observed_generation, 7);

@@ -1,4 +1,4 @@
-//! One pass over the nodes: what each of them needs, and then what the rollout may do with the room that is left.
+//! One pass over the nodes: the needs of each, and then what the budget of the rollout allows.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use super::status::Counts;
 use super::{BURST, Deletion, Observed, Reason};
 use crate::plan::EventNote;
 
-/// What a pass over the nodes has found.
+/// The result of a pass over the nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// Nodes that get a pod.
+    /// Nodes on which a pod is created.
     pub create: Vec<Arc<str>>,
-    /// Pods that go.
+    /// Pods that are deleted.
     pub delete: Vec<Deletion>,
     /// The counts of the rollout.
     pub tally: Tally,
     /// The bounds of the rollout; `None` under OnDelete.
     pub budget: Option<Budget>,
-    /// Available old pods that have to wait for their turn.
+    /// Available old pods that must stay for now.
     pub staying: usize,
-    /// Live pods of an older template, wherever they are.
+    /// Live pods of an older template, on any node.
     pub outdated: usize,
     /// The counts of the status.
     pub counts: Counts,
     /// Nodes whose failed pods are not replaced yet, and until when.
     pub backs_off: Vec<(Arc<str>, Timestamp)>,
-    /// When something is due.
+    /// When the next sync is due.
     pub requeue_after: Option<Timestamp>,
 }
 
 impl Survey {
-    /// Looks at every node that runs a pod or has one.
+    /// Visits every node that should run a pod or has one.
     pub fn of(observed: &Observed<'_>, history: &History<'_>) -> Self {
         let Observed { daemon_set, verdicts, members, doomed, backoff, now, .. } = observed;
         let context = Context { daemon_set, history, doomed, backoff, now: *now };
@@ -62,7 +62,7 @@ impl Survey {
             if managed.create && has_room {
                 survey.create.push(place.node.clone());
             }
-            // A pod that has ended stays until it is replaced: its name goes for good, and so does what it says.
+            // An ended pod stays until it is replaced: its deletion removes its name and its messages.
             let stays = |deletion: &Deletion| managed.create && !has_room && deletion.pod.is_terminal();
             survey.going(managed.delete.into_iter().filter(|deletion| !stays(deletion)));
         }
@@ -85,7 +85,7 @@ impl Survey {
         self.delete.extend(pods.into_iter().take(room));
     }
 
-    /// What to tell of pods that have ended, in upstream's words.
+    /// The events about ended pods, in upstream's words.
     pub fn notes(&self) -> Vec<EventNote> {
         let note = |Deletion { pod, reason }: &Deletion| {
             let (namespace, name) = (&pod.meta.key.namespace, &pod.meta.key.name);

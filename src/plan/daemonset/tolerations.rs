@@ -1,10 +1,10 @@
-//! Tolerations: the template's, and those that every daemon pod has so that it survives the troubles of its node.
+//! Tolerations: the template's, and those that every daemon pod gets so that it survives the problems of its node.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Effect, Taint};
 
-/// An entry of `tolerations`, as far as it decides about a node or about being replaced.
+/// An entry of `tolerations`, as far as placement and replacement depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Toleration {
     /// Empty for any key.

@@ -1,8 +1,8 @@
-//! Why a plan does what it does, and what it waits for: as data, each with a sentence for people.
+//! Why a plan does what it does, and what it waits for: as data, each with one sentence.
 //!
-//! The one guarantee: nothing is decided here, and nothing that was decided is guessed at again. The
-//! explanation reads the same observation and the same numbers ([`Budget`]) as the plan, and the plan's
-//! writes themselves. The price is a second look at the sets, which are few.
+//! The one guarantee: nothing is decided here, and no decision is guessed. The explanation reads the same
+//! observation and the same numbers ([`Budget`]) as the plan, and the plan's writes themselves. The price is
+//! a second pass over the ReplicaSets, which are few.
 
 mod bounds;
 mod names;
@@ -30,39 +30,39 @@ use crate::model::{Deployment, DeploymentStatus, Phase, Pod, ReplicaSet, Strateg
 pub enum PlanReason {
     /// The Deployment cannot be acted on.
     Refused {
-        /// What is wrong with it, in the words of the event.
+        /// What is wrong with it: the text of the event.
         defect: String,
     },
-    /// The Deployment is on its way out.
+    /// The Deployment is being deleted.
     BeingDeleted,
-    /// Sets change hands before anything else.
+    /// ReplicaSets are adopted and released before anything else.
     ChangingHands {
-        /// Sets to adopt.
+        /// ReplicaSets to adopt.
         adopted: Names,
-        /// Sets to release.
+        /// ReplicaSets to release.
         released: Names,
     },
-    /// The annotation for a rollback is answered before any set is touched.
+    /// A rollback by annotation precedes all writes to ReplicaSets.
     RollingBack {
-        /// What is done about it, in the words of the event.
+        /// What the plan does: the text of the event.
         answer: String,
     },
-    /// No set is created at present, because each comes back with another template.
+    /// No ReplicaSet is created for now: the API server stored each one with a changed template.
     #[serde(rename = "blocked")]
     CreateLimit {
-        /// What is wrong, and when the next is tried.
+        /// What is wrong, and when the next one is created.
         reason: String,
     },
     /// `spec.paused`.
     Paused,
-    /// `spec.replicas` has changed while several sets may want pods.
+    /// `spec.replicas` has changed while several ReplicaSets may have pods.
     Scaling {
-        /// What the sets were sized for.
+        /// The replicas that the ReplicaSets were sized for.
         from: i64,
-        /// What is wanted now.
+        /// `spec.replicas` now.
         to: i64,
     },
-    /// No set has the template, and one is created.
+    /// No ReplicaSet has the template, and one is created.
     #[serde(rename = "newSet")]
     NewReplicaSet {
         /// Its name.
@@ -71,7 +71,7 @@ pub enum PlanReason {
         /// Its first size.
         replicas: i32,
     },
-    /// Recreate gives the set for the current template its size: nothing keeps it back.
+    /// Recreate scales the new ReplicaSet, since no old pod runs.
     Resizing {
         /// Its name.
         #[serde(rename = "set")]
@@ -81,7 +81,7 @@ pub enum PlanReason {
         /// The new one.
         to: i32,
     },
-    /// A set gets annotations or `minReadySeconds`, and keeps its size.
+    /// A ReplicaSet gets annotations or `minReadySeconds`, and keeps its size.
     Updating {
         /// Its name.
         #[serde(rename = "set")]
@@ -92,63 +92,63 @@ pub enum PlanReason {
         /// The numbers that the plan was computed from.
         #[serde(flatten)]
         numbers: Budget,
-        /// How many pods more may be wanted, after the old ones that go now.
+        /// By how many pods the new ReplicaSet may grow, after the scale-down of this plan.
         up: i64,
-        /// How many old pods go now.
+        /// By how many pods this plan scales old ReplicaSets down.
         down: i64,
     },
-    /// Old pods that may not go yet.
+    /// Old pods that must stay for now.
     OldPodsStay {
         /// How many stay.
         staying: i64,
-        /// What keeps them.
+        /// Which bound keeps them.
         because: Limit,
     },
-    /// Recreate tells all old pods to go first.
+    /// Recreate scales all old ReplicaSets to zero first.
     OldPodsGoFirst {
-        /// How many are told to go.
+        /// How many pods they have.
         pods: i64,
     },
     /// Recreate waits until no old pod runs.
     OldPodsEnding {
-        /// How many still run; 0 when only their sets have not reported yet.
+        /// How many still run; 0 when only the statuses of their ReplicaSets lag.
         running: i64,
         /// Which.
         pods: Pods,
     },
-    /// Pods that are surplus and have not left their sets.
+    /// Surplus pods that their ReplicaSets still report.
     Leaving {
         /// How many.
         pods: i64,
     },
-    /// A set's status speaks of an earlier generation, so that nobody knows how many pods it has.
+    /// The status of a ReplicaSet reports an earlier generation, so that its counts are out of date.
     StatusBehind {
-        /// The set.
+        /// The name of the ReplicaSet.
         #[serde(rename = "set")]
         replica_set: Arc<str>,
-        /// The generation that the status speaks of.
+        /// `status.observedGeneration`.
         observed: i64,
-        /// The generation of the set.
+        /// `metadata.generation`.
         generation: i64,
     },
-    /// A set has fewer available pods than it wants.
+    /// A ReplicaSet has fewer available pods than `spec.replicas`.
     Unavailable(Shortage),
-    /// A set cannot create or delete its pods: a quota, a webhook.
+    /// A ReplicaSet cannot create or delete its pods: a quota, a webhook.
     ReplicaFailure {
-        /// The set.
+        /// The name of the ReplicaSet.
         #[serde(rename = "set")]
         replica_set: Arc<str>,
         /// `FailedCreate` or `FailedDelete`.
         reason: Arc<str>,
-        /// What the API server said.
+        /// The answer of the API server.
         message: Arc<str>,
     },
-    /// All pods are new and available, and no other is left.
+    /// All pods are new and available, and no other exists.
     Complete {
         /// How many pods.
         replicas: i32,
     },
-    /// Old sets that the history has no room for are deleted.
+    /// Old ReplicaSets beyond `revisionHistoryLimit` are deleted.
     TrimmingHistory {
         /// Which.
         #[serde(rename = "sets")]
@@ -156,33 +156,33 @@ pub enum PlanReason {
         /// `spec.revisionHistoryLimit`.
         limit: i32,
     },
-    /// When the rollout will have made no progress for too long.
+    /// When the progress deadline passes.
     Deadline {
         /// `spec.progressDeadlineSeconds`.
         seconds: i32,
-        /// When it is due.
+        /// When it passes.
         #[serde(serialize_with = "as_text")]
         at: Timestamp,
     },
-    /// The rollout has made no progress for too long.
+    /// The progress deadline has passed.
     DeadlinePassed {
         /// `spec.progressDeadlineSeconds`.
         seconds: i32,
     },
 }
 
-/// What keeps old pods.
+/// The bound that keeps old pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "limit", rename_all = "camelCase")]
 pub enum Limit {
-    /// New pods that are not available use up what may be missing.
+    /// Unavailable new pods use up `maxUnavailable`.
     #[serde(rename = "newPodsMissing")]
     NewPodsUnavailable {
         /// How many.
         #[serde(rename = "missing")]
         unavailable_new: i64,
     },
-    /// No more may be missing.
+    /// No more pods may become unavailable.
     Availability {
         /// How many pods must be available.
         #[serde(rename = "least")]
@@ -192,16 +192,16 @@ pub enum Limit {
     },
 }
 
-/// What a set lacks.
+/// The pods that a ReplicaSet lacks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shortage {
-    /// Whether it is the set for the current template.
+    /// Whether it is the new ReplicaSet.
     pub is_new: bool,
-    /// The set.
+    /// The name of the ReplicaSet.
     #[serde(rename = "set")]
     pub replica_set: Arc<str>,
-    /// How many pods it wants.
+    /// `spec.replicas` of the ReplicaSet.
     #[serde(rename = "wanted")]
     pub desired: i64,
     /// How many of them are not available, or not certain to stay.
@@ -212,20 +212,20 @@ pub struct Shortage {
     pub not_ready: i64,
     /// How many of them are ready, but not for `min_ready_seconds`.
     pub not_for_long: i64,
-    /// `spec.minReadySeconds` of the set.
+    /// `spec.minReadySeconds` of the ReplicaSet.
     pub min_ready_seconds: i32,
-    /// When the next of those will have been ready for long enough.
+    /// When the next of those becomes available.
     #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// Pods that are not ready, as far as the cache has them.
+    /// Pods that are not ready, as far as the cache holds them.
     #[serde(skip_serializing_if = "Pods::is_empty")]
     pub pods: Pods,
-    /// Pods that have failed. They count for nothing, but may tell why others do not come up.
+    /// Pods that have failed. They do not count, but may show why others do not become ready.
     #[serde(skip_serializing_if = "Pods::is_empty")]
     pub failed: Pods,
 }
 
-/// Why the plan is what it is. Never empty.
+/// The reasons for the plan. Never empty.
 pub(super) fn explain(observed: &Observed<'_>, plan: &Plan) -> Vec<PlanReason> {
     match plan.status_scope {
         StatusScope::Refused => {
@@ -258,7 +258,7 @@ fn deleted(write: &Write) -> Option<&Arc<ReplicaSet>> {
     if let Write::Delete(replica_set) = write { Some(replica_set) } else { None }
 }
 
-/// What is to be said of the progress deadline once the status is known. Only a rollout is judged by it.
+/// The reason about the progress deadline, once the status is known. Only a rollout has one.
 pub fn progress(deployment: &Deployment, plan: &Plan, status: &DeploymentStatus) -> Option<PlanReason> {
     let seconds =
         deployment.progress_deadline_seconds.filter(|_| plan.status_scope == StatusScope::Rollout)?;
@@ -313,7 +313,7 @@ fn rollout(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> 
     }
     match deployment.strategy {
         Strategy::RollingUpdate { .. } => reasons.extend(rolling(deployment, replica_sets, plan)),
-        Strategy::Recreate => match going(replica_sets, plan) {
+        Strategy::Recreate => match scaled_down(replica_sets, plan) {
             0 => reasons.extend(old_pods_ending(observed, replica_sets).or(resizing(replica_sets, plan))),
             pods => reasons.push(PlanReason::OldPodsGoFirst { pods }),
         },
@@ -326,8 +326,8 @@ fn is_new(replica_sets: &ReplicaSets, replica_set: &ReplicaSet) -> bool {
     replica_sets.new.as_ref().is_some_and(|new| new.meta.uid == replica_set.meta.uid)
 }
 
-/// How many pods the plan takes from the old sets.
-fn going(replica_sets: &ReplicaSets, plan: &Plan) -> i64 {
+/// By how many pods the plan scales the old ReplicaSets down.
+fn scaled_down(replica_sets: &ReplicaSets, plan: &Plan) -> i64 {
     let shrinks = |write: &Write| match write {
         Write::Change(replica_set, change) if !is_new(replica_sets, replica_set) => {
             Some(i64::from(replica_set.replicas) - i64::from(change.replicas?))
@@ -337,7 +337,7 @@ fn going(replica_sets: &ReplicaSets, plan: &Plan) -> i64 {
     plan.writes.iter().filter_map(shrinks).sum()
 }
 
-/// The new set's first or next size under Recreate, once nothing keeps it back.
+/// The next size of the new ReplicaSet under Recreate, once no old pod runs.
 fn resizing(replica_sets: &ReplicaSets, plan: &Plan) -> Option<PlanReason> {
     plan.writes.iter().find_map(|write| match write {
         Write::Change(replica_set, change) if is_new(replica_sets, replica_set) => {
@@ -355,7 +355,7 @@ fn rolling(deployment: &Deployment, replica_sets: &ReplicaSets, plan: &Plan) -> 
         return Vec::new();
     }
     let numbers = Budget::of(deployment, replica_sets);
-    let down = going(replica_sets, plan);
+    let down = scaled_down(replica_sets, plan);
     let mut reasons =
         vec![PlanReason::Budget { numbers, up: (numbers.scale_up_allowed() + down).max(0), down }];
     let staying = old - down;
@@ -389,7 +389,7 @@ fn trimming(deployment: &Deployment, plan: &Plan) -> Option<PlanReason> {
     (!replica_sets.names.is_empty()).then_some(PlanReason::TrimmingHistory { replica_sets, limit })
 }
 
-/// What the sets have still to do or to say, whatever the strategy: the new one's first.
+/// What the ReplicaSets have still to do or to report, whatever the strategy: the new one first.
 fn waits(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Vec<PlanReason> {
     let mut reasons = Vec::new();
     for replica_set in replica_sets.new.iter().chain(&replica_sets.old) {
@@ -423,8 +423,8 @@ fn waits(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Vec<PlanReason>
     reasons
 }
 
-/// What a set lacks. The numbers are those of its status, as in the plan; the pods' own state may be a
-/// moment ahead of them.
+/// The pods that a ReplicaSet lacks. The numbers are those of its status, as in the plan; the pods' own state
+/// may be a moment ahead of them.
 fn shortage(observed: &Observed<'_>, replica_set: &ReplicaSet, is_new: bool) -> Shortage {
     let (desired, status) = (i64::from(replica_set.replicas), &replica_set.status);
     let [created, ready, available_now] = [status.replicas, status.ready, status.available].map(i64::from);

@@ -6,11 +6,11 @@ use super::revision::revision_of;
 use super::{ReplicaSets, Write};
 use crate::model::{Deployment, ReplicaSet};
 
-/// Deletes the oldest revisions above `spec.revisionHistoryLimit`, but only sets that are empty, whose
-/// emptiness the ReplicaSet controller has confirmed, and that are not on their way out (S8).
+/// Deletes the oldest revisions above `spec.revisionHistoryLimit`, but only ReplicaSets that are empty, whose
+/// emptiness the ReplicaSet controller has confirmed, and that are not being deleted (S8).
 ///
-/// The latest of them stays until there is a set for the current template: the next revision is counted from it
-/// (S7). Upstream may delete it before, where nothing is to be kept, and begins with revision 1 again.
+/// The latest of them stays until the new ReplicaSet exists: the next revision is counted from it (S7). Upstream may
+/// delete it before, where the limit is 0, and begins with revision 1 again.
 pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
     let Some(limit) = limit(deployment) else { return Vec::new() };
     let mut old: Vec<&Arc<ReplicaSet>> =
@@ -32,7 +32,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
         .collect()
 }
 
-/// How many old sets are kept; `None` for all.
+/// How many old ReplicaSets are kept; `None` for all.
 fn limit(deployment: &Deployment) -> Option<usize> {
     let limit = deployment.revision_history_limit?;
     let limit = limit - i32::from(planted!("history keeps one less"));
@@ -43,7 +43,7 @@ fn is_never_trimmed() -> bool {
     planted!("the history is never trimmed")
 }
 
-/// Whether a set is empty, as its controller has confirmed.
+/// Whether a ReplicaSet is empty, as its controller has confirmed.
 fn is_at_rest(replica_set: &ReplicaSet) -> bool {
     replica_set.replicas == 0
         && replica_set.status.replicas == 0

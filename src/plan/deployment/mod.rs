@@ -1,4 +1,4 @@
-//! What a Deployment needs next: the whole decision table is [`plan`].
+//! The next writes for a Deployment: the whole decision table is [`plan`].
 
 pub mod create_limit;
 pub mod explain;
@@ -29,50 +29,50 @@ use crate::model::{Deployment, ReplicaSet, Strategy};
 pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
-    /// What to tell although nothing is written.
+    /// Events without a write.
     pub notes: Vec<EventNote>,
-    /// What the status may say about progress.
+    /// Which part of the status the plan may change.
     pub status_scope: StatusScope,
-    /// Why the set for the current template is not created now.
+    /// Why the new ReplicaSet is not created now.
     pub create_limit: Option<create_limit::CreateLimit>,
-    /// Why it is this plan and no other, and what it waits for.
+    /// The reasons for the plan, and what it waits for.
     pub reasons: Vec<PlanReason>,
 }
 
-/// Which part of the status is touched besides the counts.
+/// Which part of the status is changed besides the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusScope {
-    /// Nothing: sets change hands first, and what to say of them is known when the cache shows it.
+    /// Nothing: ReplicaSets are adopted or released first, and are reported once the cache shows it.
     Handover,
-    /// That this generation was seen, and nothing else: it cannot be acted on (S18).
+    /// That this generation was observed, and nothing else: it cannot be acted on (S18).
     Refused,
     /// Counts and availability only: the object is being deleted.
     #[default]
     CountsOnly,
-    /// The Deployment is paused, or its sets are being resized: no progress is judged.
+    /// The Deployment is paused, or its ReplicaSets are being resized: no progress is judged.
     Held,
     /// A rollout or its end: progress and its deadline are judged.
     Rollout,
 }
 
-/// One write to the sets of a Deployment.
+/// One write to the ReplicaSets of a Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Make an orphan ours.
+    /// Adopt an orphan.
     Adopt(Arc<ReplicaSet>),
-    /// Let a set go whose labels no longer match.
+    /// Release a ReplicaSet whose labels no longer match.
     Release(Arc<ReplicaSet>),
-    /// Create the set for the current template.
+    /// Create the new ReplicaSet.
     Create(NewReplicaSet),
-    /// Resize a set, or bring its annotations up to date; one write for both.
+    /// Scale a ReplicaSet, or update its annotations; one write for both.
     Change(Arc<ReplicaSet>, Change),
-    /// Delete a set that the history has no room for.
+    /// Delete a ReplicaSet beyond the history limit.
     Delete(Arc<ReplicaSet>),
-    /// Give the Deployment an old template, or clear the request for it.
+    /// Give the Deployment an old template, or remove the rollback annotation.
     RollBack(rollback::RollBack),
 }
 
-/// The set for the current template, to be created.
+/// The new ReplicaSet, to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewReplicaSet {
     /// `<deployment>-<hash>`.
@@ -85,7 +85,7 @@ pub struct NewReplicaSet {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What changes about a set.
+/// The changes to a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The new size.
@@ -103,7 +103,7 @@ impl Change {
 }
 
 impl Write {
-    /// What to tell once the write has succeeded.
+    /// The event once the write has succeeded.
     pub fn note(&self) -> Option<EventNote> {
         let message = match self {
             Write::Create(new) if new.replicas > 0 => {
@@ -125,8 +125,8 @@ impl Write {
     }
 }
 
-/// Whether the Deployment itself shows that something is to be done for it: nobody has acted on its latest generation,
-/// or its rollout was under way when its status was written.
+/// Whether the Deployment itself shows that work is left: its latest generation is not observed, or its rollout was
+/// under way when its status was written.
 pub fn is_unsettled(deployment: &Deployment) -> bool {
     let (wanted, status) = (deployment.replicas, &deployment.status);
     let counts = [status.replicas, status.updated, status.available];
@@ -134,7 +134,7 @@ pub fn is_unsettled(deployment: &Deployment) -> bool {
 }
 
 /// Whether there is an orphan that the Deployment would adopt: then the caller reads the Deployment
-/// afresh before it asks for a plan.
+/// afresh before it computes a plan.
 pub fn wants_to_adopt(deployment: &Deployment, orphans: &[Arc<ReplicaSet>]) -> bool {
     !deployment.selector.selects_everything()
         && orphans.iter().any(|replica_set| adoptable(deployment, replica_set))
@@ -150,11 +150,11 @@ fn adoptable(deployment: &Deployment, replica_set: &ReplicaSet) -> bool {
 /// |---|---|
 /// | the selector is invalid, or selects everything, or not its own template | none; an event says so |
 /// | being deleted | none |
-/// | sets to adopt or release | those, and nothing else until the cache shows them |
-/// | paused, or `spec.replicas` has changed | resize what is there, in proportion |
-/// | asked by annotation to roll back | the Deployment's own template, and nothing else |
-/// | each set that is created comes back changed | none; a condition and an event say so |
-/// | otherwise | what the strategy says, and the history is trimmed once it has no more to say |
+/// | ReplicaSets to adopt or release | those, and nothing else until the cache shows them |
+/// | paused, or `spec.replicas` has changed | scale the existing ReplicaSets proportionally |
+/// | a rollback by annotation | the Deployment's own template, and nothing else |
+/// | each ReplicaSet that is created is stored with a changed template | none; a condition and an event say so |
+/// | otherwise | the steps of the strategy; once it has none left, the history is trimmed |
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = decide(observed);
     plan.reasons = explain::explain(observed, &plan);
@@ -167,7 +167,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let text = "This deployment is selecting all pods. A non-empty selector is required.";
         return refused(EventNote::warning("SelectingAll", text.into()));
     }
-    // A set that the selector does not match would be released as soon as it is made, and made again.
+    // A ReplicaSet that the selector does not match would be released as soon as it is created, and created again.
     let foreign = || "it does not match the labels of the template".to_string();
     let selects_itself = deployment.selector.matches(&deployment.template.labels);
     let defect = deployment.selector.defect().map(str::to_string).or((!selects_itself).then(foreign));
@@ -221,7 +221,7 @@ fn is_on_its_way_out(deployment: &Deployment) -> bool {
     deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted goes on")
 }
 
-/// Whether no rollout goes on.
+/// Whether no rollout is under way.
 fn is_held(deployment: &Deployment) -> bool {
     deployment.paused && !planted!("a paused Deployment rolls out")
 }

@@ -58,7 +58,7 @@ pub fn replica_set_name(deployment: &str, hash: &str) -> String {
     format!("{base}-{hash}")
 }
 
-/// The JSON of the new set. The template's other fields go over as they are, byte for byte.
+/// The JSON of the new ReplicaSet. The template's other fields are copied byte for byte.
 ///
 /// # Errors
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
@@ -97,7 +97,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn the_name_of_a_set_is_a_name_however_long_the_deployments_is() {
+    fn the_name_of_a_replica_set_is_valid_however_long_the_deployments_is() {
         assert_eq!(replica_set_name("web", "76f86dcf64"), "web-76f86dcf64");
         let long = replica_set_name(&"a".repeat(253), "76f86dcf64");
         assert_eq!((long.len(), long.ends_with("a-76f86dcf64")), (253, true));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_the_template_with_the_hash_in_three_places_and_an_owner() {
+    fn a_replica_set_is_the_template_with_the_hash_in_three_places_and_an_owner() {
         let deployment = json!({
             "metadata": {"name": "web", "namespace": "shop", "uid": "u-d", "resourceVersion": "1"},
             "spec": {

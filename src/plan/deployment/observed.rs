@@ -1,4 +1,4 @@
-//! All that one decision about a Deployment rests on, and the roles its sets play.
+//! The input of one decision about a Deployment, and the roles of its ReplicaSets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,34 +10,34 @@ use crate::model::{Deployment, Pod, ReplicaSet, Strategy, Uid};
 use crate::plan::claim::{Claim, claim};
 use crate::plan::replicaset::status::status_of_pods;
 
-/// What was seen of a Deployment and its surroundings.
+/// The observed state of a Deployment and its ReplicaSets.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The Deployment.
     pub deployment: &'a Deployment,
-    /// Sets whose controller is the Deployment.
+    /// ReplicaSets whose controller is the Deployment.
     pub owned: Vec<Arc<ReplicaSet>>,
-    /// Sets of the namespace without a controller.
+    /// ReplicaSets of the namespace without a controller.
     pub orphans: Vec<Arc<ReplicaSet>>,
-    /// Whether a fresh read showed the Deployment unchanged in identity and not on its way out. Only
+    /// Whether a fresh read showed the Deployment with the same identity and not being deleted. Only
     /// then may an orphan be adopted (S15).
     pub may_adopt: bool,
-    /// How many pods of each set still run, those on their way out included. Needed for Recreate only.
+    /// How many pods of each ReplicaSet still run, terminating ones included. Needed for Recreate only.
     pub running_pods: BTreeMap<Uid, usize>,
-    /// The pods that a set waits for, by set: those it lacks ([`lacks_pods`]) and under Recreate those
-    /// that still run. Nothing is decided by them; the explanation names them.
+    /// The pods that a ReplicaSet waits for, by ReplicaSet: those it lacks ([`lacks_pods`]) and under Recreate
+    /// those that still run. No decision depends on them; the explanation names them.
     pub awaited_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
-    /// How many pods of a set that lacks some are [`healthy`] as the cache of pods shows it. Its status may be behind.
+    /// How many pods of a ReplicaSet that lacks some are [`healthy`] in the cache of pods. Its status may be behind.
     pub healthy_pods: BTreeMap<Uid, i64>,
-    /// Whether the status of a set says more than its pods do: then `owned` has it put right.
+    /// Whether the status of a ReplicaSet reports more than its pods show: then `owned` has it corrected.
     pub is_overstated: bool,
     /// The time of the decision.
     pub now: Timestamp,
-    /// What [`Observed::replica_sets`] has found.
+    /// The result of [`Observed::replica_sets`].
     pub roles: Roles,
 }
 
-/// The roles of the sets, once they are asked for. A copy finds them anew: it may be given other sets.
+/// The roles of the ReplicaSets, computed on demand. A copy computes them again: its ReplicaSets may differ.
 #[derive(Debug, Default)]
 pub struct Roles(OnceLock<ReplicaSets>);
 
@@ -48,7 +48,7 @@ impl Clone for Roles {
 }
 
 impl<'a> Observed<'a> {
-    /// A Deployment at this time, without sets or pods.
+    /// A Deployment at this time, without ReplicaSets or pods.
     pub fn new(deployment: &'a Deployment, now: Timestamp) -> Self {
         Observed {
             deployment,
@@ -64,8 +64,8 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// What a decision rests on, from the ReplicaSets and from the pods of each as `pods_of` shows them. Pods are
-    /// looked at only where something depends on them.
+    /// The input of a decision, from the ReplicaSets and from the pods of each as `pods_of` returns them. Pods are
+    /// read only where the decision depends on them.
     pub fn gather(
         deployment: &'a Deployment,
         mut owned: Vec<Arc<ReplicaSet>>,
@@ -99,8 +99,8 @@ impl<'a> Observed<'a> {
         Observed { owned, ..observed }
     }
 
-    /// The Deployment's sets by role, without those that it is about to release. Found once, so that whoever asks
-    /// is told the same.
+    /// The Deployment's ReplicaSets by role, without those that it is about to release. Computed once, so that every
+    /// caller gets the same.
     pub fn replica_sets(&self) -> &ReplicaSets {
         self.roles.0.get_or_init(|| {
             let Observed { deployment, owned, .. } = self;
@@ -118,10 +118,10 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// The sets of a Deployment: the one that has its template, and the others, oldest first.
+/// The ReplicaSets of a Deployment: the one with its template, and the others, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaSets {
-    /// The set that asks for the pods the Deployment asks for.
+    /// The ReplicaSet with the Deployment's template.
     pub new: Option<Arc<ReplicaSet>>,
     /// All others, oldest first.
     pub old: Vec<Arc<ReplicaSet>>,
@@ -130,7 +130,7 @@ pub struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// Finds the roles. When several sets have the template, the oldest is the new one, so that every
+    /// Finds the roles. When several ReplicaSets have the template, the oldest is the new one, so that every
     /// observer picks the same and the choice never changes (S4).
     fn assign(deployment: &Deployment, members: impl Iterator<Item = Arc<ReplicaSet>>) -> Self {
         let mut old: Vec<Arc<ReplicaSet>> = members.collect();
@@ -146,35 +146,35 @@ impl ReplicaSets {
         ReplicaSets { new: at.map(|at| old.remove(at)), old, healthy_pods: BTreeMap::new() }
     }
 
-    /// Every set, the new one last.
+    /// Every ReplicaSet, the new one last.
     pub fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.old.iter().chain(&self.new)
     }
 
-    /// Every set that wants pods, the new one last.
+    /// Every ReplicaSet with `spec.replicas` above 0, the new one last.
     pub fn active(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.all().filter(|replica_set| replica_set.replicas > 0)
     }
 
-    /// The pods that all sets together want.
+    /// The sum of `spec.replicas` over all ReplicaSets.
     pub fn desired(&self) -> i64 {
         self.all().map(|replica_set| i64::from(replica_set.replicas)).sum()
     }
 
-    /// The pods that are available and will still be after their set has been brought to its size.
+    /// The pods that are available and will still be after their ReplicaSet has been brought to its size.
     ///
-    /// A set that has been told to shrink still reports its old pods for a moment. Upstream counts
-    /// them, and can take down more than the budget allows.
+    /// A ReplicaSet that was scaled down still reports its old pods for a moment. Upstream counts them, and can delete
+    /// more than the budget allows.
     pub fn available(&self) -> i64 {
         self.all().map(|replica_set| i64::from(available(replica_set))).sum()
     }
 }
 
-/// Puts right the status of each set that says more than its pods do; returns whether there was one.
+/// Corrects the status of each ReplicaSet that reports more than its pods show; returns whether there was one.
 ///
-/// While pods move from one set to another, a set has no more of them than the cache of pods shows, whatever its
-/// status says: a pod that went or became unready a moment ago has yet to be counted there, and an old pod that is
-/// let go now would be one too many (S2).
+/// While pods move from one ReplicaSet to another, a ReplicaSet has no more of them than the cache of pods shows,
+/// whatever its status reports: the status does not yet count a pod that was deleted or became unready a moment ago,
+/// and an old pod that is deleted now would be one too many (S2).
 fn correct_overstated(
     replica_sets: &mut [Arc<ReplicaSet>],
     pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
@@ -194,7 +194,7 @@ fn correct_overstated(
     overstated
 }
 
-/// Whether Recreate waits for a pod: until it has ended, also while it is on its way out.
+/// Whether Recreate waits for a pod: until it has ended, also while it is terminating.
 fn still_runs(pod: &Pod) -> bool {
     let is_passed_over = pod.is_terminating() && planted!("Recreate does not count pods on their way out");
     !has_ended(pod) && !is_passed_over
@@ -215,20 +215,20 @@ fn count<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> i64 {
     i64::try_from(pods.count()).unwrap_or(i64::MAX)
 }
 
-/// Whether a set has fewer available pods than it wants, as far as it says itself: only then are its
-/// pods worth looking through for an explanation.
+/// Whether a ReplicaSet has fewer available pods than `spec.replicas`, by its own status: only then are its pods
+/// read for an explanation.
 pub fn lacks_pods(replica_set: &ReplicaSet) -> bool {
     available(replica_set) < replica_set.replicas
 }
 
-/// The available pods that a set certainly has once it has been brought to its size.
+/// The available pods that a ReplicaSet certainly has once it has been brought to its size.
 ///
-/// None while the status speaks of another generation: a set that was told to shrink and then to
-/// grow again may have lost pods that its status still shows. The price is to wait for one status
-/// write. (A generation that is too high was written by somebody else, and says nothing of the counts;
-/// the ReplicaSet controller puts it right.) And what a set still has to lose need not be what is unavailable: among ready pods the
-/// deletion cost and the crowd on a node outrank their age, so one that is not ready for long enough
-/// may stay in place of one that is. For example 10 ready, 9 of them available, told to shrink to 4: 3.
+/// None while the status reports another generation: a ReplicaSet that was scaled down and then up again may have
+/// lost pods that its status still counts. The price is to wait for one status write. (A generation that is too high
+/// was written by another client, and says nothing of the counts; the ReplicaSet controller corrects it.) And the pods
+/// that a ReplicaSet still has to delete need not be the unavailable ones: among ready pods the deletion cost and the
+/// number of pods on a node outrank their age, so one that is not ready for long enough may stay in place of one that
+/// is. For example 10 ready, 9 of them available, scaled down to 4: 3.
 pub(crate) fn available(replica_set: &ReplicaSet) -> i32 {
     let (size, status) = (i64::from(replica_set.replicas), &replica_set.status);
     if status.observed_generation != replica_set.meta.generation {
@@ -240,20 +240,20 @@ pub(crate) fn available(replica_set: &ReplicaSet) -> i32 {
     clamp(sure.min(status.available.into()).max(0))
 }
 
-/// How many of a set's pods are not given up before the others: those that are ready. Those that are ready, but not
-/// for long enough, are as good as available ones, unless there are no available ones to confuse them with.
+/// How many of a ReplicaSet's pods are not deleted before the others: those that are ready. Those that are ready, but
+/// not for long enough, are as good as available ones, unless available ones exist that could be deleted instead.
 pub fn healthy(ready: i64, available: i64) -> i64 {
     if available > 0 { ready.max(available) } else { 0 }
 }
 
-/// The replicas that a set can lose without losing an available pod: those that are not [`healthy`] go first.
+/// The replicas that a ReplicaSet can lose without losing an available pod: those that are not [`healthy`] come first.
 ///
-/// Neither the status nor the cache of pods shows more than there was: a pod that has become ready since is healthy
-/// before the status says so, and let go as a sick one it would be missed (S2).
+/// The higher count of the status and of the cache of pods, since neither shows more than exist: a pod that has
+/// become ready since is healthy before the status counts it, and deleted as an unhealthy one it would be missing (S2).
 pub(crate) fn unhealthy_replicas(replica_set: &ReplicaSet, replica_sets: &ReplicaSets) -> i64 {
-    let told = healthy(replica_set.status.ready.into(), replica_set.status.available.into());
+    let reported = healthy(replica_set.status.ready.into(), replica_set.status.available.into());
     let shown = replica_sets.healthy_pods.get(&replica_set.meta.uid).copied().unwrap_or(0);
-    (i64::from(replica_set.replicas) - told.max(shown)).max(0)
+    (i64::from(replica_set.replicas) - reported.max(shown)).max(0)
 }
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
         ))
     }
 
-    /// A set of two whose status says that both are available.
+    /// A ReplicaSet of two whose status reports both as available.
     fn replica_set(name: &str) -> Arc<ReplicaSet> {
         Arc::new(decode(&format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"1","generation":1,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_a_set_that_lacks_some_are_counted_as_the_cache_of_pods_shows_them() {
+    fn the_pods_of_a_replica_set_that_lacks_some_are_counted_from_the_cache_of_pods() {
         let web = deployment("RollingUpdate");
         let pods =
             |_: &str| vec![ready("a"), pod("b", "Running", "False", ""), pod("c", "Failed", "False", "")];

@@ -1,4 +1,4 @@
-//! Whether a rollout moves, has ended, or is stuck; and the status that says so (upstream:
+//! Whether a rollout progresses, has ended, or is stuck; and the status that reports it (upstream:
 //! `progress.go`, `sync.go`).
 
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use super::{NewReplicaSet, Observed, Plan, ReplicaSets, StatusScope, Write, stat
 use crate::model::{Condition, Deployment, DeploymentStatus, condition};
 use crate::plan::replicaset::status::until;
 
-/// The condition that tells of progress.
+/// The type of the condition about progress.
 pub const PROGRESSING: &str = "Progressing";
 
-/// A rollout has begun: its set was created.
+/// A rollout has begun: its ReplicaSet was created.
 pub const NEW_REPLICA_SET_CREATED: &str = "NewReplicaSetCreated";
-/// A rollout has begun: its set was there already.
+/// A rollout has begun: its ReplicaSet existed already.
 pub const NEW_REPLICA_SET_FOUND: &str = "FoundNewReplicaSet";
-/// A rollout goes on.
+/// A rollout progresses.
 pub const REPLICA_SET_UPDATED: &str = "ReplicaSetUpdated";
-/// A rollout has ended well.
+/// A rollout has succeeded.
 pub const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
 /// A rollout is stuck: there was no progress within the deadline.
 pub const TIMED_OUT: &str = "ProgressDeadlineExceeded";
-/// A rollout is stuck: its set cannot be created.
+/// A rollout is stuck: its ReplicaSet cannot be created.
 pub const CREATE_ERROR: &str = "ReplicaSetCreateError";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
 
-/// What became of a plan's writes, as far as the status is concerned. Kept by the step that carries the plan out.
+/// The outcome of a plan's writes, as far as the status depends on it. The execution of the plan fills it in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// How many of the plan's writes succeeded, from the first on.
     pub(super) done: usize,
-    /// Why the set for the current template could not be created.
+    /// Why the new ReplicaSet could not be created.
     pub(super) create_error: Option<String>,
-    /// The name of the new set is taken by somebody else's.
+    /// The name of the new ReplicaSet is taken by an object of another owner.
     pub(super) collided: bool,
     /// Another step that the API server refused.
     pub(super) failed: Option<Failed>,
-    /// A step ended without an answer that says no: nothing is known of a refusal of before.
+    /// A step ended without a refusal and without a success: an earlier refusal stays reported.
     pub(super) is_unanswered: bool,
-    /// The name of a ReplicaSet that was created before, as it turns out now: the answer to the request was lost.
+    /// The name of a ReplicaSet whose creation lost its reply and which the cache now shows.
     pub(super) created_before: Option<String>,
 }
 
@@ -58,22 +58,22 @@ impl Outcome {
         self.done += 1;
     }
 
-    /// The next write has failed: with an answer that says no, which the status may report as `failed`, or without.
+    /// The next write has failed: with a refusal, which the status may report as `failed`, or with an unknown outcome.
     pub fn stopped(&mut self, failed: Option<Failed>, is_unanswered: bool) {
         (self.failed, self.is_unanswered) = (failed, is_unanswered);
     }
 
-    /// The set for the current template could not be created, in the API server's words.
+    /// The new ReplicaSet could not be created; the text is the API server's.
     pub fn could_not_create(&mut self, error: String) {
         self.create_error = Some(error);
     }
 
-    /// The name of the new set is taken by somebody else's.
+    /// The name of the new ReplicaSet is taken by an object of another owner.
     pub fn name_taken(&mut self) {
         self.collided = true;
     }
 
-    /// The set of this name was created before, as it turns out now.
+    /// The ReplicaSet of this name was created before, as the cache now shows.
     pub fn was_created_before(&mut self, name: Option<String>) {
         self.created_before = name;
     }
@@ -84,12 +84,12 @@ impl Outcome {
     }
 }
 
-/// A refused step: upstream logs it and says nothing to the user.
+/// A refused step: upstream logs it and reports nothing to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// `FailedScale`, `FailedUpdate`, `FailedDelete`, `FailedAdopt`.
     pub reason: &'static str,
-    /// What was being done, and the API server's words.
+    /// The step, and the API server's text.
     pub message: String,
 }
 
@@ -98,7 +98,7 @@ impl Failed {
     pub(super) const REASONS: [&'static str; 4] =
         ["FailedScale", "FailedUpdate", "FailedDelete", "FailedAdopt"];
 
-    /// A refusal of `write`; `None` for the creation of a set, which has a condition of its own.
+    /// A refusal of `write`; `None` for the creation of a ReplicaSet, which has a condition of its own.
     pub fn of(write: &Write, message: String) -> Option<Self> {
         let reason = match write {
             Write::Create(_) => return None,
@@ -111,7 +111,7 @@ impl Failed {
     }
 }
 
-/// What to report and when to look again.
+/// The status to write, and when to sync again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// The whole status as it should be.
@@ -128,11 +128,11 @@ impl Settled {
     }
 }
 
-/// How soon to look again at pods that are fewer than a status says. Nothing wakes the key when the status was
-/// right, and it is the cache of pods that catches up.
+/// How soon to check pods again that are fewer than a status reports. Where the status was right, no event wakes the
+/// key, and the cache of pods catches up.
 const RECOUNT: Duration = Duration::from_secs(1);
 
-/// Computes the status once, from what was observed and done.
+/// Computes the status once, from the observation and the outcome.
 pub fn settle(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     let settled = report(observed, plan, outcome);
     let recount = observed.is_overstated.then_some(RECOUNT);
@@ -161,8 +161,8 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
                 judge(&done, &mut status, *now);
             }
             status::set_replica_failure(&done.replica_sets, outcome, &mut status, *now);
-            // A deadline that nobody judges must wake nobody: once it has passed, it would do so without end. Nor must
-            // one that has passed: while a ReplicaSet cannot be created, that is what the condition says.
+            // A deadline that is not judged must not wake the key: once it has passed, it would do so without end. Nor must
+            // one that has passed: while a ReplicaSet cannot be created, the condition reports that.
             let is_judged = plan.status_scope == StatusScope::Rollout;
             let is_due = |at: &Timestamp| is_judged && at > now;
             let requeue_after = match &plan.create_limit {
@@ -174,14 +174,14 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
     }
 }
 
-/// A plan as far as it was carried out.
+/// A plan as far as it was executed.
 struct Done<'a> {
     observed: &'a Observed<'a>,
     plan: &'a Plan,
     outcome: &'a Outcome,
     /// The writes that succeeded.
     writes: &'a [Write],
-    /// The sets after them.
+    /// The ReplicaSets after them.
     replica_sets: ReplicaSets,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Done<'a> {
         Done { observed, plan, outcome, writes, replica_sets: after(observed.replica_sets().clone(), writes) }
     }
 
-    /// The set that was created.
+    /// The ReplicaSet that was created.
     fn created(&self) -> Option<&'a NewReplicaSet> {
         self.writes.iter().find_map(|write| match write {
             Write::Create(new) => Some(new),
@@ -199,7 +199,7 @@ impl<'a> Done<'a> {
         })
     }
 
-    /// The name of the set for the current template.
+    /// The name of the new ReplicaSet.
     fn new_replica_set(&self) -> Option<&str> {
         let there = self.replica_sets.new.as_ref().map(|new| &*new.meta.key.name);
         self.created().map(|new| new.name.as_str()).or(there)
@@ -207,8 +207,8 @@ impl<'a> Done<'a> {
 
     /// The revision to publish.
     ///
-    /// A set that comes back keeps its old number until it is given the next one. Published in between, the
-    /// Deployment's revision would fall (S7).
+    /// A reused ReplicaSet keeps its old number until it gets the next one. Published in between, the
+    /// Deployment's revision would decrease (S7).
     fn revision(&self) -> Option<String> {
         let new = self.replica_sets.new.as_ref();
         let mut revision = new.and_then(|new| new.annotations.get(REVISION)).map(str::to_string);
@@ -235,14 +235,14 @@ impl<'a> Done<'a> {
         if self.created().is_some() || self.outcome.created_before.as_deref().is_some_and(is_new) {
             return Some(Begin::Created);
         }
-        // Judged by what was there before this plan: it may have brought the old sets to nothing.
+        // Judged by the state before this plan, which may have scaled the old ReplicaSets to zero.
         let old = &self.observed.replica_sets().old;
         old.iter()
             .any(|replica_set| replica_set.replicas > 0 || replica_set.status.replicas > 0)
             .then_some(Begin::Found)
     }
 
-    /// Why the set for the current template is not created; `collisions` as the status counts them.
+    /// Why the new ReplicaSet is not created; `collisions` as the status counts them.
     fn obstacle(&self, collisions: Option<i32>) -> Option<String> {
         let deployment = self.observed.deployment;
         let failed = self.outcome.create_error.as_ref().map(|error| {
@@ -253,7 +253,7 @@ impl<'a> Done<'a> {
     }
 }
 
-/// How many names of sets were taken.
+/// How many names of ReplicaSets were taken.
 fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
     let before = deployment.status.collision_count;
     let counts = outcome.collided && !planted!("collisions are not counted");
@@ -274,11 +274,11 @@ fn counted(done: &Done<'_>, now: Timestamp) -> DeploymentStatus {
     status
 }
 
-/// Whether the generation was acted on: every step went through (S20). `kubectl rollout status` and Argo CD
-/// take a Deployment with the current `observedGeneration` and as many pods as it wants for rolled out, and
-/// after a scale-down that was refused there may be as many available ones as are wanted.
+/// Whether the generation was acted on: every step succeeded (S20). `kubectl rollout status` and Argo CD
+/// treat a Deployment with the current `observedGeneration` and as many pods as desired as rolled out, and
+/// after a scale-down that was refused as many as desired may be available.
 ///
-/// The history is trimmed when the rollout has ended, and no part of it; upstream has published the generation
+/// Trimming the history follows the rollout and is no part of it; upstream has published the generation
 /// by then. Where the Deployment is paused, upstream has not.
 fn was_acted_on(plan: &Plan, outcome: &Outcome) -> bool {
     let left = plan.writes.get(outcome.done..).unwrap_or_default();
@@ -286,7 +286,7 @@ fn was_acted_on(plan: &Plan, outcome: &Outcome) -> bool {
     left.is_empty() || (trims && plan.status_scope == StatusScope::Rollout)
 }
 
-/// The sets as they are after the writes that succeeded, so that the status need not be written again
+/// The ReplicaSets after the writes that succeeded, so that the status need not be written again
 /// when the cache shows them.
 fn after(mut replica_sets: ReplicaSets, done: &[Write]) -> ReplicaSets {
     for write in done {
@@ -304,8 +304,8 @@ fn after(mut replica_sets: ReplicaSets, done: &[Write]) -> ReplicaSets {
     replica_sets
 }
 
-/// A pause or a resumption that the condition does not show yet. A rollout that was found stuck before
-/// it was paused stays marked as stuck.
+/// A pause or a resumption that the condition does not report yet. A rollout that was stuck before
+/// the pause stays marked as stuck.
 fn judge_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
     if deployment.progress_deadline_seconds.is_none() {
         return;
@@ -325,13 +325,13 @@ fn judge_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Time
 /// How a rollout begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
-    /// Its set was created.
+    /// Its ReplicaSet was created.
     Created,
-    /// Its set is there already, and so are others' pods.
+    /// Its ReplicaSet exists already, and so do the pods of others.
     Found,
 }
 
-/// Judges the progress of a rollout and says so in the condition.
+/// Judges the progress of a rollout and sets the condition.
 fn judge(done: &Done<'_>, status: &mut DeploymentStatus, now: Timestamp) {
     if done.observed.deployment.progress_deadline_seconds.is_none() {
         condition::remove(&mut status.conditions, PROGRESSING);
@@ -344,17 +344,17 @@ fn judge(done: &Done<'_>, status: &mut DeploymentStatus, now: Timestamp) {
     }
 }
 
-/// What becomes of the condition.
+/// The change of the condition.
 enum Judgement {
     /// It stays.
     Unchanged,
-    /// It says this, from now on if it did not before.
+    /// It has this content, with a new time only if the content changed.
     Is(Says),
-    /// It says this of now, whatever it said before: the deadline runs from here.
+    /// It has this content with the current time, whatever it was before: the deadline runs from now.
     IsAgain(Says),
 }
 
-/// What a condition says.
+/// The content of a condition.
 struct Says {
     status: &'static str,
     reason: &'static str,
@@ -383,8 +383,8 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
         return Judgement::IsAgain(says("True", NEW_REPLICA_SET_CREATED, of_new_replica_set("Created")));
     }
     let complete = status::is_complete(deployment, status);
-    // A rollout back to a set that exists creates none. Upstream then keeps the success of the rollout
-    // before, under which no deadline runs, and never notices when the way back is stuck.
+    // A rollout back to an existing ReplicaSet creates none. Upstream then keeps the success of the earlier
+    // rollout, under which no deadline runs, and never notices when the way back is stuck.
     let rolls = begins == Some(Begin::Found);
     let found =
         new_replica_set.is_some() && (current.is_none() || (reason == NEW_REPLICA_SET_AVAILABLE && rolls));
@@ -401,8 +401,8 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
         Some(name) => format!("ReplicaSet {name:?}"),
         None => format!("Deployment {:?}", deployment.meta.key.name),
     };
-    // Recreate has no new set while it waits for the old pods. Upstream takes that for the end of the
-    // rollout before, runs no deadline, and says nothing when an old pod never goes.
+    // Recreate has no new ReplicaSet while it waits for the old pods. Upstream takes that for the end of the
+    // earlier rollout, runs no deadline, and reports nothing when an old pod never ends.
     let waits = done.replica_sets.new.is_none() && reason == NEW_REPLICA_SET_AVAILABLE;
     if complete {
         Judgement::Is(says(
@@ -429,7 +429,7 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
         || after.available > before.available
 }
 
-/// When the rollout will have made no progress for too long; `None` when no deadline runs.
+/// When the progress deadline passes; `None` when no deadline runs.
 pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let condition = condition::find(&status.conditions, PROGRESSING)?;

@@ -1,4 +1,4 @@
-//! Recreate: every old pod is gone before the first new one comes (upstream: `recreate.go`).
+//! Recreate: every old pod has ended before the first new one is created (upstream: `recreate.go`).
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::rolling::{bring_up_to_date, new_replica_set, resize};
 use super::{ReplicaSets, Write};
 use crate::model::{Deployment, Uid};
 
-/// Old sets to nothing; then, once none of their pods runs any more, the new set to its full size.
+/// Scales the old ReplicaSets to zero; then, once none of their pods runs any more, the new one to its full size.
 ///
-/// `running` counts the pods of each set that have not ended. Pods that failed or succeeded do not
+/// `running` counts the pods of each ReplicaSet that have not ended. Pods that failed or succeeded do not
 /// block: upstream waits for them too, and stalls until the deadline (kubernetes#128798).
 pub fn plan(
     deployment: &Deployment,
@@ -18,8 +18,8 @@ pub fn plan(
     let to_nothing: BTreeMap<Uid, i32> =
         replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();
     let mut downs = resize(deployment, &replica_sets.old, &to_nothing);
-    // A set that comes back is the current revision from the start, not only once it may grow: that is
-    // what `kubectl rollout history` and the Deployment's own annotation tell.
+    // A reused ReplicaSet has the current revision from the start, not only once it may grow:
+    // `kubectl rollout history` and the Deployment's own annotation report it.
     let current = replica_sets
         .new
         .as_ref()
@@ -39,7 +39,7 @@ pub fn plan(
     }
 }
 
-/// Whether a pod of an old set runs, or may yet come.
+/// Whether a pod of an old ReplicaSet runs, or may still be created.
 pub(super) fn old_pods_may_run(replica_sets: &ReplicaSets, running: &BTreeMap<Uid, usize>) -> bool {
     if planted!("Recreate does not wait") {
         return false;

@@ -1,23 +1,23 @@
-//! Revisions, and the annotations that a Deployment keeps on its sets (upstream: `deployment_util.go`).
+//! Revisions, and the annotations that a Deployment keeps on its ReplicaSets (upstream: `deployment_util.go`).
 
 use std::collections::BTreeMap;
 
 use super::{Change, ReplicaSets};
 use crate::model::{Deployment, ReplicaSet};
 
-/// Which revision a set is, and of the Deployment, which one it is at.
+/// The revision of a ReplicaSet; on a Deployment, the current one.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
-/// The revisions that a reused set has been before.
+/// The revisions that a reused ReplicaSet had before.
 pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// `spec.replicas` of the Deployment when the set was last sized.
+/// `spec.replicas` of the Deployment when the ReplicaSet was last sized.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// Size and surge together when the set was last sized.
+/// Size and surge together when the ReplicaSet was last sized.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Asks for a rollback to a revision; 0 is the last one.
+/// Requests a rollback to a revision; 0 is the last one.
 pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// Annotations of a Deployment that say something about the Deployment only.
+/// Annotations of a Deployment that concern the Deployment only.
 pub(super) const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -30,27 +30,27 @@ pub(super) const NOT_COPIED: [&str; 6] = [
 /// The longest `revision-history`, in characters; the oldest entries go first.
 const LONGEST_HISTORY: usize = 2000;
 
-/// Reads a revision. Anybody may write to annotations: what is no number, is negative, or is so large
-/// that none could follow, counts as no revision, and so neither wraps nor spreads.
+/// Reads a revision. Any client may write annotations: a value that is not a number, is negative, or has no
+/// successor counts as no revision, and so neither wraps nor spreads.
 pub fn revision_of(replica_set: &ReplicaSet) -> Option<i64> {
     let revision: i64 = replica_set.annotations.get(REVISION)?.parse().ok()?;
     (0..i64::MAX).contains(&revision).then_some(revision)
 }
 
-/// The revision that the new set must have: one more than any old set has (S7).
+/// The revision that the new ReplicaSet must have: one more than any old one has (S7).
 pub(super) fn next_revision(replica_sets: &ReplicaSets) -> i64 {
     replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).max().unwrap_or(0)
         + i64::from(!planted!("revisions do not rise"))
 }
 
-/// The annotations that record the size asked for.
+/// The annotations that record the current size and surge.
 pub fn size_annotations(deployment: &Deployment) -> [(&'static str, String); 2] {
     let (surge, _) = deployment.budget();
     let max_total = i64::from(deployment.replicas) + i64::from(surge);
     [(DESIRED_REPLICAS, deployment.replicas.to_string()), (MAX_REPLICAS, max_total.to_string())]
 }
 
-/// The annotations of a set that is to be created.
+/// The annotations of a ReplicaSet that is to be created.
 pub fn annotations_for_new_replica_set(
     deployment: &Deployment,
     replica_sets: &ReplicaSets,
@@ -67,7 +67,7 @@ fn copied(deployment: &Deployment) -> impl Iterator<Item = (&str, &str)> {
     deployment.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key))
 }
 
-/// What must change about the new set besides its size: annotations, revision, `minReadySeconds`.
+/// The changes to the new ReplicaSet besides its size: annotations, revision, `minReadySeconds`.
 pub fn refresh(deployment: &Deployment, new: &ReplicaSet, replica_sets: &ReplicaSets) -> Change {
     let mut annotations = BTreeMap::new();
     let mut put = |key: &str, value: String| {
@@ -109,7 +109,7 @@ fn appended(history: &str, revision: i64) -> String {
     if kept.is_empty() { revision } else { format!("{kept},{revision}") }
 }
 
-/// What of a set's size annotations is out of date.
+/// The size annotations of a ReplicaSet that are out of date.
 pub fn stale_sizes(deployment: &Deployment, replica_set: &ReplicaSet) -> BTreeMap<String, String> {
     size_annotations(deployment)
         .into_iter()

@@ -1,8 +1,8 @@
-//! The rollback that `extensions/v1beta1` asked for, by an annotation (upstream: `rollback.go`).
+//! The rollback of `extensions/v1beta1`, requested by an annotation (upstream: `rollback.go`).
 //!
 //! kubectl writes the old template itself since 1.16; other clients still set the annotation. The
-//! Deployment is changed, and the annotation cleared, in one write before any set is touched, so that
-//! a rollback which is interrupted is not done twice.
+//! Deployment is changed, and the annotation removed, in one write before any write to a ReplicaSet, so that
+//! an interrupted rollback is not done twice.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::plan::EventNote;
 /// What a rollback does to the Deployment.
 #[derive(Clone, Debug)]
 pub struct RollBack {
-    /// The template to go back to, and all annotations of the Deployment from then on. `None`: there
-    /// is nothing to go back to, and only the request is cleared.
+    /// The template to roll back to, and all annotations of the Deployment from then on. `None`: there
+    /// is nothing to roll back to, and only the annotation is removed.
     pub back: Option<(Box<RawValue>, BTreeMap<String, String>)>,
-    /// What to tell when it is done.
+    /// The event once it is done.
     pub note: EventNote,
 }
 
@@ -35,17 +35,17 @@ impl PartialEq for RollBack {
     }
 }
 
-/// The revision asked for, 0 for the last one; what is no number asks for nothing.
+/// The requested revision, 0 for the last one; a value that is not a number requests nothing.
 pub fn requested(deployment: &Deployment) -> Option<i64> {
     deployment.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
 /// The one write of a rollback.
 ///
-/// Revisions are those that there are once every ReplicaSet has its own. The current template has the latest,
+/// Revisions are numbered as if every ReplicaSet had its own already. The current template has the latest,
 /// whether its ReplicaSet exists or not: a Deployment that was paused, got another image and is rolled back
-/// goes back to the image before, not to the one before that. The same goes for a template whose ReplicaSet
-/// is an older one that has not been given its new number yet. Upstream first creates the ReplicaSet of the
+/// returns to the image before, not to the one before that. The same holds for a template whose ReplicaSet
+/// is an older one that has not got its new number yet. Upstream first creates the ReplicaSet of the
 /// template that it then leaves; here nothing is created.
 pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets, revision: i64) -> Write {
     const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
@@ -111,17 +111,17 @@ fn second_latest(replica_sets: &ReplicaSets, current: i64) -> Option<i64> {
     revisions.iter().rev().nth(back()).copied().filter(|&revision| revision > 0)
 }
 
-/// How many revisions a rollback goes back that names none.
+/// By how many revisions a rollback without a revision goes back.
 fn back() -> usize {
     1 + usize::from(planted!("a rollback goes a revision too far"))
 }
 
-/// Whether this annotation is the request that is carried out.
+/// Whether this annotation is the request that is executed.
 fn is_done(key: &str) -> bool {
     key == ROLLBACK_TO && !planted!("a rollback keeps its request")
 }
 
-/// The annotations of the set, as they were copied to it, and those of the Deployment that are its own.
+/// The annotations that the ReplicaSet got from the Deployment, and those that concern the Deployment only.
 fn annotations(deployment: &Deployment, replica_set: &ReplicaSet) -> BTreeMap<String, String> {
     let own = deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && !is_done(key));
     let copied = replica_set.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key));

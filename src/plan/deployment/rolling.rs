@@ -19,15 +19,15 @@ pub struct Budget {
     /// How many pods may exist: `spec.replicas` and the surge.
     #[serde(rename = "most")]
     pub max_total: i64,
-    /// How many pods must be available: `spec.replicas` without what may be unavailable.
+    /// How many pods must be available: `spec.replicas` minus `maxUnavailable`.
     #[serde(rename = "least")]
     pub min_available: i64,
-    /// How many pods all sets together want.
+    /// The sum of `spec.replicas` over all ReplicaSets.
     #[serde(rename = "wanted")]
     pub desired: i64,
     /// How many pods are available and certain to stay.
     pub available: i64,
-    /// How many pods the new set wants that are not available. They count against the budget.
+    /// How many pods of the new ReplicaSet are unavailable or missing. They count against the budget.
     #[serde(rename = "missing")]
     pub unavailable_new: i64,
 }
@@ -46,7 +46,7 @@ fn desired(replica_sets: &ReplicaSets) -> i64 {
 }
 
 impl Budget {
-    /// The budget as it stands before any step.
+    /// The budget before any step.
     pub fn of(deployment: &Deployment, replica_sets: &ReplicaSets) -> Self {
         let (surge, unavailable) = deployment.budget();
         let replicas = i64::from(deployment.replicas);
@@ -60,31 +60,31 @@ impl Budget {
         }
     }
 
-    /// How many pods may come; below nothing when there are too many already.
+    /// How many pods may be created; negative when there are too many already.
     pub fn scale_up_allowed(&self) -> i64 {
         self.max_total - self.desired
     }
 
-    /// How many old pods may go, whether they are available or not; none if below one.
+    /// How many old pods may be deleted, whether they are available or not; none if below one.
     pub fn scale_down_allowed(&self) -> i64 {
         self.desired - self.min_available - self.unavailable_new
     }
 
-    /// How many available pods may go, once any may.
+    /// How many available pods may be deleted, once any may.
     pub fn available_above_min(&self) -> i64 {
         self.available - self.min_available
     }
 }
 
-/// The steps that are allowed now: old sets down, then the new one up by what that has freed.
+/// The steps that are allowed now: old ReplicaSets down, then the new one up by what that has freed.
 ///
-/// Both in one plan, where upstream takes a sync for each. Down goes first, so that the sum of the
-/// sizes is within the surge after every single write (S1). The exception is a set that is still to be
-/// created: it comes first, so that a creation which the API server refuses costs no old pod.
+/// Both in one plan, where upstream takes a sync for each. The scale-down comes first, so that the sum of the
+/// sizes is within the surge after every single write (S1). The exception is a ReplicaSet that does not exist yet:
+/// its creation comes first, so that a creation which the API server refuses costs no old pod.
 pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
     let budget = Budget::of(deployment, replica_sets);
-    // What a set that is still to be created adds to the pods wanted, it adds to those missing too: the
-    // old sets may give up as much with it as without.
+    // A ReplicaSet that is yet to be created adds the same number to the desired and to the missing pods: the
+    // old ReplicaSets may lose as many with it as without.
     let downs = downs(replica_sets, &budget);
 
     let Some(new) = &replica_sets.new else {
@@ -113,7 +113,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
     writes
 }
 
-/// The set for the current template, at this size.
+/// The new ReplicaSet, at this size.
 pub(super) fn new_replica_set(
     deployment: &Deployment,
     replica_sets: &ReplicaSets,
@@ -131,7 +131,7 @@ pub(super) fn new_replica_set(
     }
 }
 
-/// The one write that gives the new set its size and its annotations; none if it has both.
+/// The one write that gives the new ReplicaSet its size and its annotations; none if it has both.
 pub(super) fn bring_up_to_date(
     deployment: &Deployment,
     new: &Arc<ReplicaSet>,
@@ -143,7 +143,7 @@ pub(super) fn bring_up_to_date(
     (!change.is_empty()).then(|| Write::Change(new.clone(), change))
 }
 
-/// The writes that give old sets their new sizes; a set that is not named keeps its own.
+/// The writes that give old ReplicaSets their new sizes; a ReplicaSet that is not named keeps its own.
 pub(super) fn resize(
     deployment: &Deployment,
     old: &[Arc<ReplicaSet>],
@@ -159,12 +159,12 @@ pub(super) fn resize(
         .collect()
 }
 
-/// The old sets that may shrink now, and to what size.
+/// The old ReplicaSets that may shrink now, and to what size.
 ///
-/// Unavailable replicas of the new set count against the budget, so a crash-looping new version never
-/// causes more old pods to be removed. What is unhealthy among the old ones goes first, because it
-/// costs no availability; then what is above the minimum. For example 10 wanted, 2 may be missing, 8
-/// old pods available and 5 new ones of which 0 are: 13 - 8 - 5 = 0 may go.
+/// Unavailable replicas of the new ReplicaSet count against the budget, so a crash-looping new version never
+/// causes more old pods to be removed. Unhealthy old pods are removed first, because that costs no availability;
+/// then those above the minimum. For example 10 desired, 2 may be unavailable, 8 old pods available and 5 new ones
+/// of which 0 are: 13 - 8 - 5 = 0 may be removed.
 fn downs(replica_sets: &ReplicaSets, budget: &Budget) -> BTreeMap<Uid, i32> {
     let mut sizes: BTreeMap<Uid, i32> = BTreeMap::new();
     let allowed = budget.scale_down_allowed();

@@ -1,4 +1,4 @@
-//! A change of `spec.replicas`, spread over the sets in proportion (upstream: `sync.go`, `scale`).
+//! A change of `spec.replicas`, spread over the ReplicaSets proportionally (upstream: `sync.go`, `scale`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use super::{Change, ReplicaSets, Write};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, ReplicaSet, Strategy, Uid};
 
-/// Whether `spec.replicas` has changed since a set that wants pods was last sized.
+/// Whether `spec.replicas` has changed since a ReplicaSet with replicas was last sized.
 pub fn is_due(deployment: &Deployment, replica_sets: &ReplicaSets) -> bool {
     scaled_from(deployment, replica_sets).is_some()
 }
 
-/// The `spec.replicas` that a set which wants pods was last sized for, where it is not the one of now.
+/// The `spec.replicas` that a ReplicaSet with replicas was last sized for, where it is not the current one.
 pub fn scaled_from(deployment: &Deployment, replica_sets: &ReplicaSets) -> Option<i64> {
     let now = i64::from(deployment.replicas);
     replica_sets
@@ -24,13 +24,13 @@ pub fn scaled_from(deployment: &Deployment, replica_sets: &ReplicaSets) -> Optio
         .find(|&before| before != now)
 }
 
-/// A count from an annotation. What is not a positive int32 counts as absent, as upstream has it.
+/// A count from an annotation. A value that is not a positive int32 counts as absent, as upstream has it.
 fn annotation(replica_set: &ReplicaSet, key: &str) -> Option<i64> {
     replica_set.annotations.get(key)?.parse::<i32>().ok().filter(|&n| n >= 0).map(i64::from)
 }
 
-/// Resizes what is there, and in any case brings the size annotations of every set that wants pods up
-/// to date. Upstream leaves them when the size happens to be right already, takes the next sync for a
+/// Scales the existing ReplicaSets, and in any case updates the size annotations of every ReplicaSet with replicas.
+/// Upstream leaves them when the size happens to be right already, takes the next sync for a
 /// scaling event again, and never gets back to the rollout (kubernetes#138840, #125568).
 pub fn plan(
     deployment: &Deployment,
@@ -56,13 +56,13 @@ pub fn plan(
         .collect()
 }
 
-/// The sets that change, and their new sizes.
+/// The ReplicaSets that change, and their new sizes.
 fn sizes(
     deployment: &Deployment,
     replica_sets: &ReplicaSets,
     running: &BTreeMap<Uid, usize>,
 ) -> BTreeMap<Uid, i32> {
-    // The one set that wants pods, or with none of them the new one, or the youngest, takes it all.
+    // The one ReplicaSet with replicas, or without any the new one, or the youngest, gets the whole size.
     let active: Vec<&Arc<ReplicaSet>> = replica_sets.active().collect();
     let only = match active[..] {
         [] => replica_sets.new.as_ref().or(replica_sets.old.last()),
@@ -85,7 +85,7 @@ fn sizes(
     if active.is_empty() {
         return BTreeMap::new();
     }
-    // The new set is all there: what is left of the old ones can go.
+    // The new ReplicaSet is complete: the rest of the old ones can be scaled down.
     if let Some(new) = &replica_sets.new
         && new.replicas == deployment.replicas
         && annotation(new, DESIRED_REPLICAS) == Some(i64::from(deployment.replicas))
@@ -95,15 +95,15 @@ fn sizes(
     }
     match deployment.strategy {
         Strategy::RollingUpdate { .. } => in_proportion(deployment, active),
-        // The strategy itself brings all old sets to nothing next.
+        // The strategy itself scales all old ReplicaSets to zero next.
         Strategy::Recreate => BTreeMap::new(),
     }
 }
 
-/// Spreads the difference over the active sets in proportion to their sizes, and what rounding leaves
-/// over goes to the largest. The changes add up to the difference exactly (S9).
+/// Spreads the difference over the active ReplicaSets in proportion to their sizes; the remainder of the rounding
+/// goes to the largest. The changes add up to the difference exactly (S9).
 ///
-/// For example 10 wanted and 3 surge, sets of 8 and 5, scaled to 20: 23 - 13 = 10 more, of which
+/// For example 10 desired and 3 surge, ReplicaSets of 8 and 5, scaled to 20: 23 - 13 = 10 more, of which
 /// 8 * 23 / 13 - 8 = 6 go to the first and 5 * 23 / 13 - 5 = 4 to the second.
 fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> BTreeMap<Uid, i32> {
     let (surge, _) = deployment.budget();
@@ -132,7 +132,7 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
         .iter()
         .map(|replica_set| {
             let share = share(deployment, replica_set, max_total);
-            // Never more than is left, never the other way, never below nothing.
+            // Never more than is left, never in the other direction, never below zero.
             let share = if difference > 0 {
                 share.clamp(0, left)
             } else {
@@ -150,7 +150,7 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
     sizes.into_iter().map(|(uid, size)| (uid, clamp(size))).collect()
 }
 
-/// What a set gains or loses when the whole goes to `max_total`. Upstream multiplies two int32 here, and
+/// The change of one ReplicaSet when the total becomes `max_total`. Upstream multiplies two int32 here, and
 /// wraps from about 46,341 pods on.
 fn share(deployment: &Deployment, replica_set: &ReplicaSet, max_total: i64) -> i64 {
     let size = i64::from(replica_set.replicas);

@@ -10,18 +10,18 @@ use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, conditio
 use crate::plan::Urgency;
 use crate::plan::replicaset::{self, status::are_fewer};
 
-/// The condition that tells whether enough pods are available.
+/// The type of the condition about availability.
 pub const AVAILABLE: &str = "Available";
-/// The condition that a set's failure is copied to.
+/// The type of the condition that a ReplicaSet's failure is copied to.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The counts over all sets; conditions are still those of the Deployment.
+/// The counts over all ReplicaSets; conditions are still those of the Deployment.
 pub fn counts(deployment: &Deployment, replica_sets: &ReplicaSets) -> DeploymentStatus {
     let sum = |of: &dyn Fn(&ReplicaSet) -> i32| {
         clamp(replica_sets.all().map(|replica_set| i64::from(of(replica_set))).sum())
     };
     let available = sum(&|replica_set| replica_set.status.available);
-    // Known only when every set has counted its own; one that no controller has looked at yet has none.
+    // Known only when every ReplicaSet has counted its own; one that no controller has synced yet has none.
     let terminating: Option<i64> = replica_sets
         .all()
         .filter(|replica_set| {
@@ -39,7 +39,7 @@ pub fn counts(deployment: &Deployment, replica_sets: &ReplicaSets) -> Deployment
         },
         ready: sum(&|replica_set| replica_set.status.ready),
         available,
-        // What the sets want and do not have. Upstream takes the same sum, never below nothing.
+        // The replicas that the ReplicaSets lack. Upstream takes the same sum, never below zero.
         unavailable: clamp((replica_sets.desired() - i64::from(available)).max(0)),
         terminating: terminating.map(clamp),
         collision_count: deployment.status.collision_count,
@@ -52,7 +52,7 @@ pub(super) fn observed_generation(deployment: &Deployment) -> i64 {
     replicaset::status::observed_generation(&deployment.meta, deployment.status.observed_generation)
 }
 
-/// Whether every wanted pod is new and available, and no other is left (upstream:
+/// Whether every desired pod is new and available, and no other is left (upstream:
 /// `DeploymentComplete`).
 pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
     counts.updated == deployment.replicas
@@ -61,12 +61,12 @@ pub fn is_complete(deployment: &Deployment, counts: &DeploymentStatus) -> bool {
         && counts.observed_generation >= deployment.meta.generation
 }
 
-/// Whether somebody waits for this status: a generation that was acted on, a collision, a condition that
-/// turned, the end of a rollout or of its completeness, or fewer ready or available pods than the status says
-/// (S27). Rises, other counts on the way, and a condition's new text or time, may wait.
+/// Whether readers wait for this status: a generation that was acted on, a collision, a condition that
+/// changed its status, the end of a rollout or of its completeness, or fewer ready or available pods than the status
+/// reports (S27). Rises, other counts on the way, and a condition's new text or time, may wait.
 ///
-/// In a rollout the old pods that the controller lets go are such a fall too: nobody who reads a status can
-/// tell those that were meant to go from others. The price is at most one write per step of a rollout, where
+/// In a rollout the old pods that the controller deletes are such a fall too: a reader of the status cannot tell
+/// intended deletions from others. The price is at most one write per step of a rollout, where
 /// steps follow each other within a second; those that take longer are reported anyway.
 pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
     let before = &deployment.status;
@@ -82,13 +82,13 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
         || is_complete(deployment, after) != is_complete(deployment, before)
 }
 
-/// How soon this status is to be written; `is_annotated` tells whether an annotation goes with it, which nobody
-/// waits to read in vain.
+/// How soon this status must be written; `is_annotated` tells whether an annotation is written with it, which
+/// readers wait for.
 pub fn urgency(deployment: &Deployment, after: &DeploymentStatus, is_annotated: bool) -> Urgency {
     if is_annotated || is_urgent(deployment, after) { Urgency::Immediate } else { Urgency::Throttled }
 }
 
-/// Sets the `Available` condition: enough pods within the budget of what may be missing.
+/// Sets the `Available` condition: whether enough pods are available within `maxUnavailable`.
 pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
     let (_, unavailable) = deployment.budget();
     let enough = i64::from(status.available) >= i64::from(deployment.replicas) - i64::from(unavailable);
@@ -111,23 +111,23 @@ fn refused_step(outcome: &Outcome, now: Timestamp) -> Option<Condition> {
     Some(Condition::new(REPLICA_FAILURE, "True", reason, message.as_str(), now))
 }
 
-/// Shows a step that was refused, and changes nothing where there is none.
+/// Sets the condition of a refused step, and changes nothing without one.
 pub fn add_refused_step(outcome: &Outcome, status: &mut DeploymentStatus, now: Timestamp) {
     if let Some(refused) = refused_step(outcome, now) {
         condition::set(&mut status.conditions, refused);
     }
 }
 
-/// Shows a step that was refused, or else copies the failure of a ReplicaSet: the new one's before any other's.
-/// Gone when there is none, but for the refusal of a step that was tried again without an answer: that is no
-/// success, after which alone it goes.
+/// Reports a refused step, or else copies the failure of a ReplicaSet: the new one's before any other's.
+/// Removes the condition without either, except for the refusal of a step that was retried with an unknown outcome:
+/// only a success removes that.
 pub fn set_replica_failure(
     replica_sets: &ReplicaSets,
     outcome: &Outcome,
     status: &mut DeploymentStatus,
     now: Timestamp,
 ) {
-    let of_a_set = || {
+    let of_a_replica_set = || {
         let mut replica_sets = replica_sets.new.iter().chain(replica_sets.old.iter().rev());
         let failures = |replica_set: &ReplicaSet| {
             condition::find(&replica_set.status.conditions, REPLICA_FAILURE).cloned()
@@ -141,7 +141,7 @@ pub fn set_replica_failure(
         let before = condition::find(&status.conditions, REPLICA_FAILURE)?;
         (outcome.is_unanswered && Failed::REASONS.contains(&&*before.reason)).then(|| before.clone())
     };
-    match refused_step(outcome, now).or_else(of_a_set).or_else(of_before) {
+    match refused_step(outcome, now).or_else(of_a_replica_set).or_else(of_before) {
         Some(failure) => condition::set(&mut status.conditions, failure),
         None => condition::remove(&mut status.conditions, REPLICA_FAILURE),
     }

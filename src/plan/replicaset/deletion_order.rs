@@ -1,9 +1,9 @@
-//! Which pods go first when there are too many.
+//! Which pods are deleted first when there are too many.
 //!
 //! Upstream compares pods pairwise, and its comparison is no order: two ready times that differ within
 //! one logarithmic bucket fall through to the UID, equal ones to the restarts, so three pods can beat
 //! each other in a circle. Here the criteria are the fields of a key with a derived order, which is
-//! total by construction. A bucket that ties goes on to the next criterion.
+//! total by construction. A tie within a bucket is decided by the next criterion.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,30 +13,30 @@ use jiff::Timestamp;
 
 use crate::model::{Phase, Pod, Record, ReplicaSet, Restarts, Uid};
 
-/// The criteria in upstream's order (`ActivePodsWithRanks`); the smallest key goes first.
+/// The criteria in upstream's order (`ActivePodsWithRanks`); the smallest key is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DeletionKey<'p> {
-    /// A pod without a node goes before one that has one.
+    /// A pod without a node before one with a node.
     assigned: bool,
     /// Pending before Unknown before Running.
     phase: Phase,
-    /// What is not ready goes before what is.
+    /// Not ready before ready.
     ready: bool,
-    /// The cheaper goes first (KEP-2255).
+    /// The lower deletion cost first (KEP-2255).
     cost: i32,
-    /// The pod whose node runs more pods of the same owner's ReplicaSets goes first; 0 without an owner.
+    /// The pod whose node runs more pods of the same owner's ReplicaSets first; 0 without an owner.
     pods_on_the_node: Reverse<usize>,
-    /// What became ready later goes first, on a logarithmic scale (KEP-2185).
+    /// The later ready time first, on a logarithmic scale (KEP-2185).
     ready_age: i32,
-    /// What restarted more often goes first: by its regular containers, then by its sidecars.
+    /// More restarts first: of its regular containers, then of its sidecars.
     restarts: Reverse<Restarts>,
-    /// The younger goes first, on a logarithmic scale.
+    /// The younger first, on a logarithmic scale.
     age: i32,
-    /// Decides what is left, arbitrarily but always the same way.
+    /// Decides the rest, arbitrarily but always the same way.
     uid: Option<&'p Uid>,
 }
 
-/// Whether it counts how many pods are on a node: for a ReplicaSet that something controls, a Deployment or
+/// Whether the number of pods on a node counts: for a ReplicaSet that something controls, a Deployment or
 /// another kind. Upstream looks for the pods of all ReplicaSets with the same controller, the one at hand
 /// included, and finds none for a bare ReplicaSet, nor for a ReplicationController, whatever controls it
 /// (`getReplicaSetsWithSameController` of `replica_set.go`, and its index, which holds ReplicaSets only).
@@ -46,7 +46,7 @@ pub fn counts_neighbours(replica_set: &ReplicaSet) -> bool {
         || planted!("the crowd on a node counts without an owner")
 }
 
-/// The `count` pods that are missed least, in that order.
+/// The first `count` pods to delete, in order.
 ///
 /// `siblings` are the active pods of other ReplicaSets with the same owner: with `active` they tell how
 /// crowded a node is. `None` where that does not count; see [`counts_neighbours`].
@@ -68,7 +68,7 @@ pub fn least_worthy(
     ranked.into_iter().take(count).map(|(_, pod)| pod.clone()).collect()
 }
 
-/// How old each ready victim is, in relation to the youngest ready pod of the set. A deletion by age on a
+/// How old each ready victim is, in relation to the youngest ready pod of the ReplicaSet. A deletion by age on a
 /// logarithmic scale takes young pods first, so most of these are near 1 (KEP-2185). Upstream divides
 /// whole milliseconds, which leaves 1, 2, 3 of it, and divides by nothing for a pod of this moment.
 pub fn age_ratios<'p>(
@@ -108,8 +108,8 @@ fn tie_breaker(pod: &Pod) -> Option<&Uid> {
     Some(&pod.meta.uid).filter(|_| !planted!("the sort is unstable"))
 }
 
-/// The logarithm of an age in nanoseconds; -1 for what is younger than now, -2 for what has no time: it
-/// goes first, as upstream has it.
+/// The logarithm of an age in nanoseconds; -1 for a time in the future, -2 for no time: that pod is deleted
+/// first, as upstream has it.
 fn magnitude(since: Timestamp, now: Timestamp) -> i32 {
     let age = now.duration_since(since).as_nanos();
     match age {
@@ -137,7 +137,7 @@ mod tests {
         created: i64,
     }
 
-    /// A pod that nothing speaks against.
+    /// A pod that no criterion distinguishes.
     const GOOD: Case = Case {
         name: "good",
         node: "n1",
@@ -203,7 +203,7 @@ mod tests {
         let now = Timestamp::from_second(NOW).unwrap();
         let order = least_worthy(&[&here, &there], Some(&[sibling]), 1, now);
         assert_eq!(&*order[0].meta.key.name, "there");
-        // Without an owner the crowd is nothing, and the UID decides.
+        // Without an owner the number of pods on a node does not count, and the UID decides.
         let also_there = pod(Case { name: "x-there", node: "n2", ..GOOD });
         let active = [&there, &here, &also_there];
         assert_eq!(&*least_worthy(&active, Some(&[]), 1, now)[0].meta.key.name, "there");

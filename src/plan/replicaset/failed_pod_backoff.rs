@@ -1,22 +1,21 @@
-//! Pods that fail as fast as they are made.
+//! Backoff for pods that fail at startup.
 //!
-//! A node that refuses every pod (`OutOfcpu`, `NodeAffinity`) or evicts it at once leaves a failed pod
-//! behind for each that is made, and upstream makes the next one right away: thousands, until the
-//! collector of ended pods comes by at 12 500. Here the set stops to
-//! replace such pods as a whole and sends one at a time, after 5, 10, 20, … seconds and at most every
-//! five minutes. The first that becomes ready, or lives for a minute, ends the restraint, and all
-//! missing pods are made at once.
+//! A node that refuses every pod (`OutOfcpu`, `NodeAffinity`) or evicts it at once leaves a failed pod for
+//! each creation, and upstream creates the next one right away: thousands, until the pod garbage collector
+//! starts to delete at 12 500 ended pods. Here the ReplicaSet replaces such pods one at a time, after 5, 10,
+//! 20, … seconds and at most every five minutes. The first pod that becomes ready, or lives for a minute,
+//! ends the backoff, and all missing pods are created at once.
 //!
-//! The bound: a set of `n` pods none of which can live makes at most `n` pods, then about six more in
-//! five minutes, and then twelve an hour. The price: a pod that its node refuses is replaced five
-//! seconds after it was made instead of at once.
+//! The bound: a ReplicaSet of `n` pods none of which can run creates at most `n` pods, then about six more in
+//! five minutes, and then twelve an hour. The price: a pod that its node refuses is replaced five seconds
+//! after its creation instead of at once.
 //!
-//! All of this is read off the pods themselves, so that a restart, or another leader, goes on where the
-//! last one was. Who deletes failed pods takes the memory away with them.
+//! The backoff is computed from the pods themselves, so that a restart, or another leader, continues where the
+//! last one was. Deleting the failed pods resets the backoff.
 //!
 //! The pods' times are the API server's. Where our clock is ahead, the first waits are too short by that;
-//! they double until they are longer. Where the two are more than ten minutes apart, nothing can be told
-//! from them, and nothing is held back.
+//! they double until they are longer. Where the two are more than ten minutes apart, the times say nothing,
+//! and no pod is delayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,36 +33,36 @@ const FIRST: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST: SignedDuration = SignedDuration::from_secs(300);
 /// Failures further apart than this have nothing to do with each other, or with now.
 const APART: SignedDuration = SignedDuration::from_secs(600);
-/// Pods made within so short a time are one round: times of creation are whole seconds.
+/// Pods created within this time are one round: times of creation are whole seconds.
 const ONE_ROUND: SignedDuration = SignedDuration::from_secs(1);
-/// What has lived for so long is no failure in the making.
+/// A pod that has lived for this long counts as healthy.
 const SURVIVED: SignedDuration = SignedDuration::from_secs(60);
 
-/// A set whose newest pods failed as soon as they had started.
+/// The state of a ReplicaSet whose newest pods failed at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedPodBackoff {
-    /// How many pods failed since one did well.
+    /// How many pods failed since the last healthy one.
     pub failures: usize,
     /// The newest failed pod's reason, such as `Evicted`.
     pub reason: Option<Arc<str>>,
-    /// When the next pod may be made: one, not all.
+    /// When the next pod may be created: one, not all.
     pub next: Timestamp,
 }
 
 impl FailedPodBackoff {
-    /// Judges by the pods of a set; `None` while nothing speaks against making more of them.
+    /// Computed from the pods of a ReplicaSet; `None` without a backoff.
     pub fn of(pod_sets: &PodSets, now: Timestamp) -> Option<FailedPodBackoff> {
         let survived =
             |pod: &Pod| pod.ready_since.is_some() || now.duration_since(pod.meta.created) >= SURVIVED;
-        let well = pod_sets.active.iter().filter(|pod| survived(pod));
-        let well = well.chain(pod_sets.terminal.iter().filter(|pod| !pod.failed_early));
-        let last_well = well.map(|pod| pod.meta.created).max();
+        let healthy = pod_sets.active.iter().filter(|pod| survived(pod));
+        let healthy = healthy.chain(pod_sets.terminal.iter().filter(|pod| !pod.failed_early));
+        let last_healthy = healthy.map(|pod| pod.meta.created).max();
         let mut failed: Vec<&Arc<Pod>> = pod_sets
             .terminal
             .iter()
-            // One that somebody deleted may well have failed by that alone.
+            // A deleted pod may have failed because of its deletion.
             .filter(|pod| pod.failed_early && !pod.meta.is_deleting())
-            .filter(|pod| last_well.is_none_or(|well| pod.meta.created > well))
+            .filter(|pod| last_healthy.is_none_or(|healthy| pod.meta.created > healthy))
             .collect();
         failed.sort_unstable_by(|a, b| (b.meta.created, &b.meta.uid).cmp(&(a.meta.created, &a.meta.uid)));
         let newest = failed.first()?;
@@ -78,7 +77,7 @@ impl FailedPodBackoff {
             if gap > APART {
                 break;
             }
-            // Failures without a pause are many rounds too: by our clock each wait may have been over.
+            // Failures without a pause are many rounds too: by our clock each wait may have passed.
             if gap > ONE_ROUND || round.duration_since(created) > FIRST {
                 more_rounds = more_rounds.saturating_add(1);
                 round = created;
@@ -88,7 +87,7 @@ impl FailedPodBackoff {
         }
         let wait = FIRST.saturating_mul(2i32.saturating_pow(more_rounds)).min(LONGEST);
         let due = newest.meta.created.saturating_add(wait).unwrap_or(Timestamp::MAX);
-        // The one that was sent ahead has to show first how it fares.
+        // The next pod waits until the one created after the failures is ready or has lived for a minute.
         let ahead = pod_sets.active.iter().filter(|pod| pod.meta.created > newest.meta.created);
         let ahead =
             ahead.map(|pod| pod.meta.created.saturating_add(SURVIVED).unwrap_or(Timestamp::MAX)).max();
@@ -99,19 +98,19 @@ impl FailedPodBackoff {
         })
     }
 
-    /// How long to wait for the next pod, or to look at the clock again: it may be set right meanwhile.
-    /// `None` when the pod may be made now.
+    /// How long to wait for the next pod, or until the clock is read again: it may be corrected meanwhile.
+    /// `None` when the pod may be created now.
     pub fn wait(&self, now: Timestamp) -> Option<Duration> {
         (self.next > now).then(|| until(self.next, now).min(LONGEST.unsigned_abs()))
     }
 
-    /// What to tell the user while the set waits.
+    /// The event while the ReplicaSet backs off.
     pub fn note(&self) -> EventNote {
         let FailedPodBackoff { failures, reason, next } = self;
         let reason = reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
         let message = format!(
-            "The last {failures} pods failed as soon as they had started{reason}; one more is tried not \
-             before {next}, and the others when it does well."
+            "The last {failures} pods failed at startup{reason}. Next attempt at {next}; the remaining replicas \
+             follow once a pod becomes ready or has lived for a minute."
         );
         EventNote::warning("FailedPodsBackOff", message)
     }
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_without_a_pause_are_held_back_too_as_when_our_clock_is_ahead() {
+    fn failures_without_a_pause_back_off_too_as_when_our_clock_is_ahead() {
         let stream: Vec<i64> = (0..=30).collect();
         // Six rounds of five seconds each.
         check(&failed(&stream), 31, Some(30 + 160));
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_far_behind_the_api_server_s_holds_nothing_back() {
+    fn a_clock_far_behind_the_api_server_causes_no_backoff() {
         check(&failed(&[0]), -600, Some(5));
         check(&failed(&[0]), -601, None);
         let backoff = FailedPodBackoff::of(&failed(&[0]), at(-600)).unwrap();
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_somebody_deleted_and_that_failed_by_that_is_no_sign() {
+    fn a_deleted_pod_that_failed_causes_no_backoff() {
         let mut pod_sets = failed(&[0]);
         let pod = Arc::make_mut(&mut pod_sets.terminal[0]);
         pod.meta.deletion = Some(at(1));
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_does_well_ends_the_restraint() {
+    fn a_healthy_pod_ends_the_backoff() {
         let mut pod_sets = failed(&[0, 5]);
         pod_sets.active = vec![ready(15)];
         check(&pod_sets, 17, None);
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_sent_ahead_must_be_ready_or_live_for_a_minute_before_the_others_follow() {
+    fn the_first_retry_must_be_ready_or_live_for_a_minute_before_the_others_follow() {
         let mut pod_sets = failed(&[0, 5]);
         pod_sets.active = vec![starting(15)];
         check(&pod_sets, 17, Some(75));
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn those_made_together_with_the_failed_ones_are_not_waited_for() {
+    fn pods_created_together_with_the_failed_ones_do_not_extend_the_backoff() {
         let mut pod_sets = failed(&[0]);
         pod_sets.active = vec![starting(0), starting(0)];
         check(&pod_sets, 2, Some(5));
@@ -250,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_far_behind_the_servers_does_not_stop_a_set() {
+    fn a_clock_far_behind_the_servers_does_not_stop_a_replica_set() {
         check(&failed(&[300]), 0, Some(305));
         check(&failed(&[3600]), 0, None);
     }
 
     #[test]
-    fn the_user_is_told_how_many_why_and_when() {
+    fn the_event_has_the_number_the_reason_and_the_time() {
         let backoff = FailedPodBackoff::of(&failed(&[0, 5]), at(6)).unwrap();
         let message = backoff.note().message;
         assert!(message.contains("last 2 pods") && message.contains("(OutOfcpu)"), "{message}");

@@ -22,27 +22,27 @@ use names::Sequence;
 pub use pod_sets::PodSets;
 use used_names::UsedNames;
 
-/// The most pods that one sync creates or deletes, so that one large set does not starve the others.
+/// The most pods that one sync creates or deletes, so that one large ReplicaSet does not starve the others.
 pub const BURST: usize = 500;
 
-/// All that one decision about a ReplicaSet rests on.
+/// The input of one decision about a ReplicaSet.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// The set.
+    /// The ReplicaSet.
     pub replica_set: &'a ReplicaSet,
     /// Its pods, and those that it might adopt.
     pub pod_sets: PodSets,
-    /// Whether a fresh read showed the set unchanged in identity and not on its way out. Only then may
-    /// an orphan be adopted (S15). Asked only where there are orphans; if it did not, nothing is done (S17).
+    /// Whether a fresh read showed the ReplicaSet with the same identity and not being deleted. Only then may an orphan
+    /// be adopted (S15). Read only where there are orphans; if the read failed, the plan is empty (S17).
     pub may_adopt: bool,
     /// Active pods of the other ReplicaSets with the same owner, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
     /// Names for new pods, by [`free_names`]; empty when none are missing.
     pub free_names: Vec<String>,
-    /// How many pods may still be made by requests of before, under names that are taken for the moment:
-    /// so many places are left to them.
+    /// How many pods earlier requests may still create, under names that are taken for the moment: as many places
+    /// are kept free for them.
     pub reserved: usize,
-    /// Whether pods that fail as fast as they are made are replaced one by one, after a wait. Upstream
+    /// Whether pods that fail at startup are replaced one by one, after a wait. Upstream
     /// replaces them all at once.
     pub failed_pod_backoff: bool,
     /// The time of the decision.
@@ -55,25 +55,25 @@ pub struct Observed<'a> {
 pub struct Plan {
     /// Writes, in order; the first that fails ends the execution.
     pub writes: Vec<Write>,
-    /// What to tell the user besides what the writes tell.
+    /// Events besides those of the writes.
     pub notes: Vec<EventNote>,
-    /// When pods may be made that may not be made now.
+    /// When pods may be created that may not be created now.
     pub requeue_after: Option<Duration>,
 }
 
 impl Plan {
-    /// Whether pods are made.
+    /// Whether pods are created.
     pub fn creates(&self) -> bool {
         self.writes.iter().any(|write| matches!(write, Write::Create { .. }))
     }
 
-    /// Whether it is the same whatever pods other ReplicaSets have: which pods are deleted depends on how crowded their
-    /// nodes are.
+    /// Whether the plan is the same whatever pods other ReplicaSets have: which pods are deleted depends on how many pods
+    /// their nodes run.
     pub fn compares_no_siblings(&self) -> bool {
         !self.writes.iter().any(|write| matches!(write, Write::Delete(_)))
     }
 
-    /// Whether pods are made or deleted, and fewer than a sync may: no other sync is needed for that.
+    /// Whether pods are created or deleted, and fewer than a sync may: no other sync is needed for that.
     pub fn changes_fewer_than_a_burst(&self) -> bool {
         self.writes.iter().any(|write| match write {
             Write::Create { count, .. } => *count < BURST,
@@ -86,30 +86,30 @@ impl Plan {
 /// One write to the pods of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Make an orphan ours.
+    /// Adopt an orphan.
     Adopt(Arc<Pod>),
-    /// Let a pod go whose labels no longer match.
+    /// Release a pod whose labels no longer match.
     Release(Arc<Pod>),
     /// Create pods, in slow-start batches.
     Create {
         /// How many.
         count: usize,
-        /// Their names. Behind the first `count` are some more, for those that turn out to be taken.
+        /// Their names. Behind the first `count` are some spare ones, for names that prove to be taken.
         names: Vec<String>,
     },
-    /// Delete these pods, the least worthy first.
+    /// Delete these pods, in this order.
     Delete(Vec<Arc<Pod>>),
 }
 
 impl Write {
-    /// Whether it gives a pod an owner, or takes it away.
+    /// Whether it adds or removes an owner reference.
     pub fn is_claim(&self) -> bool {
         matches!(self, Write::Adopt(_) | Write::Release(_))
     }
 }
 
-/// Whether the ReplicaSet itself shows that something is to be done for it: nobody has acted on its latest generation,
-/// or it did not have as many pods as it wants when its status was written.
+/// Whether the ReplicaSet itself shows that work is left: its latest generation is not observed,
+/// or it did not have `spec.replicas` pods when its status was written.
 pub fn is_unsettled(replica_set: &ReplicaSet) -> bool {
     let (wanted, status) = (replica_set.replicas, &replica_set.status);
     status.observed_generation != replica_set.meta.generation || status.replicas != wanted
@@ -119,21 +119,21 @@ fn desired(replica_set: &ReplicaSet) -> usize {
     usize::try_from(replica_set.replicas).unwrap_or(0)
 }
 
-/// Whether the set has more active pods than it wants: then the caller gathers the siblings' pods too.
+/// Whether the ReplicaSet has more active pods than `spec.replicas`: then the caller reads the siblings' pods too.
 pub fn is_too_large(replica_set: &ReplicaSet, pod_sets: &PodSets) -> bool {
     pod_sets.active.len() + pod_sets.orphans.len() > desired(replica_set)
 }
 
-/// How many names are chosen beyond those that are needed.
+/// How many spare names are chosen.
 const SPARE_NAMES: usize = 8;
 
 /// The names for the pods that a ReplicaSet lacks, and some to spare: the first of its own sequence that no pod is
-/// known to have had (S25), and that no pod has, be it one of the `pod_sets` or another, as `is_foreign` tells. `late`
-/// names come first, wherever they stand in the sequence: a request of before may still reach them, and under another
-/// name there would be a pod too many.
+/// known to have had (S25), and that no pod has, be it one of the `pod_sets` or another, by `is_foreign`. `late`
+/// names come first, wherever they are in the sequence: an earlier request may still create a pod under them, and
+/// another name would then give a pod too many.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
-/// missing pods was taken without it, so that its name must be asked for once more, and be found taken.
+/// missing pods was computed without it, so that its name must be requested once more, and be found taken.
 pub fn free_names(
     replica_set: &ReplicaSet,
     pod_sets: &PodSets,
@@ -146,7 +146,7 @@ pub fn free_names(
         return Vec::new();
     }
     let ours: BTreeSet<&str> = pod_sets.all().map(|pod| &*pod.meta.key.name).collect();
-    // More than the names that another process leaves a place for.
+    // More than the names that another process keeps places for.
     let skipped =
         if planted!("pod names depend on what the cache shows") { pod_sets.active.len() * 40 } else { 0 };
     let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
@@ -159,19 +159,19 @@ pub fn free_names(
         .collect()
 }
 
-/// What is known of the names for the pods that a ReplicaSet lacks.
+/// The names for the pods that a ReplicaSet lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenNames {
-    /// By [`free_names`], in the order in which they are to be asked for.
+    /// By [`free_names`], in the order of their use.
     pub free: Vec<String>,
-    /// For how many pods places are left to requests of before.
+    /// For how many pods places are kept for earlier requests.
     pub reserved: usize,
-    /// Names that would have been chosen, but that pods of somebody else have. They are to be remembered as used: such a
-    /// pod may be one of the ReplicaSet's that was taken away, and its name would be free when it has gone.
+    /// Names that would have been chosen, but that pods of other owners have. They must be recorded as used: such a
+    /// pod may be one of the ReplicaSet's that was released, and its name would be free after its deletion.
     pub foreign: Vec<String>,
 }
 
-/// Chooses names for new pods. `late` are the names that a request of before may still reach, and `pod_named` finds a
+/// Chooses names for new pods. `late` are the names that an earlier request may still use, and `pod_named` finds a
 /// pod of the namespace in the cache.
 pub fn choose_names(
     replica_set: &ReplicaSet,
@@ -183,7 +183,7 @@ pub fn choose_names(
     let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
     let is_ours = |pod: &Pod| replica_set.controls(&pod.meta);
     let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
-    // A late request may still make a pod under a name that must not be asked for again, or cannot be now.
+    // A late request may still create a pod under a name that must not, or cannot now, be requested again.
     let is_kept = |name: &&String| match pod_named(name) {
         Some(pod) => !(pod.is_active() && is_ours(&pod)),
         None => was_had(name),
@@ -204,12 +204,12 @@ fn is_on_its_way_out(replica_set: &ReplicaSet) -> bool {
     replica_set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")
 }
 
-/// How many pods are made of those that lack, but for the places that are left to requests of before.
+/// How many of the missing pods are created, without the places that are kept for earlier requests.
 fn to_create(lacking: usize, reserved: usize) -> usize {
     lacking.saturating_sub(reserved).min(BURST) + usize::from(planted!("one pod too many is created"))
 }
 
-/// How many pods are deleted of those that are too many.
+/// How many of the surplus pods are deleted.
 fn to_delete(exceeds: usize) -> usize {
     exceeds.min(BURST) + usize::from(planted!("one pod too many is deleted"))
 }
@@ -228,12 +228,12 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     } = observed;
     let create = |count| Write::Create { count, names: free_names.clone() };
     let mut plan = Plan::default();
-    // A pod that the selector does not match would be released as soon as it is made, and made again.
+    // A pod that the selector does not match would be released as soon as it is created, and created again.
     let defective = replica_set.selector.selects_everything()
         || !replica_set.selector.matches(&replica_set.template.labels);
-    // The server was asked because of an orphan, and says that the set is gone or going, which the cache
-    // will show soon. `kubectl delete rs --cascade=orphan` looks like this from a cache of sets that lags
-    // behind the one of pods: every pod that has just lost its owner would be made once more (S17).
+    // The ReplicaSet was read because of an orphan, and is gone or being deleted, which the cache will show soon.
+    // `kubectl delete rs --cascade=orphan` looks like this from a cache of ReplicaSets that lags behind the one of
+    // pods: every pod that has just lost its owner would be created once more (S17).
     let outlived = !pod_sets.orphans.is_empty() && !may_adopt;
     if is_on_its_way_out(replica_set) || defective || outlived {
         return plan;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_set_that_nobody_has_acted_on_or_that_lacks_pods_is_unsettled() {
+    fn a_replica_set_with_an_unobserved_generation_or_missing_pods_is_unsettled() {
         let mut replica_set = replica_set(3);
         replica_set.status.replicas = 3;
         assert!(!is_unsettled(&replica_set));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_a_fresh_read_found_gone_gets_no_pods() {
+    fn a_replica_set_that_a_fresh_read_found_gone_gets_no_pods() {
         let replica_set = replica_set(3);
         let orphan = pod("orphan", r#","labels":{"a":"b"}"#);
         let observed = observed(&replica_set, PodSets::of(&replica_set, Vec::new(), vec![orphan]));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_request_may_still_bring_to_life_is_asked_for_before_any_other() {
+    fn a_name_that_an_earlier_request_may_still_use_is_requested_first() {
         let (replica_set, used) = (replica_set(2), UsedNames::default());
         let first = free_names(&replica_set, &PodSets::default(), &BTreeSet::new(), &used, |_| false);
         let late = BTreeSet::from([first[5].clone(), first[3].clone()]);
@@ -368,28 +368,28 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_pod_that_has_gone_is_not_used_again() {
+    fn the_name_of_a_deleted_pod_is_not_used_again() {
         let (mut used, sequence) = (UsedNames::default(), Sequence::of("web", &Uid::new("u")));
         let names = chosen(&[], &used)[..3].to_vec();
         for name in &names {
             let at = sequence.position(name).unwrap();
-            used.asked(at);
+            used.requested(at);
             used.had(at, Between::Free);
         }
         // The one in the middle was deleted by force, or all of them.
         assert_eq!(chosen(&[&names[0], &names[2]], &used)[0], sequence.name(3));
         assert_eq!(chosen(&[], &used)[..2], [sequence.name(3), sequence.name(4)]);
-        // After a restart while a pod with a later name is there.
+        // After a restart, with an existing pod of a later name.
         let at = |name: &String| (sequence.position(name).unwrap(), false);
         let restarted = UsedNames::of([at(&names[2])]);
         assert_eq!(chosen(&[&names[2]], &restarted)[0], sequence.name(3));
     }
 
     #[test]
-    fn a_creation_whose_reply_was_lost_is_asked_for_under_the_same_name() {
+    fn a_creation_whose_reply_was_lost_is_retried_under_the_same_name() {
         let (mut used, sequence) = (UsedNames::default(), Sequence::of("web", &Uid::new("u")));
         let names = chosen(&[], &used)[..3].to_vec();
-        names.iter().for_each(|name| used.asked(sequence.position(name).unwrap()));
+        names.iter().for_each(|name| used.requested(sequence.position(name).unwrap()));
         for made in [0, 2] {
             used.had(sequence.position(&names[made]).unwrap(), Between::Free);
         }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_left_to_requests_of_before_whose_names_are_taken_for_the_moment() {
+    fn places_are_kept_for_earlier_requests_whose_names_are_taken_for_the_moment() {
         let replica_set = replica_set(3);
         let observed = Observed { reserved: 2, ..observed(&replica_set, PodSets::default()) };
         assert!(matches!(&plan(&observed).writes[..], [Write::Create { count: 1, .. }]));
@@ -405,11 +405,11 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_left_to_a_late_request_unless_its_pod_is_there_or_its_name_is_asked_for_again() {
+    fn a_place_is_kept_for_a_late_request_unless_its_pod_exists_or_its_name_is_requested_again() {
         let (replica_set, sequence) = (replica_set(3), Sequence::of("web", &Uid::new("u")));
         let [ours, foreign, gone, free] = [0, 1, 2, 3].map(|at| sequence.name(at));
         let mut used = UsedNames::default();
-        used.asked(2);
+        used.requested(2);
         used.had(2, Between::Free);
         let late = BTreeSet::from([ours.clone(), foreign.clone(), gone.clone(), free.clone()]);
         let pod_named = |name: &str| match name {
@@ -424,11 +424,11 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_pod_that_was_taken_away_is_told_so_that_it_is_not_chosen_when_the_pod_has_gone() {
+    fn the_name_of_a_released_pod_is_reported_and_not_chosen_after_its_deletion() {
         let (replica_set, sequence) = (replica_set(3), Sequence::of("web", &Uid::new("u")));
         let ours = [0, 1].map(|at| pod(&sequence.name(at), &format!(r#"{OURS},"labels":{{"a":"b"}}"#)));
         let pod_sets = PodSets::of(&replica_set, ours.to_vec(), Vec::new());
-        // A process that was restarted knows of the third pod as that of somebody else only.
+        // A process that was restarted knows the third pod only as one of another owner.
         let mut used = UsedNames::of([0, 1].map(|at| (at, false)));
         let taken = pod(&sequence.name(2), &OURS.replace(r#""uid":"u""#, r#""uid":"somebody""#));
         let shown = |name: &str| (*name == *taken.meta.key.name).then(|| taken.clone());
@@ -437,14 +437,14 @@ mod tests {
         for name in &chosen.foreign {
             used.had(sequence.position(name).unwrap(), Between::Free);
         }
-        used.asked(3);
+        used.requested(3);
         used.had(3, Between::Free);
         let chosen = choose_names(&replica_set, &pod_sets, BTreeSet::new(), &used, |_| None);
         assert_eq!((&chosen.free[0], &chosen.foreign[..]), (&sequence.name(4), &[][..]));
     }
 
     #[test]
-    fn a_pod_on_its_way_out_that_is_no_longer_selected_is_not_told_as_ours() {
+    fn a_terminating_pod_that_is_no_longer_selected_is_not_counted() {
         let replica_set = replica_set(0);
         let deleting = r#","deletionTimestamp":"2026-01-01T00:30:00Z""#;
         let owned = vec![

@@ -1,4 +1,4 @@
-//! The names of a ReplicaSet's pods: chosen before the pods are created, and the same by whoever chooses.
+//! The names of a ReplicaSet's pods: chosen before the pods are created, and the same in every process.
 //!
 //! The UID of a ReplicaSet gives one sequence of 14 348 907 names. A new pod takes the first name of it that is not
 //! known to have been used ([`UsedNames`](super::used_names::UsedNames)). So two processes that have seen the same pods

@@ -1,4 +1,4 @@
-//! The pod that is sent to the API server: the set's template, with a name and an owner.
+//! The pod that is sent to the API server: the ReplicaSet's template, with a name and an owner.
 
 use std::collections::BTreeMap;
 
@@ -61,12 +61,12 @@ struct TemplateParts<'a> {
     spec: Option<&'a RawValue>,
 }
 
-/// What of a template's metadata a pod gets (upstream: `GetPodFromTemplate`).
+/// The metadata of a template that a pod gets (upstream: `GetPodFromTemplate`).
 const INHERITED: [&str; 3] = ["labels", "annotations", "finalizers"];
 
-/// The JSON of a new pod of `replica_set`, called `name` and owned by `owner`, which is the set under the kind
-/// that the API server knows it by. The spec is the template's own bytes, so that a
-/// field newer than any type of ours arrives.
+/// The JSON of a new pod of `replica_set`, called `name` and owned by `owner`, which is the ReplicaSet under the
+/// kind that the API server knows it by. The spec is the template's own bytes, so that a field newer than any type
+/// of ours is kept.
 ///
 /// # Errors
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.

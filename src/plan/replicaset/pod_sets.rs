@@ -1,32 +1,32 @@
-//! The pods of a set, sorted by what they are to it. One look at each pod per sync.
+//! The pods of a ReplicaSet, sorted by what the ReplicaSet does with them. Each pod is visited once per sync.
 
 use std::sync::Arc;
 
 use crate::model::{Pod, ReplicaSet};
 use crate::plan::claim::{Claim, claim};
 
-/// The pods that concern a set.
+/// The pods that concern a ReplicaSet.
 #[derive(Clone, Debug, Default)]
 pub struct PodSets {
-    /// Ours, selected, and counting towards the size.
+    /// Owned, selected, and counting towards the size.
     pub active: Vec<Arc<Pod>>,
-    /// Ours, selected, on their way out, and still running (KEP-3973).
+    /// Owned, selected, terminating, and still running (KEP-3973).
     pub terminating: Vec<Arc<Pod>>,
-    /// Ours, and ended for good; they stay until somebody collects them.
+    /// Owned, and ended; they stay until another component deletes them.
     pub terminal: Vec<Arc<Pod>>,
-    /// Ours, and selected no longer.
+    /// Owned, and no longer selected.
     pub to_release: Vec<Arc<Pod>>,
-    /// Nobody's, and selected.
+    /// Without a controller, and selected.
     pub orphans: Vec<Arc<Pod>>,
-    /// Ours, and nothing is to be done about them: on their way out and selected no longer.
+    /// Owned, and ignored: terminating and no longer selected.
     pub ignored: Vec<Arc<Pod>>,
 }
 
 impl PodSets {
-    /// Sorts the pods whose controller the set is (`owned`), and those of the namespace that have none.
+    /// Sorts the pods whose controller the ReplicaSet is (`owned`), and those of the namespace without one.
     ///
-    /// Pods that have ended, or are on their way out, are neither adopted nor let go: either would
-    /// change nothing that counts (upstream claims active pods only).
+    /// Pods that have ended, or are terminating, are neither adopted nor released: neither would
+    /// change a count (upstream claims active pods only).
     pub fn of(replica_set: &ReplicaSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
         let mut pod_sets = PodSets { active: Vec::with_capacity(owned.len()), ..PodSets::default() };
         for pod in owned {
@@ -50,7 +50,7 @@ impl PodSets {
         pod_sets
     }
 
-    /// All of them, whatever they are to the set.
+    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         let PodSets { active, terminating, terminal, to_release, orphans, ignored } = self;
         [active, terminating, terminal, to_release, orphans, ignored].into_iter().flatten()

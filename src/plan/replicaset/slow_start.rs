@@ -2,7 +2,7 @@
 
 /// The sizes of the batches in which `total` pods are created: 1, 2, 4, … until all are.
 ///
-/// A batch is sent when the one before it has succeeded (upstream: `slowStartBatch`).
+/// A batch is sent after the one before it has succeeded (upstream: `slowStartBatch`).
 pub fn slow_start_batches(total: usize) -> impl Iterator<Item = usize> {
     let mut left = total;
     let mut next = if planted!("creations do not start slowly") { total } else { 1usize };

@@ -1,4 +1,4 @@
-//! What a ReplicaSet reports, and when it must be looked at again (upstream: `replica_set_utils.go`).
+//! The status of a ReplicaSet, and when the ReplicaSet must be synced again (upstream: `replica_set_utils.go`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::plan::claim::{Claim, claim};
 /// The one condition type of a ReplicaSet.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// What became of the writes that concern the status: which kind failed, and the API server's words.
+/// The outcome of the writes that concern the status: which kind failed, and the API server's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// `FailedCreate` or `FailedDelete`, as upstream, or `FailedAdopt`, of which upstream says nothing.
@@ -23,7 +23,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A refusal of `write`. The condition words that of a deletion otherwise than the event, as upstream's
+    /// A refusal of `write`. The condition words that of a deletion differently from the event, as upstream's
     /// `RealPodControl.DeletePod` does.
     pub fn of(write: &Write, message: String) -> Self {
         let (reason, message) = match write {
@@ -35,7 +35,7 @@ impl Failure {
     }
 }
 
-/// What to report and when to look again.
+/// The status to write, and when to sync again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// The whole status as it should be.
@@ -50,7 +50,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
     let (mut fully_labeled, mut ready, mut available) = (0, 0, 0);
     let mut next = None;
     for pod in &pod_sets.active {
-        // Most pods share the very labels of their template.
+        // Most pods share the labels of their template.
         let labels = &replica_set.template.labels;
         let labeled = Arc::ptr_eq(labels, &pod.meta.labels)
             || labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value));
@@ -105,8 +105,8 @@ fn is_looked_for(_at: &Timestamp) -> bool {
     !planted!("nobody looks when a pod becomes available")
 }
 
-/// The same where the sync may have ended by an error. One that is no refusal says nothing of what a refusal before
-/// it said: see [`keep_failure`] and [`hold_generation`].
+/// The same where the sync may have ended with an error. An error of unknown outcome keeps an earlier refusal in the
+/// status: see [`keep_failure`] and [`hold_generation`].
 pub fn report(observed: &Observed<'_>, failure: Option<&Failure>, has_failed: bool) -> Settled {
     let mut settled = settle(observed, failure);
     if has_failed && failure.is_none() {
@@ -116,8 +116,8 @@ pub fn report(observed: &Observed<'_>, failure: Option<&Failure>, has_failed: bo
     settled
 }
 
-/// The status of a set with no more ready and available pods than it has, where it says more: a pod that went
-/// a moment ago has yet to be counted there. `None` where it does not.
+/// The status of a ReplicaSet with no more ready and available pods than exist, where it reports more: it does not
+/// count yet that a pod was deleted a moment ago. `None` where it does not.
 pub fn status_of_pods(
     replica_set: &ReplicaSet,
     pods: &[Arc<Pod>],
@@ -134,31 +134,31 @@ pub fn status_of_pods(
     })
 }
 
-/// Leaves the failure of an earlier sync in the status, where this one ended by an error that says nothing
-/// of it: a lost reply is no success, after which alone the condition goes.
+/// Keeps the failure of an earlier sync in the status, where this one ended with an error of unknown outcome:
+/// a lost reply is no success, and only a success removes the condition.
 pub fn keep_failure(before: &[Condition], after: &mut Vec<Condition>) {
     if let Some(failure) = condition::find(before, REPLICA_FAILURE) {
         condition::set(after, failure.clone());
     }
 }
 
-/// Leaves `observedGeneration` as it was, where the sync ended by an error that the status says nothing of:
-/// a reply that was lost, a conflict, a server that asks to wait. The step is tried again, and only then has
+/// Keeps `observedGeneration`, where the sync ended with an error that the status does not report:
+/// a lost reply, a conflict, a server that asks to wait. The step is retried, and only then has
 /// the generation been acted on (S20).
 ///
-/// A step that was *refused* moves it, as upstream does, because the same write says `ReplicaFailure`. Readers
-/// look at conditions only where the generation is the current one: with the old generation beside it Argo CD
+/// A step that was *refused* advances it, as upstream does, because the same write reports `ReplicaFailure`. Readers
+/// consider conditions only where the generation is the current one: with the old generation beside it Argo CD
 /// shows a ReplicaSet that waits, and not one that fails. And a Deployment counts no pod of a ReplicaSet whose
-/// status speaks of an earlier generation ([`available`]): under a quota that leaves the new ReplicaSet short
-/// of one pod no old one would ever go, which is what would make room for it.
+/// status reports an earlier generation ([`available`]): under a quota that leaves the new ReplicaSet short
+/// of one pod no old one would ever be deleted, which is what would make room for it.
 ///
 /// [`available`]: crate::plan::deployment::observed
 pub fn hold_generation(replica_set: &ReplicaSet, after: &mut ReplicaSetStatus) {
     after.observed_generation = replica_set.status.observed_generation.min(replica_set.meta.generation);
 }
 
-/// Whether fewer pods are ready or available than the status says. Whoever reads it relies on pods that are
-/// not there: this is never put off (S27).
+/// Whether fewer pods are ready or available than the status reports. Readers of the status rely on pods that
+/// do not exist: this is never delayed (S27).
 pub fn has_fallen(before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> bool {
     are_fewer([before.ready, before.available], [after.ready, after.available])
 }
@@ -169,14 +169,14 @@ pub(crate) fn are_fewer(before: [i32; 2], after: [i32; 2]) -> bool {
     fallen && !planted!("a pod that is lost is reported with the next rise")
 }
 
-/// The generation to report once it was acted on: the one that there is. One that is higher was written by
-/// somebody else, such as a backup that was restored, and is put right.
+/// The generation to report once it was acted on: the current one. A higher one was written by
+/// another client, such as a backup that was restored, and is corrected.
 pub(crate) fn observed_generation(object: &Meta, before: i64) -> i64 {
     let stays = planted!("an observedGeneration that is too high stays");
     if stays { object.generation.max(before) } else { object.generation }
 }
 
-/// Whether somebody waits for this change of the status: a generation that was acted on, a condition, pods
+/// Whether readers wait for this change of the status: a generation that was acted on, a condition, pods
 /// that were lost ([`has_fallen`]), or a ReplicaSet that has reached its size, or has left it. Rises and other
 /// numbers may wait, so that a ReplicaSet of a thousand pods that start within a minute reports some sixty
 /// times and not a thousand.
@@ -193,12 +193,12 @@ pub fn is_urgent(before: &ReplicaSetStatus, after: &ReplicaSetStatus, desired: i
         || complete(after) != complete(before)
 }
 
-/// How soon this status is to be written.
+/// How soon this status must be written.
 ///
-/// What was made or deleted just now for a new generation is not counted yet. The sync that sees it reports it, and
-/// the generation with it: two calls less in each step of a rollout. Until then nothing is counted on
-/// (`plan::deployment::observed::available`). A watch that lags has the generation wait as well. Pods that were lost
-/// otherwise are not among those just deleted, which still count here: of them it is told at once.
+/// Pods that were created or deleted just now for a new generation are not counted yet. The sync that sees them
+/// reports them, and the generation with them: two calls less in each step of a rollout. Until then no reader counts
+/// on them (`plan::deployment::observed::available`). A watch that lags delays the generation as well. Pods that were
+/// lost otherwise are not among those just deleted, which still count here: they are reported at once.
 pub fn urgency(replica_set: &ReplicaSet, plan: &Plan, has_failed: bool, after: &ReplicaSetStatus) -> Urgency {
     let before = &replica_set.status;
     let counts_soon = !has_failed
@@ -217,7 +217,7 @@ fn size(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// From now to then; nothing when then has passed.
+/// The time from now until then; zero when then has passed.
 pub(crate) fn until(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO)
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_went_unnoticed_by_the_status_is_not_counted_on() {
+    fn a_deleted_pod_that_the_status_still_counts_does_not_count() {
         let json = |spec: &str| {
             format!(
                 r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}, {spec}}}"#
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_says_nothing_of_it_leaves_an_earlier_failure_in_the_status() {
+    fn an_error_of_unknown_outcome_leaves_an_earlier_failure_in_the_status() {
         let failed = Condition::new(REPLICA_FAILURE, "True", "FailedCreate", "m", Timestamp::UNIX_EPOCH);
         let mut after = Vec::new();
         keep_failure(&[], &mut after);

@@ -1,14 +1,14 @@
-//! Which names of its sequence the pods of a ReplicaSet have had, so that none is used for another pod.
+//! Which names of its sequence the pods of a ReplicaSet have had, so that no name is used for another pod.
 //!
-//! A claim, a lock or a log may bear the name of a pod: a new pod under the name of one that has gone would be taken
-//! for it. So new pods get the names behind a high-water mark. The mark alone would not do. Up to 32 creations are
-//! under way at once, and of one whose outcome is unknown the name must be asked for again, also when a later one has
-//! succeeded: under another name there could be a pod too many. So beside the mark stand the positions before it that
-//! no pod is known to have had.
+//! A claim, a lock or a log may bear the name of a pod: a new pod under the name of a deleted one would be mistaken
+//! for it. So new pods get the names behind a high-water mark. The mark alone does not suffice. Up to 32 creations are
+//! in flight at once, and the name of one whose outcome is unknown must be requested again, also when a later one has
+//! succeeded: under another name there could be a pod too many. So the positions before the mark that no pod is known
+//! to have had are kept beside it.
 //!
-//! A process that begins anew has no memory. It places the mark behind the known pods, and nothing before the mark is
-//! asked for. Positions between known pods may be those of pods that have gone, or of creations of the process before
-//! it that have yet to arrive. If a later pod is young they are in doubt: a place is left empty for each, until nothing
+//! A process that starts has no memory. It places the mark behind the known pods, and requests nothing before the
+//! mark. Positions between known pods may be those of deleted pods, or of creations of the process before it that
+//! have yet to arrive. If a later pod is young they are in doubt: a place is kept free for each, until nothing
 //! can arrive any more.
 //!
 //! Pods that are adopted may have names from anywhere: those of an earlier ReplicaSet of the same name are from another
@@ -16,28 +16,28 @@
 //! restarted.
 //!
 //! Positions that are not in this process's memory come from names that others may choose. A sequence is a circle, and
-//! what is up to half of it ahead counts as later. Whoever creates pods with chosen names and our owner reference can
-//! move the mark, to another stretch of free names, and thereby have a name come back in their own ReplicaSet. Nothing
-//! waits or grows for it.
+//! a position up to half of it ahead counts as later. Whoever creates pods with chosen names and our owner reference can
+//! move the mark to another stretch of free names, and so cause a name to be used again in their own ReplicaSet. No
+//! wait and no memory grows from it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::names::LENGTH;
 
-/// The most positions that are remembered beside the mark. A batch has no more than 500 creations.
+/// The most positions that are kept beside the mark. A batch has no more than 500 creations.
 const MOST: u64 = 1024;
 
-/// The most places that are left empty for creations of another process: so many are under way at once. Where more
-/// names are missing in a row, their pods have gone, or somebody chose a name far off.
+/// The most places that are kept free for creations of another process: as many are in flight at once. Where more
+/// names are missing in a row, their pods were deleted, or somebody chose a name far off.
 const MOST_IN_DOUBT: u64 = 32;
 
-/// Who vouches for the names between the mark and one that is found used beyond it.
+/// What is known of the names between the mark and a used name beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
-    /// This process has seen all pods that there were: these names are free.
+    /// This process has seen all pods that existed: these names are free.
     Free,
-    /// There may have been pods that this process has not seen, or may soon be.
+    /// This process may not have seen all pods, or not yet.
     InDoubt,
 }
 
@@ -45,11 +45,11 @@ pub enum Between {
 /// [`LENGTH`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedNames {
-    /// The high-water mark: no pod is known to have had a name from here on, nor was one asked for.
+    /// The high-water mark: no pod is known to have had a name from here on, nor was one requested.
     next: u64,
-    /// Positions before the mark that are free: asked for, and not known to have become a pod.
+    /// Positions before the mark that are free: requested, and not known to have become a pod.
     free: BTreeSet<u64>,
-    /// Positions before the mark that another process may have asked for.
+    /// Positions before the mark that another process may have requested.
     in_doubt: BTreeSet<u64>,
     /// Positions on the circle that pods had when the mark was placed, and that do not count as before it. They were passed
     /// over, and do not move the mark when the pods are adopted: a process that is restarted then passes them over, too.
@@ -57,7 +57,7 @@ pub struct UsedNames {
 }
 
 impl UsedNames {
-    /// What a process without a memory knows: the positions of the pods there are, and whether each of these is so
+    /// The state of a process without a memory: the positions of the existing pods, and whether each of these is so
     /// young that a creation before it may still arrive.
     ///
     /// The mark stands where the longest run of free names begins. That is behind the last pod, wherever on the
@@ -104,9 +104,9 @@ impl UsedNames {
         }
     }
 
-    /// A pod is about to be created under the name at this position. What is free before it is what whoever watches the
-    /// pod appear takes for free: both are to ask for the same name next.
-    pub fn asked(&mut self, position: u64) {
+    /// A pod is about to be created under the name at this position. The free positions before it are those that an
+    /// observer of the pod takes for free: both must request the same name next.
+    pub fn requested(&mut self, position: u64) {
         let Some(at) = self.place(position).filter(|at| *at >= self.next) else { return };
         self.leave_free(self.next..at);
         self.free.insert(at);
@@ -132,17 +132,17 @@ impl UsedNames {
         self.trim();
     }
 
-    /// Whether no pod is known, and no name was asked for.
+    /// Whether no pod is known, and no name was requested.
     pub fn is_empty(&self) -> bool {
         *self == UsedNames::default()
     }
 
-    /// Nothing that another process has asked for can arrive any more.
+    /// No request of another process can arrive any more.
     pub fn end_doubts(&mut self) {
         self.in_doubt.clear();
     }
 
-    /// How many pods another process may have asked for that are not there yet.
+    /// How many pods another process may have requested that do not exist yet.
     pub fn in_doubt(&self) -> usize {
         self.in_doubt.len()
     }
@@ -154,7 +154,7 @@ impl UsedNames {
             || before.is_some_and(|at| !self.free.contains(&at) && !self.in_doubt.contains(&at))
     }
 
-    /// The positions for new pods, in the order in which they are to be asked for. In the end the sequence begins
+    /// The positions for new pods, in the order of their use. After its end the sequence begins
     /// again.
     pub fn unused(&self) -> impl Iterator<Item = u64> + use<> {
         let next = if planted!("pod names come back") { 0 } else { self.next };
@@ -201,7 +201,7 @@ mod tests {
     fn a_name_that_a_pod_has_had_is_not_given_again() {
         let mut used = UsedNames::default();
         for at in 0..3 {
-            used.asked(at);
+            used.requested(at);
             used.had(at, Between::Free);
         }
         assert!(used.is_used(2) && !used.is_used(3));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_name_whose_outcome_is_unknown_comes_before_later_ones() {
         let mut used = UsedNames::default();
-        (0..4).for_each(|at| used.asked(at));
+        (0..4).for_each(|at| used.requested(at));
         used.had(3, Between::Free);
         used.had(1, Between::Free);
         assert_eq!(unused(&used, 4), [0, 2, 4, 5]);
@@ -227,12 +227,12 @@ mod tests {
         for _ in 0..3 {
             let asked = unused(&used, 5);
             assert_eq!(asked, [2, 3, 4, 5, 6]);
-            asked.into_iter().for_each(|at| used.asked(at));
+            asked.into_iter().for_each(|at| used.requested(at));
         }
     }
 
     #[test]
-    fn who_has_watched_another_create_pods_asks_for_the_names_that_are_missing_between() {
+    fn an_observer_of_all_creations_requests_the_missing_names_between() {
         let mut used = old(&[0]);
         used.had(3, Between::Free);
         assert_eq!(unused(&used, 3), [1, 2, 4]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_watched_leaves_places_for_the_names_that_are_missing_between() {
+    fn a_process_that_has_not_watched_keeps_places_for_the_missing_names_between() {
         let mut used = old(&[0]);
         used.had(3, Between::InDoubt);
         assert_eq!((unused(&used, 2), used.in_doubt()), (vec![4, 5], 2));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_a_place_is_left_for_each_name_that_is_missing_before_a_young_pod() {
+    fn after_a_restart_a_place_is_kept_for_each_name_that_is_missing_before_a_young_pod() {
         let used = UsedNames::of([(0, false), (2, true), (5, false), (7, false)]);
         assert_eq!(used.in_doubt(), 1, "before 5 and 7 nothing is on its way any more");
         let used = UsedNames::of([(10, true), (14, true), (12, true)]);
@@ -290,7 +290,7 @@ mod tests {
             assert!(used.is_used(at));
         }
         assert_eq!(unused(&used, 1), [87_624]);
-        used.asked(87_624);
+        used.requested(87_624);
         used.had(87_624, Between::Free);
         let restarted = old(&[87_623, 4_663_715, 7_921_320, 11_178_925, 87_624]);
         assert_eq!(unused(&used, 9), unused(&restarted, 9));
@@ -302,19 +302,19 @@ mod tests {
         assert_eq!(unused(&used, 1), [9_000_001]);
         used.had(LENGTH - 3, Between::Free);
         assert_eq!(unused(&used, 4), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3]);
-        used.asked(LENGTH + 3);
+        used.requested(LENGTH + 3);
         assert_eq!(unused(&used, 5), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3, LENGTH + 4]);
         assert!(used.is_used(1));
     }
 
     #[test]
-    fn who_creates_a_pod_far_ahead_and_who_watches_it_appear_go_on_with_the_same_name() {
+    fn creator_and_observer_of_a_pod_far_ahead_continue_with_the_same_name() {
         for at in [3, MOST, MOST + 1, 5_000_000] {
-            let (mut asks, mut watches) = (old(&[0]), old(&[0]));
-            asks.asked(at);
-            asks.had(at, Between::Free);
-            watches.had(at, Between::Free);
-            assert_eq!(unused(&asks, 9), unused(&watches, 9), "{at}");
+            let (mut requesting, mut watching) = (old(&[0]), old(&[0]));
+            requesting.requested(at);
+            requesting.had(at, Between::Free);
+            watching.had(at, Between::Free);
+            assert_eq!(unused(&requesting, 9), unused(&watching, 9), "{at}");
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
         let mut used = old(&[LENGTH - 3, LENGTH - 2]);
         for expected in [LENGTH - 1, LENGTH, LENGTH + 1] {
             assert_eq!(unused(&used, 1), [expected]);
-            used.asked(expected % LENGTH);
+            used.requested(expected % LENGTH);
             used.had(expected % LENGTH, Between::Free);
         }
         assert!(used.is_used(0) && used.is_used(LENGTH - 1) && !used.is_used(2));
@@ -367,14 +367,14 @@ mod tests {
                 let given = used.unused().next().unwrap();
                 prop_assert!(!had.contains(&(given % LENGTH)), "{} of {:?}", given, used);
                 match what {
-                    0 => used.asked(given + near),
+                    0 => used.requested(given + near),
                     1 => {
-                        used.asked(given);
+                        used.requested(given);
                         used.had(given % LENGTH, Between::Free);
                         had.insert(given % LENGTH);
                     }
                     2 => used.had((given + near) % LENGTH, Between::InDoubt),
-                    // By others: the mark may move to anywhere, and what was had before is another story.
+                    // By other clients: the mark may move anywhere, and earlier positions do not count.
                     _ => {
                         used.had(anywhere, Between::Free);
                         had.clear();

@@ -171,7 +171,7 @@ impl Shared {
     fn suspect(&self, number: u64) {
         let mut current = self.current.write();
         if current.number == number {
-            tracing::info!("a call had no answer; new calls open new connections");
+            tracing::info!("request got no answer; new requests open new connections");
             let connector = current.connector.clone();
             self.replace(&mut current, connector);
         }
@@ -189,7 +189,9 @@ impl Shared {
             Err(complaint) => {
                 let mut last = self.complaint.lock();
                 if *last != complaint {
-                    tracing::warn!("the credentials for the API server were not read again: {complaint}");
+                    tracing::warn!(
+                        "credentials for the API server could not be reloaded; the old ones stay in use: {complaint}"
+                    );
                     *last = complaint;
                 }
             }
@@ -201,7 +203,7 @@ impl Shared {
             let fresh = Some(token(file)?);
             if *self.token.read() != fresh {
                 *self.token.write() = fresh;
-                tracing::debug!(file = %file.display(), "the token for the API server has changed");
+                tracing::debug!(file = %file.display(), "token for the API server has changed; new requests use it");
             }
         }
         let digests = self.files.digests()?;
@@ -213,7 +215,7 @@ impl Shared {
         let connector = current.connector.with_tls(Arc::new(tls));
         self.replace(&mut current, connector);
         *self.digests.lock() = digests;
-        tracing::info!("the certificates for the API server have changed; new calls use them");
+        tracing::info!("certificates for the API server have changed; new connections use them");
         Ok(())
     }
 }

@@ -71,7 +71,7 @@ impl EventWriter {
             () = overdue => {}
         }
         let left = self.recorded.len();
-        tracing::warn!(left, "not all events were written before the shutdown");
+        tracing::warn!(left, "shutdown dropped events that were not written yet");
         false
     }
 
@@ -88,7 +88,7 @@ impl EventWriter {
                 Err(error) => error,
             };
             if error.is_namespace_terminating() {
-                tracing::debug!(object = %event.target.key, "event dropped: the namespace terminates");
+                tracing::debug!(object = %event.target.key, "event dropped: the namespace is being deleted");
                 break self.drop_event("namespace_terminating");
             }
             if create && error.is_already_exists() {
@@ -104,7 +104,7 @@ impl EventWriter {
                 || error.retry_after().is_some();
             let Some(pause) = pauses.next().filter(|_| again) else {
                 let (reason, object) = (event.reason, &event.target.key);
-                tracing::warn!(%object, reason, %error, "event could not be written");
+                tracing::warn!(%object, reason, %error, "event could not be written; it is dropped");
                 self.correlator.forget(&decided.exact);
                 break self.drop_event(error.label());
             };

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What is told to a write of a process that has not been elected.
+/// Why a process that has not been elected must not write.
 const STANDBY: &str = "this process does not lead";
 
-/// What is told to a write after the deadline.
+/// Why no write is sent after the deadline.
 const OVERDUE: &str = "the lease was not renewed in time";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +34,12 @@ enum State {
 /// was sent, since something in between may have held it back until we hung up.
 pub const IN_DOUBT: Duration = Duration::from_secs(60);
 
-/// What a fence and its keeper share.
+/// The state that a fence and its control share.
 #[derive(Debug)]
 struct Gate {
     state: Mutex<State>,
-    /// Wakes those who wait in the order in which they came. A `watch` channel wakes them in any order, and no
-    /// history of a simulation in which a lease is renewed during two calls would be the same twice.
+    /// Wakes waiting tasks in the order of their arrival. A `watch` channel wakes them in any order, and a simulation
+    /// in which a lease is renewed during two calls would not be reproducible.
     moved: Notify,
 }
 
@@ -77,22 +77,22 @@ impl Drop for WritePermit {
 
 /// Opens, extends and shuts a [`Fence`]. There is one for each fence, and it belongs to the election.
 #[derive(Debug)]
-pub struct FenceKeeper {
+pub struct FenceControl {
     gate: Arc<Gate>,
 }
 
-/// A fence that lets nothing through yet, and its keeper.
-pub fn fence() -> (FenceKeeper, Fence) {
+/// A fence that is not open yet, and its control.
+pub fn fence() -> (FenceControl, Fence) {
     let gate = Arc::new(Gate { state: Mutex::new(State::NotOpen), moved: Notify::new() });
-    (FenceKeeper { gate: gate.clone() }, Fence { gate, last_in_doubt: Arc::default() })
+    (FenceControl { gate: gate.clone() }, Fence { gate, last_in_doubt: Arc::default() })
 }
 
-impl FenceKeeper {
+impl FenceControl {
     /// Lets writes through before `until`. Returns `false`, and changes nothing, if the fence has shut
-    /// by now: whoever was turned away at the old deadline must not be followed by one who passes.
+    /// by now: no write may pass after another was refused at the old deadline.
     pub fn extend(&self, until: Instant) -> bool {
         let mut state = self.gate.state.lock();
-        // Read while nobody can be turned away: a moment before, and a write might be in between.
+        // Read under the lock: read before it, a write might be refused in between.
         let now = Instant::now();
         let open = match *state {
             State::NotOpen => true,
@@ -106,7 +106,7 @@ impl FenceKeeper {
         open
     }
 
-    /// Shuts the fence for good. `reason` is told to everyone who asks, as the first given.
+    /// Shuts the fence for good. Refused writes report the first `reason`.
     pub fn close(&self, reason: &'static str) {
         let mut state = self.gate.state.lock();
         if !matches!(*state, State::Closed(_)) {
@@ -139,8 +139,8 @@ impl Fence {
         Ok(WritePermit { last_in_doubt: self.last_in_doubt.clone(), is_completed: false })
     }
 
-    /// For how long a write that passed, and whose outcome nobody knows, may still be carried out; `None`
-    /// if there is none.
+    /// For how long a write that passed, and whose outcome is unknown, may still be carried out; `None`
+    /// without such a write.
     pub fn in_doubt_for(&self) -> Option<Duration> {
         let until = (*self.last_in_doubt.lock())? + IN_DOUBT;
         Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
@@ -149,7 +149,7 @@ impl Fence {
     /// Waits for the fence to open, and returns at once if it ever has.
     pub async fn wait_open(&self) {
         loop {
-            // Made before the look at the state: it is told of what happens from now on, polled or not.
+            // Created before the state is read: it is notified of changes from now on, polled or not.
             let moved = self.gate.moved.notified();
             if *self.gate.state.lock() != State::NotOpen {
                 return;
@@ -188,8 +188,8 @@ impl Fence {
         }
     }
 
-    /// For how long the fence has been overdue: open once, past its deadline, and not shut by its keeper,
-    /// who must be hanging.
+    /// How long the fence has been overdue: open once, past its deadline, and not shut by its control, whose
+    /// task must be hanging.
     pub fn overdue(&self) -> Duration {
         match *self.gate.state.lock() {
             State::OpenUntil(deadline) => Instant::now().saturating_duration_since(deadline),
@@ -205,10 +205,10 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_passes_before_the_election_or_from_the_deadline_on() {
-        let (keeper, fence) = fence();
+    async fn no_write_passes_before_the_election_or_from_the_deadline_on() {
+        let (control, fence) = fence();
         assert_eq!(fence.check(), Err(STANDBY));
-        assert!(keeper.extend(Instant::now() + 10 * S));
+        assert!(control.extend(Instant::now() + 10 * S));
         tokio::time::sleep(10 * S - Duration::from_millis(1)).await;
         assert_eq!(fence.check(), Ok(()));
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -216,15 +216,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_renewal_moves_the_deadline_for_those_who_wait_too() {
-        let (keeper, fence) = fence();
+    async fn each_renewal_moves_the_deadline_of_waiting_tasks_too() {
+        let (control, fence) = fence();
         let start = Instant::now();
-        keeper.extend(start + 10 * S);
+        control.extend(start + 10 * S);
         let waiting = fence.clone();
         let shut = tokio::spawn(async move { (waiting.wait_closed().await, start.elapsed()) });
         for second in 1..=5 {
             tokio::time::sleep(2 * S).await;
-            assert!(keeper.extend(start + (2 * second + 10) * S), "renewed at {second}");
+            assert!(control.extend(start + (2 * second + 10) * S), "renewed at {second}");
         }
         assert_eq!(shut.await.unwrap(), (OVERDUE, 20 * S));
         assert_eq!(fence.overdue(), Duration::ZERO);
@@ -233,9 +233,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_are_woken_in_the_order_in_which_they_came() {
-        let (keeper, fence) = fence();
-        keeper.extend(Instant::now() + 10 * S);
+    async fn waiting_tasks_are_woken_in_the_order_of_their_arrival() {
+        let (control, fence) = fence();
+        control.extend(Instant::now() + 10 * S);
         let (woken, mut order) = tokio::sync::mpsc::unbounded_channel();
         for number in 0..20 {
             let (fence, woken) = (fence.clone(), woken.clone());
@@ -245,7 +245,7 @@ mod tests {
             });
         }
         tokio::task::yield_now().await;
-        keeper.close("released");
+        control.close("released");
         for number in 0..20 {
             assert_eq!(order.recv().await, Some(number));
         }
@@ -253,25 +253,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_fence_that_has_shut_never_opens_again() {
-        let (keeper, overdue) = fence();
-        keeper.extend(Instant::now() + S);
+        let (control, overdue) = fence();
+        control.extend(Instant::now() + S);
         tokio::time::sleep(S).await;
-        assert!(!keeper.extend(Instant::now() + 10 * S), "the answer to a renewal came too late");
+        assert!(!control.extend(Instant::now() + 10 * S), "the answer to a renewal came too late");
         assert_eq!(overdue.check(), Err(OVERDUE));
 
-        let (keeper, shut) = fence();
-        keeper.extend(Instant::now() + 10 * S);
-        keeper.close("another leads");
-        keeper.close("released");
-        assert!(!keeper.extend(Instant::now() + 10 * S));
+        let (control, shut) = fence();
+        control.extend(Instant::now() + 10 * S);
+        control.close("another leads");
+        control.close("released");
+        assert!(!control.extend(Instant::now() + 10 * S));
         assert_eq!((shut.check(), shut.wait_closed().await), (Err("another leads"), "another leads"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_of_unknown_outcome_is_at_large_for_a_minute_after_it_was_last_seen() {
-        let (keeper, fence) = fence();
+    async fn a_write_of_unknown_outcome_stays_in_doubt_for_a_minute() {
+        let (control, fence) = fence();
         assert_eq!(fence.permit().err(), Some(STANDBY));
-        keeper.extend(Instant::now() + 600 * S);
+        control.extend(Instant::now() + 600 * S);
         let writes = [fence.permit().unwrap(), fence.permit().unwrap(), fence.clone().permit().unwrap()];
         tokio::time::sleep(30 * S).await;
         assert_eq!(fence.in_doubt_for(), None, "they are waited for");
@@ -289,11 +289,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_keeper_that_is_gone_leaves_the_deadline_where_it_is() {
-        let (keeper, fence) = fence();
+    async fn a_dropped_control_leaves_the_deadline_where_it_is() {
+        let (control, fence) = fence();
         let start = Instant::now();
-        keeper.extend(start + 4 * S);
-        drop(keeper);
+        control.extend(start + 4 * S);
+        drop(control);
         fence.wait_open().await;
         assert_eq!((fence.wait_closed().await, start.elapsed()), (OVERDUE, 4 * S));
     }

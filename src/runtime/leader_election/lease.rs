@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fence::{Fence, FenceKeeper};
+use super::fence::{Fence, FenceControl};
 use super::rules::{ElectionOptions, Elector, LeaseRecord, Loss, Step};
 use crate::clock::Clock;
 use crate::model::{ObjectKey, Resource, Uid};
 use crate::runtime::api::{Api, ApiError};
-use crate::runtime::contact::Contact;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
+use crate::runtime::reachability::Reachability;
 use crate::runtime::request;
 
 /// Leases.
@@ -44,7 +44,7 @@ const COMPONENT: &str = "windlass";
 
 /// The lease is lost, and with it the right to act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("leader election lost: the lease {lease} is gone: {loss}")]
+#[error("leader election lost: this process no longer holds the lease {lease}: {loss}")]
 pub struct LeaseLost {
     /// Namespace and name of the Lease.
     pub lease: ObjectKey,
@@ -58,18 +58,18 @@ pub struct Election {
     api: Api,
     elector: Elector,
     clock: Clock,
-    keeper: FenceKeeper,
+    control: FenceControl,
     recorder: EventRecorder,
     key: ObjectKey,
     /// The Lease as last read or written.
     object: Option<Value>,
     renew_deadline: Duration,
     /// How long one call may take.
-    patience: Duration,
+    call_timeout: Duration,
     release: bool,
     leads: bool,
     status: IntGauge,
-    contact: Contact,
+    reachability: Reachability,
     slow_path: IntCounter,
 }
 
@@ -83,8 +83,8 @@ pub struct Tools {
     pub clock: Clock,
     /// Where leadership is announced; its writer stands behind the same fence.
     pub recorder: EventRecorder,
-    /// The keeper of the fence that all other writes stand behind.
-    pub keeper: FenceKeeper,
+    /// Controls the fence that all other writes must pass.
+    pub control: FenceControl,
     /// Seeds the jitter and, where none is given, the identity.
     pub seed: u64,
 }
@@ -93,7 +93,7 @@ impl Election {
     /// A candidate; see [`Election::run`]. Reads the host's name and the pod's namespace where the
     /// options leave them open.
     pub fn new(options: &ElectionOptions, tools: Tools) -> Self {
-        let Tools { api, clock, recorder, keeper, seed } = tools;
+        let Tools { api, clock, recorder, control, seed } = tools;
         let identity = options.identity.clone().unwrap_or_else(|| identity(&host_name(), seed));
         let namespace = options.namespace.clone().unwrap_or_else(own_namespace);
         let metrics = api.metrics().clone();
@@ -102,25 +102,25 @@ impl Election {
         Election {
             renew_deadline: options.renew_deadline,
             // Half of the deadline, as in upstream, so that one silent call does not cost the leadership.
-            patience: (options.renew_deadline / 2).max(Duration::from_secs(1)),
+            call_timeout: (options.renew_deadline / 2).max(Duration::from_secs(1)),
             elector: Elector::new(options, &identity, seed),
             key: ObjectKey::new(namespace, options.name.as_str()),
             release: options.release_on_cancel,
             slow_path: metrics.leader_election_slowpath.with_label_values(&[&options.name]),
             api,
             clock,
-            keeper,
+            control,
             recorder,
             object: None,
             leads: false,
             status,
-            contact: Contact::default(),
+            reachability: Reachability::default(),
         }
     }
 
     /// When the API server last answered about the Lease.
-    pub fn contact(&self) -> Contact {
-        self.contact.clone()
+    pub fn reachability(&self) -> Reachability {
+        self.reachability.clone()
     }
 
     /// Namespace and name of the Lease.
@@ -176,7 +176,7 @@ impl Election {
     /// write has ended: another may lead from the next moment on. Returns whether the lease is free now, or
     /// was never ours.
     pub async fn release(mut self) -> bool {
-        self.keeper.close("the lease was given up");
+        self.control.close("the lease was given up");
         self.status.set(0);
         if !self.elector.may_hold() {
             return true;
@@ -187,11 +187,13 @@ impl Election {
         let lease = self.key.clone();
         match tokio::time::timeout(RELEASE_TIMEOUT, self.give_up()).await {
             Ok(Ok(())) => {
-                tracing::info!(%lease, "the lease is released");
+                tracing::info!(%lease, "lease is released");
                 return true;
             }
-            Ok(Err(error)) => tracing::warn!(%lease, %error, "the lease could not be released"),
-            Err(_) => tracing::warn!(%lease, "the lease could not be released in time"),
+            Ok(Err(error)) => {
+                tracing::warn!(%lease, %error, "lease could not be released; it expires by itself")
+            }
+            Err(_) => tracing::warn!(%lease, "lease could not be released in time; it expires by itself"),
         }
         false
     }
@@ -214,23 +216,23 @@ impl Election {
             return Err(self.lost(loss.clone()));
         }
         let Some(until) = self.elector.leads_until() else { return Ok(()) };
-        if !self.keeper.extend(until) {
+        if !self.control.extend(until) {
             return Err(self.lost(Loss::Overdue(self.renew_deadline)));
         }
         if !self.leads {
             self.leads = true;
             self.status.set(1);
-            tracing::info!(lease = %self.key, identity = self.identity(), "elected: this process leads");
+            tracing::info!(lease = %self.key, identity = self.identity(), "lease is acquired; this process leads");
             self.announce("became leader");
         }
         Ok(())
     }
 
     fn lost(&mut self, loss: Loss) -> LeaseLost {
-        self.keeper.close("the lease is lost");
+        self.control.close("the lease is lost");
         self.leads = false;
         self.status.set(0);
-        tracing::error!(lease = %self.key, identity = self.identity(), %loss, "the lease is lost");
+        tracing::error!(lease = %self.key, identity = self.identity(), %loss, "lease is lost; this process ends");
         LeaseLost { lease: self.key.clone(), loss }
     }
 
@@ -254,7 +256,7 @@ impl Election {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(lease = %self.key, %error, "the lease could not be read");
+                tracing::warn!(lease = %self.key, %error, "lease could not be read; retrying");
                 return self.elector.failed(now);
             }
         };
@@ -280,30 +282,30 @@ impl Election {
             Ok(()) => self.elector.written(record, sent, Instant::now()),
             Err(error) => {
                 if self.leads {
-                    tracing::warn!(lease = %self.key, %error, "the lease could not be renewed");
+                    tracing::warn!(lease = %self.key, %error, "lease could not be renewed; retrying");
                 } else {
-                    tracing::info!(lease = %self.key, %error, "the lease could not be acquired");
+                    tracing::info!(lease = %self.key, %error, "lease could not be acquired; retrying");
                 }
                 self.elector.failed(Instant::now())
             }
         }
     }
 
-    /// Bounds a call, with its wait for the rate limit, by our patience and by the end of our leadership.
+    /// Bounds a call, with its wait for the rate limit, by `call_timeout` and by the end of our leadership.
     async fn bounded<T>(
         &mut self,
         call: impl AsyncFnOnce(&mut Self) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
-        let patience = self.patience;
-        let end = Instant::now() + patience;
+        let timeout = self.call_timeout;
+        let end = Instant::now() + timeout;
         let end = self.elector.leads_until().map_or(end, |deadline| deadline.min(end));
         let called = tokio::time::timeout_at(end, call(self)).await;
-        let called = called.unwrap_or(Err(ApiError::Timeout(patience)));
+        let called = called.unwrap_or(Err(ApiError::Timeout(timeout)));
         match &called {
             Err(error) if error.status().is_none_or(|status| status.code >= 500) => {
-                self.contact.failed(error)
+                self.reachability.failed(error)
             }
-            _ => self.contact.record(),
+            _ => self.reachability.record(),
         }
         called
     }

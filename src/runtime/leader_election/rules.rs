@@ -167,7 +167,7 @@ pub enum Loss {
 }
 
 fn taken(holder: &str) -> String {
-    if holder.is_empty() { "somebody emptied it".into() } else { format!("{holder} holds it now") }
+    if holder.is_empty() { "its holder was cleared".into() } else { format!("{holder} holds it now") }
 }
 
 #[derive(Clone, Debug)]

@@ -83,7 +83,7 @@ impl<T: Record> Reflector<T> {
             attempt += 1;
             let wait = self.delay_for(attempt).max(failure.wait.unwrap_or_default());
             self.count(failure.reason);
-            self.contact.failed(&failure.text);
+            self.reachability.failed(&failure.text);
             self.warn(&failure.text, wait);
             tokio::time::sleep(wait).await;
         }
@@ -161,7 +161,7 @@ impl<T: Record> Reflector<T> {
                 }
                 Ok(Some(Ok(watch_event))) => {
                     let Ok(data) = watch_event.into_data() else { continue };
-                    self.contact.record();
+                    self.reachability.record();
                     received += data.len();
                     decoder.push(data);
                 }
@@ -182,6 +182,6 @@ impl<T: Record> Reflector<T> {
 
     fn warn(&self, error: &str, wait: Duration) {
         let (resource, seconds) = (self.resource.plural, wait.as_secs_f64());
-        tracing::warn!(resource, error, retry_seconds = seconds, "could not list");
+        tracing::warn!(resource, error, retry_seconds = seconds, "list request failed; retrying");
     }
 }

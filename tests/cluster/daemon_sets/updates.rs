@@ -164,7 +164,7 @@ async fn a_waiting_rollout_is_explained_with_the_node_and_the_message_of_the_kub
     let (broken, _) = images.iter().find(|(_, images)| *images == &["broken"]).unwrap();
     let waits = format!("Node {broken}: the pod is not ready: ImagePullBackOff");
     assert!(texts.iter().any(|text| text.starts_with(&waits)), "{texts:#?}");
-    let budget = "maxUnavailable is 1 and 1 node has no available pod: 2 available old pods must wait.";
+    let budget = "maxUnavailable is 1 and 1 node has no available pod: 2 available old pods must stay";
     assert!(texts.iter().any(|text| text == budget), "{texts:#?}");
     let earlier =
         explanation["earlier"].as_array().unwrap().iter().flat_map(|e| e["writes"].as_array().unwrap());

@@ -295,7 +295,10 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &UNANSWERED_REQUESTS,
         "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_sent_once_and_found",
     ),
-    (&RETRY_AFTER, "src/runtime/patience.rs::nobody_waits_for_longer_than_a_minute_or_more_than_ten_times"),
+    (
+        &RETRY_AFTER,
+        "src/runtime/retry_after.rs::nobody_waits_for_longer_than_a_minute_or_more_than_ten_times",
+    ),
     (
         &LOST_REPLICA_SET,
         "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_response_is_reported_once_as_created",

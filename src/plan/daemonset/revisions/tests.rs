@@ -54,7 +54,7 @@ fn members(daemon_set: &DaemonSet, pods: &[Arc<Pod>]) -> Members {
     Members::of(daemon_set, pods.to_vec(), Vec::new())
 }
 
-/// What is written about these revisions, in short.
+/// The writes for these revisions, in short.
 fn written(daemon_set: &DaemonSet, revisions: &[Arc<ControllerRevision>], pods: &[Arc<Pod>]) -> Vec<String> {
     let history = History::of(daemon_set, revisions);
     let members = members(daemon_set, pods);
@@ -131,7 +131,7 @@ fn revisions_are_compared_by_meaning_and_not_by_bytes() {
 }
 
 #[test]
-fn a_number_that_the_data_rounds_does_not_make_a_revision_at_each_sync() {
+fn a_number_that_the_data_rounds_does_not_create_a_revision_at_each_sync() {
     let mut template = image("v2");
     template["spec"]["tolerations"] =
         json!([{"key": "k", "operator": "Exists", "tolerationSeconds": i64::MAX}]);
@@ -175,7 +175,7 @@ fn of_duplicates_with_one_number_the_oldest_stays() {
 }
 
 #[test]
-fn thousands_of_pods_of_a_duplicate_are_relabelled_before_it_goes() {
+fn thousands_of_pods_of_a_duplicate_are_relabelled_before_it_is_deleted() {
     let all = [revision("b", 2, &of("v2")), revision("c", 3, &of("v2"))];
     let pods: Vec<_> = (0..BURST + 1).map(|_| pod(r#","controller-revision-hash":"b""#)).collect();
     let first = written(&current(), &all, &pods);
@@ -198,7 +198,7 @@ fn a_revision_without_a_hash_gets_its_name_and_one_with_a_long_name_something_sh
 }
 
 #[test]
-fn the_name_of_a_revision_is_a_name_however_long_the_daemon_sets_is() {
+fn the_name_of_a_revision_is_valid_however_long_the_daemon_sets_is() {
     let mut long = current();
     long.meta.key.name = "a".repeat(253).into();
     let history = History::of(&long, &[]);
@@ -271,7 +271,7 @@ fn a_taken_name_is_used_with_the_same_contents_and_counted_with_others() {
 }
 
 #[test]
-fn a_collision_is_counted_once_and_makes_another_name() {
+fn a_collision_is_counted_once_and_gives_another_name() {
     let with = |count: Option<i32>| {
         let mut daemon_set = current();
         daemon_set.status.collision_count = count;

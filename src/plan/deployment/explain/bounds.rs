@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{NamedPod, Names, PlanReason, Pods, Shortage};
 
 impl PlanReason {
-    /// Cuts texts of any length to so many bytes. Names of objects are short already, and what is said of pods
-    /// is cut when they are decoded.
+    /// Cuts texts of unbounded length to this many bytes. Names of objects are short, and the decoder cuts the
+    /// messages of pods.
     pub fn shorten(&mut self, longest: usize) {
         match self {
             PlanReason::Refused { defect: text }
@@ -44,7 +44,7 @@ impl PlanReason {
         }
     }
 
-    /// How many bytes that takes which it refers to. Names that it shares with a cache count in full.
+    /// The bytes on the heap. Names that it shares with a cache count in full.
     pub fn heap(&self) -> usize {
         match self {
             PlanReason::Refused { defect: text }
@@ -86,7 +86,7 @@ impl PlanReason {
         pods.into_iter().chain(failed).flat_map(|pods| &pods.named)
     }
 
-    /// Whether nothing more is to be done.
+    /// Whether this reason leaves nothing to do.
     pub fn is_at_rest(&self) -> bool {
         matches!(self, PlanReason::Complete { .. } | PlanReason::Paused)
     }
@@ -109,7 +109,7 @@ impl Pods {
     }
 }
 
-/// Cuts a text to so many bytes and gives the rest of its memory back.
+/// Cuts a text to this many bytes and frees the rest of its memory.
 pub fn shorten(text: &mut String, longest: usize) {
     if text.len() > longest {
         text.truncate(text.floor_char_boundary(longest));

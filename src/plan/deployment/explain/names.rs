@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::model::{ContainerText, Phase, Pod, ReplicaSet};
 
-/// So many names stand in an explanation at most.
+/// The most names in an explanation.
 const NAMED: usize = 5;
 
 /// Some names, and how many more there are.
@@ -30,27 +30,27 @@ impl<'a> FromIterator<&'a Arc<ReplicaSet>> for Names {
 /// Some pods with their reasons, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pods {
-    /// The first five; those whose trouble has a name come first.
+    /// The first five; those with a reason from the kubelet or scheduler come first.
     pub named: Vec<NamedPod>,
     /// How many more there are.
     pub more: usize,
 }
 
-/// A pod that is waited for.
+/// A pod that the rollout waits for.
 ///
-/// Two are equal if name and reason are. Messages count (`back-off 20s`, `0/12 nodes`), and an explanation
-/// must not be another one for that; see how the daemon keeps them.
+/// Two are equal if name and reason are. Messages contain counters (`back-off 20s`, `0/12 nodes`), which must not
+/// turn an explanation into a new one; see `controllers/explanations.rs`.
 #[derive(Clone, Debug, Eq, Serialize)]
 pub struct NamedPod {
     /// Its name.
     pub name: Arc<str>,
-    /// What the kubelet or the scheduler says of it, such as `ImagePullBackOff`; where they say
-    /// nothing, the state it is in.
+    /// The reason that the kubelet or the scheduler reports, such as `ImagePullBackOff`; without one, the
+    /// state of the pod.
     pub reason: Arc<str>,
-    /// What they say beside it.
+    /// The message beside the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
-    /// What its container said when it ended, which is not for everybody.
+    /// The termination message of its container, which may be confidential.
     #[serde(skip)]
     pub termination_message: Option<ContainerText>,
 }

@@ -1,4 +1,4 @@
-//! One sentence for each reason, for logs and for people who ask.
+//! One sentence for each reason, for logs and for `/debug/deployments`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,92 +9,105 @@ impl Display for PlanReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             PlanReason::RollingBack { answer } => {
-                write!(f, "a rollback was asked for by annotation: {answer}")
+                write!(f, "An annotation requests a rollback: {answer}")
             }
             PlanReason::CreateLimit { reason } => f.write_str(reason),
-            PlanReason::Refused { defect } => write!(f, "nothing can be done: {defect}"),
+            PlanReason::Refused { defect } => write!(f, "Windlass does not act on the Deployment: {defect}"),
             PlanReason::BeingDeleted => {
-                f.write_str("the Deployment is being deleted: only its counts are reported")
+                f.write_str("The Deployment is being deleted: Windlass only updates its status")
             }
             PlanReason::ChangingHands { adopted, released } => {
                 match (adopted.names.is_empty(), released.names.is_empty()) {
-                    (false, true) => write!(f, "adopting {adopted} first")?,
-                    (true, _) => write!(f, "releasing {released} first")?,
-                    (false, false) => write!(f, "releasing {released} and adopting {adopted} first")?,
+                    (false, true) => write!(f, "Windlass adopts {adopted} first")?,
+                    (true, _) => write!(f, "Windlass releases {released} first")?,
+                    (false, false) => write!(f, "Windlass releases {released} and adopts {adopted} first")?,
                 }
-                f.write_str(": anything else waits until the cache shows it")
+                f.write_str(": all other writes wait until the cache shows the new owner references")
             }
-            PlanReason::Paused => {
-                f.write_str("the Deployment is paused: it is scaled in proportion, and nothing is rolled out")
-            }
+            PlanReason::Paused => f.write_str(
+                "The Deployment is paused: Windlass scales it proportionally, and rolls nothing out",
+            ),
             PlanReason::Scaling { from, to } => write!(
                 f,
-                "spec.replicas has changed from {from} to {to}: the sets are resized in proportion before the \
-                 rollout goes on"
+                "spec.replicas changed from {from} to {to}: Windlass scales the ReplicaSets proportionally before \
+                 the rollout continues"
             ),
             PlanReason::NewReplicaSet { replica_set, replicas } => {
-                write!(f, "no ReplicaSet has the current template: {replica_set} is created at {replicas}")
-            }
-            PlanReason::Resizing { replica_set, from, to } => {
-                write!(f, "Recreate: no old pod runs, so {replica_set} goes from {from} to {to}")
-            }
-            PlanReason::Updating { replica_set } => {
+                let s = if *replicas == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "the annotations or minReadySeconds of ReplicaSet {replica_set} are brought up to date"
+                    "No ReplicaSet has the current template: Windlass creates {replica_set} with {replicas} \
+                     replica{s}"
                 )
+            }
+            PlanReason::Resizing { replica_set, from, to } => {
+                write!(f, "Recreate: no old pod runs, so Windlass scales {replica_set} from {from} to {to}")
+            }
+            PlanReason::Updating { replica_set } => {
+                write!(f, "Windlass updates the annotations or minReadySeconds of ReplicaSet {replica_set}")
             }
             PlanReason::Budget { numbers, up, down } => write!(
                 f,
-                "at most {} pods may exist and {} are wanted, at least {} must be available and {} are: budget \
-                 allows {up} more up, {down} more down",
+                "At most {} pods may exist and {} are desired, at least {} must be available and {} are: the \
+                 budget allows scaling up by {up} and down by {down}",
                 numbers.max_total, numbers.desired, numbers.min_available, numbers.available
             ),
             PlanReason::OldPodsStay { staying, because: Limit::NewPodsUnavailable { unavailable_new } } => {
-                let (old, new) = (pods(*staying, "old"), pods(*unavailable_new, "new"));
-                write!(f, "{old} cannot go yet: what may be missing is used up by {new} not available")
+                let (old, new) = (pods(*staying, "old"), pods(*unavailable_new, "unavailable new"));
+                write!(f, "{old} must stay: maxUnavailable is used up by {new}")
             }
             PlanReason::OldPodsStay {
                 staying,
                 because: Limit::Availability { min_available, available },
             } => write!(
                 f,
-                "{} cannot go yet: at least {min_available} must be available, and {available} are",
-                pods(*staying, "old")
+                "{} must stay: at least {min_available} must be available, and {available} {}",
+                pods(*staying, "old"),
+                are(*available)
             ),
-            PlanReason::OldPodsGoFirst { pods: going } => {
-                write!(f, "Recreate: {} must go before the first new one comes", pods(*going, "old"))
+            PlanReason::OldPodsGoFirst { pods: old } => {
+                write!(f, "Recreate: {} must end before a new pod is created", pods(*old, "old"))
             }
-            PlanReason::OldPodsEnding { running: 0, .. } => {
-                f.write_str("Recreate: waiting for the old sets to report that their pods have ended")
-            }
+            PlanReason::OldPodsEnding { running: 0, .. } => f.write_str(
+                "Recreate: the rollout waits until the old ReplicaSets report that their pods have ended",
+            ),
             PlanReason::OldPodsEnding { running, pods: named } => {
-                write!(f, "Recreate: waiting for {} to end{named}", pods(*running, "old"))
+                write!(
+                    f,
+                    "Recreate: the rollout waits until {} {}{named}",
+                    pods(*running, "old"),
+                    end(*running)
+                )
             }
-            PlanReason::Leaving { pods: leaving } => {
-                write!(f, "waiting for {} to leave", pods(*leaving, "surplus"))
+            PlanReason::Leaving { pods: surplus } => {
+                write!(f, "{} {} not deleted yet", pods(*surplus, "surplus"), are(*surplus))
             }
             PlanReason::StatusBehind { replica_set, observed, generation } => write!(
                 f,
-                "ReplicaSet {replica_set} is at generation {generation} and its status at {observed}: none of its pods \
-                 counts as available until the status has caught up"
+                "ReplicaSet {replica_set} has generation {generation}, and its status reports generation {observed}: \
+                 its pods count as unavailable until the status catches up"
             ),
             PlanReason::Unavailable(shortage) => shortage.fmt(f),
             PlanReason::ReplicaFailure { replica_set, reason, message } => {
-                write!(f, "ReplicaSet {replica_set}: {reason}: {message}")
+                write!(f, "ReplicaSet {replica_set} reports {reason}: {message}")
             }
             PlanReason::Complete { replicas } => {
-                write!(f, "complete: {replicas} of {replicas} pods new and available, and no other left")
+                let are = are((*replicas).into());
+                write!(
+                    f,
+                    "Complete: {replicas} of {replicas} pods {are} new and available, and no other pod exists"
+                )
             }
             PlanReason::TrimmingHistory { replica_sets, limit } => {
-                write!(f, "revisionHistoryLimit is {limit}: deleting {replica_sets}")
+                write!(f, "revisionHistoryLimit is {limit}: Windlass deletes {replica_sets}")
             }
             PlanReason::Deadline { seconds, at } => {
-                write!(f, "without progress for {seconds} s the rollout counts as stuck: at {at}")
+                write!(f, "Without progress, the deadline of {seconds} s passes at {at}")
             }
-            PlanReason::DeadlinePassed { seconds } => {
-                write!(f, "stuck: no progress for {seconds} s; it goes on as soon as its pods let it")
-            }
+            PlanReason::DeadlinePassed { seconds } => write!(
+                f,
+                "The rollout has made no progress for {seconds} s; it continues as soon as its pods become available"
+            ),
         }
     }
 }
@@ -104,16 +117,25 @@ fn pods(count: i64, which: &str) -> String {
     format!("{count} {which} pod{}", if count == 1 { "" } else { "s" })
 }
 
+fn are(count: i64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+fn end(count: i64) -> &'static str {
+    if count == 1 { "ends" } else { "end" }
+}
+
 impl Display for Shortage {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Shortage { is_new, replica_set: _, desired, unavailable, .. } = self;
         let Shortage { not_created, not_ready, not_for_long, min_ready_seconds, next_at, .. } = self;
         let age = if *is_new { "new" } else { "old" };
-        // The usual case in the fewest words: "3 of 5 new pods not ready".
+        let are = are(*unavailable);
+        // The usual case in the fewest words: "3 of 5 new pods are not ready".
         if not_ready == unavailable {
-            write!(f, "{not_ready} of {desired} {age} pods not ready{}", self.pods)?;
+            write!(f, "{not_ready} of {desired} {age} pods {are} not ready{}", self.pods)?;
         } else {
-            write!(f, "{unavailable} of {desired} {age} pods not available")?;
+            write!(f, "{unavailable} of {desired} {age} pods {are} not available")?;
             let mut separator = ": ";
             if *not_created > 0 {
                 write!(f, "{separator}{not_created} not created")?;
@@ -124,9 +146,9 @@ impl Display for Shortage {
                 separator = "; ";
             }
             if *not_for_long > 0 {
-                write!(f, "{separator}{not_for_long} ready, but not for {min_ready_seconds} s")?;
+                write!(f, "{separator}{not_for_long} ready for less than {min_ready_seconds} s")?;
                 if let Some(at) = next_at {
-                    write!(f, " (the next at {at})")?;
+                    write!(f, " (the next becomes available at {at})")?;
                 }
             }
         }
@@ -147,8 +169,8 @@ impl Display for Names {
     }
 }
 
-/// In brackets; nothing for no pods. A message stands once for all the pods that give the same reason: it
-/// is long, and five pods of one version mostly have one trouble.
+/// In brackets; empty without pods. A message appears once for all the pods with the same reason: it is
+/// long, and five pods of one version mostly fail alike.
 impl Display for Pods {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.named.is_empty() {
@@ -177,8 +199,8 @@ impl Display for Write {
             }
             Write::Change(replica_set, _) => write!(f, "update {}", replica_set.meta.key.name),
             Write::Delete(replica_set) => write!(f, "delete {}", replica_set.meta.key.name),
-            Write::RollBack(rollback) if rollback.back.is_some() => f.write_str("replace the template"),
-            Write::RollBack(_) => f.write_str("clear the request for a rollback"),
+            Write::RollBack(rollback) if rollback.back.is_some() => f.write_str("roll the template back"),
+            Write::RollBack(_) => f.write_str("remove the rollback annotation"),
         }
     }
 }

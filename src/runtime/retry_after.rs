@@ -1,9 +1,9 @@
-//! Waiting when the API server asks for it, as client-go does: the request is repeated after the time that
-//! the server names, at most ten times, and nobody above hears of it.
+//! Retries after 429 and `Retry-After`, as in client-go: the request is repeated after the time that the
+//! server names, at most ten times, transparently to the caller.
 //!
-//! The one guarantee: a repetition is a request like any other. It passes the rate limiter and the fence
-//! again, it is not sent once the daemon is to end or its author no longer wants it, and an earlier attempt
-//! that may have been carried out leaves a mark on the answer ([`ApiError::Repeated`]).
+//! The one guarantee: a retry is a request like any other. It passes the rate limiter and the fence
+//! again, it is not sent during the shutdown or when the caller no longer needs it, and an earlier attempt
+//! that may have been carried out marks the answer ([`ApiError::Repeated`]).
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ const REPETITIONS: u32 = 10;
 const UNSAID: Duration = Duration::from_secs(1);
 
 /// Why a request is not repeated.
-const ENDING: &str = "the daemon ends";
-const UNWANTED: &str = "it is no longer needed";
+const ENDING: &str = "the daemon is shutting down";
+const UNWANTED: &str = "the request is no longer needed";
 
 impl ApiError {
     /// How long the server asks the client to wait before it sends the request again: a 429, or a 5xx with
@@ -35,8 +35,8 @@ impl ApiError {
         }
     }
 
-    /// Whether the server says no to a repetition perhaps only because an earlier attempt was carried out: what was to
-    /// be removed is not there any more, for example.
+    /// Whether the server may refuse a retry only because an earlier attempt was carried out: the object to remove
+    /// no longer exists, for example.
     pub fn may_be_our_doing(&self) -> bool {
         matches!(self, ApiError::Repeated(status) if status.code == 422)
     }
@@ -53,12 +53,12 @@ impl ApiError {
 }
 
 impl Api {
-    /// The same API server, called with patience: a request that the server asks to repeat later is
-    /// repeated, unless `ending` is cancelled first.
-    pub fn patient(&self, ending: CancellationToken) -> Self {
-        let mut patient = self.clone();
-        patient.patience = Some(ending);
-        patient
+    /// The same API server, with retries: a request that the server asks to repeat later is repeated,
+    /// unless `ending` is cancelled first.
+    pub fn retrying(&self, ending: CancellationToken) -> Self {
+        let mut api = self.clone();
+        api.retry_until = Some(ending);
+        api
     }
 
     /// Sends a request, and again after each answer that asks for it.
@@ -68,7 +68,7 @@ impl Api {
         still_wanted: impl Fn() -> bool,
     ) -> Result<Bytes, ApiError> {
         let read = async |response| collect(response, LARGEST_BODY).await;
-        let Some(ending) = &self.patience else { return self.measured(request, false, read).await };
+        let Some(ending) = &self.retry_until else { return self.measured(request, false, read).await };
         let is_write = request.method() != Method::GET;
         let (mut repetitions, mut in_doubt) = (0, false);
         loop {
@@ -77,24 +77,24 @@ impl Api {
                 Err(error) if in_doubt => error.after_doubt(),
                 Err(error) => error,
             };
-            let patient =
+            let may_retry =
                 repetitions < REPETITIONS && !planted!("a request to wait is reported as a failure");
-            let Some(wait) = error.asks_to_wait().filter(|_| patient) else { return Err(error) };
+            let Some(wait) = error.asks_to_wait().filter(|_| may_retry) else { return Err(error) };
             in_doubt |= is_write && error.outcome_unknown();
-            let given_up = |reason| match in_doubt {
+            let gave_up = |reason| match in_doubt {
                 true => Err(ApiError::CutOff(reason)),
                 false => Err(ApiError::NotSent(reason)),
             };
             tracing::debug!(method = %request.method(), path = request.uri().path(), %error, ?wait,
-                "the API server asks to wait");
+                "the API server throttles the request; retrying after the wait");
             tokio::select! {
                 biased;
-                reason = self.wait_closed(request.method()) => return given_up(reason),
-                () = ending.cancelled() => return given_up(ENDING),
+                reason = self.wait_closed(request.method()) => return gave_up(reason),
+                () = ending.cancelled() => return gave_up(ENDING),
                 () = tokio::time::sleep(wait) => {}
             }
             if !still_wanted() {
-                return given_up(UNWANTED);
+                return gave_up(UNWANTED);
             }
             repetitions += 1;
         }
@@ -124,7 +124,7 @@ mod tests {
     /// When which requests came in.
     type Log = Arc<Mutex<Vec<Instant>>>;
 
-    /// A patient API whose server answers the n-th request with the n-th code and `Retry-After`, and any further
+    /// An API that retries, whose server answers the n-th request with the n-th code and `Retry-After`, and any further
     /// one with the last.
     fn server(answers: &[(u16, &'static str)], rate_limiter: RateLimiter) -> (Api, Log, CancellationToken) {
         let (log, ending) = (Log::default(), CancellationToken::new());
@@ -143,11 +143,11 @@ mod tests {
             async move { Ok::<_, Infallible>(response) }
         });
         let client = kube::Client::new(service, "default");
-        let api = Api::new(client, "h", rate_limiter, Metrics::new()).patient(ending.clone());
+        let api = Api::new(client, "h", rate_limiter, Metrics::new()).retrying(ending.clone());
         (api, log, ending)
     }
 
-    fn patient(answers: &[(u16, &'static str)]) -> (Api, Log, CancellationToken) {
+    fn retrying(answers: &[(u16, &'static str)]) -> (Api, Log, CancellationToken) {
         server(answers, RateLimiter::unlimited())
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_repeated_when_the_server_asks_for_it_and_after_as_long_as_it_asks() {
-        let (api, log, _ending) = patient(&[(429, "3"), (503, "7"), (500, "2"), (429, ""), (200, "")]);
+        let (api, log, _ending) = retrying(&[(429, "3"), (503, "7"), (500, "2"), (429, ""), (200, "")]);
         assert!(api.call::<Value>(post()).await.is_ok());
         assert_eq!(seconds_between(&log), [3, 7, 2, 1]);
         let text = api.metrics().render();
@@ -177,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_longer_than_a_minute_or_more_than_ten_times() {
-        let (api, log, _ending) = patient(&[(429, "1000000000")]);
+        let (api, log, _ending) = retrying(&[(429, "1000000000")]);
         let error = api.call::<Value>(post()).await.unwrap_err();
         assert_eq!(seconds_between(&log), [60; 10]);
         assert!(error.is_refusal() && !error.outcome_unknown(), "{error:?}");
@@ -186,21 +186,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_ask_to_wait_ends_the_call() {
         for code in [500, 502, 503, 504, 404, 422] {
-            let (api, log, _ending) = patient(&[(code, "")]);
+            let (api, log, _ending) = retrying(&[(code, "")]);
             assert!(api.call::<Value>(post()).await.is_err());
             assert_eq!(log.lock().len(), 1, "{code}");
         }
-        let (api, log, _ending) = patient(&[(422, "5")]);
+        let (api, log, _ending) = retrying(&[(422, "5")]);
         assert!(api.call::<Value>(post()).await.is_err());
         assert_eq!(log.lock().len(), 1, "a 4xx is no reason to wait");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_error_behind_an_attempt_that_may_have_been_carried_out_says_so() {
-        let (api, ..) = patient(&[(503, "1"), (409, "")]);
+        let (api, ..) = retrying(&[(503, "1"), (409, "")]);
         let error = api.call::<Value>(post()).await.unwrap_err();
         assert!(error.is_already_exists() && error.outcome_unknown(), "{error:?}");
-        let (api, ..) = patient(&[(429, "1"), (409, "")]);
+        let (api, ..) = retrying(&[(429, "1"), (409, "")]);
         let error = api.call::<Value>(post()).await.unwrap_err();
         assert!(
             error.is_already_exists() && !error.outcome_unknown(),
@@ -209,9 +209,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_daemon_that_ends_or_no_longer_needs_it_repeats_nothing() {
+    async fn a_request_is_not_repeated_during_shutdown_or_when_no_longer_needed() {
         for (code, may_have_happened) in [(429, false), (503, true)] {
-            let (api, log, ending) = patient(if code == 429 { &[(429, "50")] } else { &[(503, "50")] });
+            let (api, log, ending) = retrying(if code == 429 { &[(429, "50")] } else { &[(503, "50")] });
             let start = Instant::now();
             let ends = async {
                 tokio::time::sleep(2 * S).await;
@@ -226,17 +226,17 @@ mod tests {
                 "{error:?}"
             );
         }
-        let (api, log, _ending) = patient(&[(429, "1")]);
+        let (api, log, _ending) = retrying(&[(429, "1")]);
         assert!(matches!(api.call_while::<Value>(post(), || false).await, Err(ApiError::NotSent(_))));
         assert_eq!(log.lock().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_repetition_passes_the_fence_and_the_rate_limit_again() {
-        let (api, log, _ending) = patient(&[(429, "50")]);
-        let (keeper, fence) = fence();
+        let (api, log, _ending) = retrying(&[(429, "50")]);
+        let (control, fence) = fence();
         let start = Instant::now();
-        keeper.extend(start + 10 * S);
+        control.extend(start + 10 * S);
         let error = api.fenced(fence).call::<Value>(post()).await.unwrap_err();
         assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
         assert_eq!((start.elapsed(), log.lock().len()), (10 * S, 1));

@@ -1,4 +1,4 @@
-//! When a part of the program last had an answer from the API server, and what has gone wrong since: for `/readyz`.
+//! When a component last had an answer from the API server, and the last error since: for `/readyz`.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// For how long the API server may be out of reach before a process is not ready. A watch has a sign of life each
-/// 30 s, and the tries after a failure are at most 30 s apart.
+/// How long the API server may be out of reach before a process is not ready. A watch shows activity every 30 s,
+/// and retries after a failure are at most 30 s apart.
 pub const OUT_OF_REACH: Duration = Duration::from_secs(60);
 
-/// The contact of one part with the API server. Clones are the same contact.
+/// Whether one component reaches the API server. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub struct Contact(Arc<Mutex<State>>);
+pub struct Reachability(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last answer, or else the first failure; `None` before the first try.
+    /// The last answer, or else the first failure; `None` before the first request.
     since: Option<Instant>,
     error: String,
 }
 
-impl Contact {
+impl Reachability {
     /// The server has answered.
     pub(crate) fn record(&self) {
         let mut state = self.0.lock();
@@ -30,7 +30,7 @@ impl Contact {
         state.error.clear();
     }
 
-    /// A try has failed.
+    /// A request has failed.
     pub(crate) fn failed(&self, error: &dyn Display) {
         let mut state = self.0.lock();
         state.since.get_or_insert_with(Instant::now);
@@ -40,7 +40,7 @@ impl Contact {
     /// Whether the server has answered within [`OUT_OF_REACH`].
     ///
     /// # Errors
-    /// When it has not, with the time and the last error in words for `/readyz`.
+    /// When it has not: the time and the last error, as text for `/readyz`.
     pub fn check(&self) -> Result<(), String> {
         let state = self.0.lock();
         let silent = state.since.map(|since| since.elapsed()).unwrap_or_default();
@@ -58,21 +58,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_a_silence_of_more_than_a_minute_is_out_of_reach() {
-        let contact = Contact::default();
+        let reachability = Reachability::default();
         tokio::time::sleep(2 * OUT_OF_REACH).await;
-        assert_eq!(contact.check(), Ok(()), "nothing has been tried");
-        contact.record();
+        assert_eq!(reachability.check(), Ok(()), "nothing has been tried");
+        reachability.record();
         tokio::time::sleep(OUT_OF_REACH).await;
-        contact.failed(&"connection refused");
-        assert_eq!(contact.check(), Ok(()));
+        reachability.failed(&"connection refused");
+        assert_eq!(reachability.check(), Ok(()));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(
-            contact.check(),
+            reachability.check(),
             Err("the API server has been out of reach for 70 s: connection refused".to_owned())
         );
-        contact.record();
-        assert_eq!(contact.check(), Ok(()));
+        reachability.record();
+        assert_eq!(reachability.check(), Ok(()));
         tokio::time::sleep(Duration::from_secs(61)).await;
-        assert!(contact.check().is_err_and(|error| error.ends_with("61 s: no answer")));
+        assert!(reachability.check().is_err_and(|error| error.ends_with("61 s: no answer")));
     }
 }
