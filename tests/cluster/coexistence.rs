@@ -145,7 +145,7 @@ async fn another_controller_is_detected_reported_and_optionally_ends_the_process
     let conflicts: Vec<_> =
         events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
     assert_eq!(conflicts.len(), 1);
-    assert!(conflicts[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
+    assert!(conflicts[0]["message"].as_str().unwrap().starts_with("kube-controller-manager also writes"));
     assert!(!daemon.task.is_finished(), "by default it continues");
 
     let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
