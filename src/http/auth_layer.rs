@@ -1,9 +1,9 @@
-//! The gate in front of the secure routes: how often, who, and may they.
+//! Authentication and authorization in front of the secure routes, with a rate limit per source address.
 //!
-//! A request that shows no good credentials costs its address a token, before anybody is asked about it.
-//! A question to the API server costs one of a smaller store, which comes back with a good answer. So
-//! whoever guesses tokens or tries paths has a tenth of the reviews, and those who are known and may do
-//! what they do have the rest.
+//! A request without good credentials costs its address a token, before any review is sent.
+//! A review costs a token of a smaller bucket, which is returned after a good answer. So
+//! a client that guesses tokens or paths gets a tenth of the reviews, and known clients with
+//! permission get the rest.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use super::metrics::ServingMetrics;
 use super::review_cache::Unasked;
 use super::router::plain;
 
-/// The gate.
+/// The middleware.
 pub(super) struct Access {
     pub(super) limiter: AddressLimiter,
-    /// The reviews that led nowhere.
+    /// The rate limit of reviews without a good answer.
     pub(super) reviews: AddressLimiter,
     pub(super) certified: Certified,
     pub(super) tokens: TokenReviewer,
@@ -37,24 +37,24 @@ pub(super) struct Access {
     pub(super) metrics: ServingMetrics,
 }
 
-/// Why a request does not get through.
+/// Why a request is refused.
 enum Refusal {
-    /// Too much is asked; with the reason in one word.
+    /// The client is throttled; with the reason in one word.
     TooMany(&'static str),
-    /// The credentials are not good.
+    /// The credentials are not valid.
     Unauthorized,
-    /// They may not.
+    /// The user may not read the path.
     Forbidden { user: String, path: String, reason: String },
-    /// Nobody could say whether they may.
+    /// The permission could not be checked.
     Unknown { path: String, reason: String },
 }
 
-/// Lets a request through, or answers why not.
+/// Passes a request on, or answers with the refusal.
 pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let mut response = match access.judge(&parts).await {
         Ok(user) => {
-            // What a handler does not see it cannot log or serve.
+            // A handler cannot log or serve what it does not see.
             access.certified.strip(&mut parts.headers);
             let mut response = next.run(Request::from_parts(parts, body)).await;
             if user != User::anonymous() {
@@ -69,7 +69,7 @@ pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, n
     response
 }
 
-/// The gate of plain HTTP: it knows nobody, so it asks only how often.
+/// The middleware of plain HTTP: it authenticates nobody, so it only limits the rate.
 pub(super) async fn slow_down(
     State(gate): State<Arc<(AddressLimiter, ServingMetrics)>>,
     request: Request,
@@ -105,14 +105,14 @@ fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
 }
 
 impl Access {
-    /// Who it is that may do this.
+    /// The user who may do this.
     async fn judge(&self, request: &Parts) -> Result<User, Refusal> {
         let peer = request.extensions.get::<Peer>();
         let address = address(peer);
         let certificates = peer.map_or(&[][..], |peer| &peer.certificates);
         let mut charged = false;
         let user = self.authenticate(request, certificates, address, &mut charged).await?;
-        // As RBAC rules are written, without percent signs. The router takes the path as it came, so
+        // As RBAC rules are written, without percent signs. The router takes the path as received, so
         // that no second spelling of a path leads to its handler.
         let path = percent_decode_str(request.uri.path()).decode_utf8_lossy().into_owned();
         let verb = request.method.as_str().to_ascii_lowercase();
@@ -238,7 +238,7 @@ impl Access {
     }
 }
 
-/// A `Status`, as a component of Kubernetes answers.
+/// A `Status`, as components of Kubernetes answer.
 fn status(code: StatusCode, reason: &str, message: &str) -> Response {
     let mut body = json!({
         "kind": "Status",

@@ -45,7 +45,7 @@ pub(super) enum Standing {
     Stranger,
 }
 
-/// An answer, and what follows from it.
+/// An answer, and how it is cached.
 pub(super) struct Answered<V> {
     pub(super) answer: V,
     /// How long it is cached.
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(cache.get("k", free, |_| answered(Some(true))).await, Ok(true));
         assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(true), "it is known");
         tokio::time::sleep(2 * S).await;
-        // An API server that does not answer makes nobody a stranger.
+        // An API server that does not answer leaves the standing as it is.
         assert_eq!(cache.get("k", poor, |_| answered(None)).await, Ok(false));
         tokio::time::sleep(2 * S).await;
         assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(false));
