@@ -1,4 +1,4 @@
-//! A label selector as it is typed: `team=shop,tier notin (db,cache),!legacy`.
+//! A label selector in kubectl's notation: `team=shop,tier notin (db,cache),!legacy`.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ struct Requirement<'a> {
 /// object without the key satisfies `!=` and `notin`.
 ///
 /// # Errors
-/// In words for a user: what could not be read.
+/// What could not be parsed, as text for a user.
 pub fn parse_selector(text: &str) -> Result<Selector, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 
-/// `maxSurge` and `maxUnavailable`: a number of pods, or a percentage of the wanted ones.
+/// `maxSurge` and `maxUnavailable`: a number of pods, or a percentage of the desired ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntOrPercent {
-    /// So many pods.
+    /// A number of pods.
     Int(i64),
-    /// So many per cent of `spec.replicas`.
+    /// A percentage of `spec.replicas`.
     Percent(i64),
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::meta::{ControllerRef, StringMap};
 
-/// Hands out shared copies of equal values. One per informer, so that no lock is needed.
+/// Returns shared copies of equal values. One per informer, so that no lock is needed.
 ///
 /// Five thousand pods of one ReplicaSet then hold one label set and one owner reference between them.
 /// The price is a hash look-up per string at decode time, and a sweep over the table each time it has

@@ -1,4 +1,4 @@
-//! A node: its name, labels and taints. Decisions rest on nothing else.
+//! A node: its name, labels and taints. Decisions depend on nothing else.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct Taint {
 pub enum Effect {
     /// New pods are not scheduled to the node.
     NoSchedule,
-    /// New pods are scheduled elsewhere if possible: of no account for a DaemonSet.
+    /// New pods are scheduled elsewhere if possible: a DaemonSet ignores it.
     PreferNoSchedule,
     /// Running pods are evicted, too.
     NoExecute,

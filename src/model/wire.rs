@@ -1,4 +1,4 @@
-//! Metadata as it stands on the wire, borrowed from the response's own bytes.
+//! Metadata on the wire, borrowed from the response's own bytes.
 //!
 //! Decoding goes through these short-lived forms into the records, so that nothing is allocated that
 //! a record does not keep: `managedFields`, two thirds of a pod's JSON, is skipped over in place.
