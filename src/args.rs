@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_what_a_file_may_hold() {
+    fn printed_settings_are_valid_in_a_file() {
         let args = loaded(&[
             "--kube-api-qps=55.5",
             "--controllers=*,-deployment",
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_upstreams_that_means_nothing_here_is_refused_with_the_reason() {
+    fn an_unsupported_flag_of_upstream_is_refused_with_the_reason() {
         let error = loaded(&["--allocate-node-cidrs=true"]).unwrap_err();
         assert!(error.contains("--allocate-node-cidrs") && error.contains("keep it on"), "{error}");
         let error = loaded(&["--nonsense"]).unwrap_err();

@@ -236,7 +236,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_suites_of_hardening_guides_are_accepted_and_what_is_not_offered_is_passed_over() {
+    fn the_suites_of_hardening_guides_are_accepted_and_unsupported_ones_are_skipped() {
         let tls = |flags: &[&str]| config(flags).unwrap().serving.unwrap().options.serving.tls;
         // The list of the CIS benchmark, with a TLS 1.3 name, and with names that only Go has.
         let options = tls(&[
@@ -253,7 +253,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused_by_the_names_of_both_flags() {
+    fn contradictions_are_refused_by_the_names_of_both_flags() {
         for (flags, one, other) in [
             (
                 &["--leader-elect-renew-deadline=15s"][..],
@@ -285,7 +285,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_not_checked() {
+    fn disabled_options_are_not_checked() {
         assert_eq!(
             config(&["--leader-elect=false", "--leader-elect-renew-deadline=20s"]).unwrap().election,
             None

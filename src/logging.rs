@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_makes_no_sense_is_named() {
+    fn an_invalid_filter_is_named() {
         let options = LogOptions { filter: Some("a=b=c".into()), ..LogOptions::default() };
         let error = subscriber(&options, io::sink, false).err().unwrap().to_string();
         assert!(error.starts_with("WINDLASS_LOG=\"a=b=c\""), "{error}");

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_sets_of_metrics_share_nothing() {
+    fn two_metrics_values_share_nothing() {
         let (one, other) = (Metrics::new(), Metrics::new());
         one.workqueue_adds.with_label_values(&["deployment"]).inc();
         assert!(one.render().contains("workqueue_adds_total{name=\"deployment\"} 1"));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_controller_is_answered_with_the_known_ones() {
+    fn an_unknown_controller_is_refused_with_the_known_ones() {
         let error = enabled(&["-job".into()]).unwrap_err().to_string();
         for controller in CONTROLLERS {
             assert!(error.contains(controller.name), "{error}");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn an_invalid_selector_is_reported() {
         for wrong in [
             "a,",
             ",",

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_in_memory_is_replaced_before_it_expires() {
+    async fn a_certificate_in_memory_is_replaced_before_it_expires() {
         let options = CertificateOptions { address: Some([10, 1, 2, 3].into()), ..Default::default() };
         let certificates = Certificates::load(&options, clock()).await.unwrap();
         let first = shown(&certificates);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_pair_is_told_of_once_and_the_old_one_stays() {
+    async fn a_broken_pair_is_reported_once_and_the_old_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         let certificates = Certificates::load(&pair(dir.path()), clock()).await.unwrap();
         let first = shown(&certificates);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_named_with_its_flag_and_file() {
+    async fn an_unusable_file_is_named_with_its_flag() {
         let dir = tempfile::tempdir().unwrap();
         let options = pair(dir.path());
         let error = async |options: &CertificateOptions| {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_that_asks_too_often_takes_nothing_from_another() {
+    fn an_address_over_its_limit_takes_nothing_from_another() {
         let (limiter, now) = (limiter(), Instant::now());
         let (loud, quiet) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let passed = (0..10).filter(|_| limiter.take(loud, now)).count();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_no_more_than_that() {
+    fn a_returned_token_can_be_taken_again_and_no_more_than_that() {
         let (limiter, now) = (limiter(), Instant::now());
         let address = "10.0.0.1".parse().unwrap();
         for _ in 0..10 {

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_connection_is_asked_once_to_finish_however_busy_it_is() {
+    fn an_old_connection_is_finished_gracefully_once_however_busy_it_is() {
         let (mut table, now) = table(10);
         let id = table.open(address(1), false, now);
         let mut began = table.began(id, now);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greediest_address_makes_room_at_once_by_the_one_that_is_longest_without_a_request() {
+    fn the_address_with_most_connections_loses_the_one_longest_without_a_request() {
         let (mut table, now) = table(4);
         table.open(address(1), false, now);
         let greedy: Vec<u64> = (1..4).map(|n| table.open(address(2), false, now + n * S)).collect();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn no_state_of_its_connections_keeps_an_address_from_making_room_for_another() {
+    fn no_state_protects_the_connections_of_an_address_with_most() {
         let (mut table, now) = table(4);
         let greedy: Vec<u64> = (0..4).map(|_| table.open(address(1), true, now)).collect();
         assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_loses_its_place_to_its_like_before_it_could_ask_and_be_answered() {
+    fn no_connection_is_replaced_before_its_first_request_is_answered() {
         let (mut table, now) = table(2);
         let idle = table.open(address(1), false, now);
         let busy = table.open(address(1), false, now);

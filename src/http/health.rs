@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_wedged_only_beyond_all_honest_work() {
+    fn a_worker_is_wedged_only_beyond_all_regular_work() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
         assert_eq!(wedged_after(1, 100.0), minutes(10));
         assert_eq!(wedged_after(10, 20.0), Duration::from_secs(1000));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_answers_for_loopback_names_and_addresses() {
+    fn loopback_accepts_loopback_names_and_addresses() {
         for host in
             ["localhost", "LocalHost:10252", "localhost.", "127.0.0.1:10252", "127.1.2.3", "[::1]:10252"]
         {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_of_somebody_else_is_answered_for() {
+    fn foreign_host_names_are_refused() {
         let names =
             ["evil.example", "evil.example:10252", "localhost.evil.example", "127.0.0.1.nip.io", "127.1", ""];
         for host in
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_any_address_and_the_name_of_the_machine_are_answered_for() {
+    fn beyond_loopback_any_address_and_the_name_of_the_machine_are_accepted() {
         for host in
             ["10.1.2.3:10252", "[fd00::7]:10252", "[fe80::1%25eth0]", "windlass-0:10252", "WINDLASS-0"]
         {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_one_host() {
+    fn a_request_must_name_one_host() {
         let judge = |request: axum::http::request::Builder| {
             let judged = hosts("127.0.0.1").judge(&request.body(()).unwrap().into_parts().0);
             judged.err().map_or(200, |(code, _)| code.as_u16())

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_who_ask_the_same_are_one_question() {
+    async fn a_thousand_equal_questions_cause_one_review() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         let asking = (0..1000).map(|_| cache.get("k", free, |_| server.answer(10 * S)));
         let answers = futures::future::join_all(asking).await;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_hangs_up_and_asks_again_does_not_have_it_asked_again() {
+    async fn a_client_that_disconnects_and_retries_causes_no_second_review() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         for _ in 0..1000 {
             let impatient = cache.get("k", free, |_| server.answer(10 * S));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_kept_is_bounded() {
+    async fn the_cache_is_bounded() {
         let cache = ReviewCache::default();
         for n in 0..2 * ANSWERS {
             let _ = cache
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_whose_asking_panics_can_be_asked_again() {
+    async fn a_question_whose_review_panics_can_be_reviewed_again() {
         let cache = ReviewCache::<&str, u32>::default();
         let answer = |answer| Answered { answer, keep: S, good: None };
         let panics = |_| async move { if true { panic!("a mistake") } else { answer(0) } };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_strangers_question_has_to_be_paid_for_and_only_if_it_is_asked() {
+    async fn only_a_strangers_review_costs_a_token_and_only_if_it_is_sent() {
         let cache = ReviewCache::default();
         let poor = || false;
         assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(Unasked::Unpaid));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_regular_is_asked_about_although_too_many_strangers_wait() {
+    async fn a_regular_is_reviewed_although_too_many_strangers_wait() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         let good = |_| async { Answered { answer: 0, keep: S, good: Some(true) } };
         assert_eq!(cache.get(0, free, good).await, Ok(0));

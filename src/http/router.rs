@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn verbose_names_the_checks_and_each_can_be_asked_for_or_left_out() {
+    async fn verbose_names_the_checks_and_each_can_be_run_alone_or_excluded() {
         let (app, lease, _) = app();
         let (_, text) = ask(&app, "/healthz?verbose").await;
         assert_eq!(text, "[+]ping ok\n[+]leaderElection ok\nhealthz check passed\n");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_look_at_a_check_is_counted_by_what_it_found() {
+    async fn each_run_of_a_check_is_counted_by_its_result() {
         let (app, lease, _) = app();
         ask(&app, "/healthz").await;
         ask(&app, "/healthz").await;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_a_404_in_the_words_of_other_components() {
+    async fn an_unknown_path_is_a_404_with_the_text_of_other_components() {
         let app = app().0.merge(profiling());
         assert_eq!(ask(&app, "/nothing").await, (404, "404 page not found\n".into()));
         let (code, text) = ask(&app, "/debug/pprof/heap").await;

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_not_known_is_refused_with_those_that_are() {
+    fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = "VersionSSL30".parse::<TlsVersion>().unwrap_err().to_string();
         assert!(
             error.starts_with("\"VersionSSL30\" is not known; the allowed values are VersionTLS12,"),

@@ -274,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn two_zeroes_are_one_unavailable_node_while_any_is_wanted() {
+    fn two_zeroes_are_one_unavailable_node_while_any_is_desired() {
         check_budget(4, "0", "0", (0, 1));
         check_budget(0, "0", "0", (0, 0));
         check_budget(0, "0", "1", (0, 1));
     }
 
     #[test]
-    fn absent_fields_take_the_apis_defaults_and_negative_ones_are_nothing() {
+    fn absent_fields_take_the_apis_defaults_and_negative_ones_are_zero() {
         let plain = daemon_set("{}", "{}");
         assert_eq!(plain.budget(10), (0, 1));
         assert_eq!((plain.min_ready_seconds, plain.revision_history_limit), (0, 10));

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_any_more_is_dropped_when_the_table_has_doubled() {
+    fn unused_strings_are_dropped_when_the_table_has_doubled() {
         let mut interner = Interner::default();
         let kept = interner.string("kept");
         for n in 0..10 * SMALLEST_SWEEP {

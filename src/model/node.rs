@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_does_not_say_is_absent() {
+    fn absent_fields_of_a_node_are_absent() {
         let json = r#"{"metadata":{"name":"n1","uid":"u","resourceVersion":"1","labels":null},"spec":{"taints":null}}"#;
         let node = Node::decode(json, &mut Interner::default()).unwrap();
         assert!(node.taints.is_empty() && node.meta.labels.is_empty());

@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_is_told_with_the_exit_code_and_what_the_container_said_apart_from_it() {
+    fn a_crash_loop_has_the_exit_code_and_a_separate_termination_message() {
         let crashing = |last: &str| {
             format!(
                 r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_said_is_not_in_the_message_nor_printed_with_the_pod() {
+    fn the_termination_message_is_neither_in_the_message_nor_printed_with_the_pod() {
         let secret = "password=hunter2";
         for status in [
             r#"{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}},
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_ended_badly_speaks_before_those_that_wait_for_their_turn() {
+    fn a_failed_container_counts_before_those_that_wait_for_their_turn() {
         let status = |init: &str| {
             format!(
                 r#"{{"initContainerStatuses":[{{"state":{{"terminated":{init}}}}}],

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_read_and_its_template_kept_to_the_letter() {
+    fn a_replica_set_is_decoded_and_its_template_kept_byte_for_byte() {
         let template = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"newThing":[1, 2]}}"#;
         let json = format!(
             r#"{{"metadata":{{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,

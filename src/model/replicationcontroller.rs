@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_the_replica_set_that_says_the_same() {
+    fn it_is_decoded_as_the_equivalent_replica_set() {
         let condition = r#"{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"no",
                             "lastTransitionTime":"2026-01-02T03:04:05Z"}"#;
         let other = r#"{"type":"ImagePullBackOff","status":"True","reason":"NonExistentImage"}"#;

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_defective_selector_matches_nothing_and_says_why() {
+    fn a_defective_selector_matches_nothing_and_reports_why() {
         let odd = r#"{"matchExpressions":[{"key":"env","operator":"Near","values":["a"]}]}"#;
         check(odd, &[("env", "a")], false);
         assert!(selector(odd).defect().unwrap().contains("\"Near\""));

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_called_anonymous_is_in_no_group_of_known_users_whoever_says_so() {
+    fn a_user_called_anonymous_is_not_authenticated_whatever_the_source() {
         let groups = |name: &str| User { name: name.to_owned(), ..User::default() }.authenticated().groups;
         assert_eq!(groups("alice"), [AUTHENTICATED]);
         assert_eq!(groups(ANONYMOUS), [""; 0]);

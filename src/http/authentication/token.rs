@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_bearer_scheme_is_ours() {
+    fn only_the_bearer_scheme_is_accepted() {
         let token = |value: &'static str| {
             let headers =
                 HeaderMap::from_iter([(header::AUTHORIZATION, header::HeaderValue::from_static(value))]);
