@@ -42,7 +42,7 @@ impl Running {
                 error = self.ended_by_itself() => return Err(error),
                 () = fence.wait_open() => return Ok(true),
                 () = tokio::time::sleep(TIDY_PERIOD) => {
-                    workers.iter().for_each(|worker| worker.drop_gone_keys());
+                    workers.iter().for_each(|worker| worker.drop_deleted_keys());
                 }
             }
         }

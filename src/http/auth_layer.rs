@@ -18,12 +18,12 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::authentication::{Bearer, Certified, Said, TokenReviewer, User, bearer_token};
-use super::authorization::{Authorizer, Decision, Deed, Question};
+use super::authentication::{Bearer, Certified, ClientIdentity, TokenReviewer, User, bearer_token};
+use super::authorization::{Action, Authorizer, Decision, Question};
 use super::connection_limits::AddressLimiter;
 use super::listener::{Peer, Vouched};
 use super::metrics::ServingMetrics;
-use super::review_cache::Unasked;
+use super::review_cache::NotReviewed;
 use super::router::plain;
 
 /// The middleware.
@@ -87,11 +87,11 @@ fn address(peer: Option<&Peer>) -> IpAddr {
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
 }
 
-impl From<Unasked> for Refusal {
-    fn from(unasked: Unasked) -> Self {
-        Refusal::TooMany(match unasked {
-            Unasked::Overloaded => "reviews",
-            Unasked::Unpaid => "address",
+impl From<NotReviewed> for Refusal {
+    fn from(not_reviewed: NotReviewed) -> Self {
+        Refusal::TooMany(match not_reviewed {
+            NotReviewed::Overloaded => "reviews",
+            NotReviewed::Throttled => "address",
         })
     }
 }
@@ -116,7 +116,7 @@ impl Access {
         // that no second spelling of a path leads to its handler.
         let path = percent_decode_str(request.uri.path()).decode_utf8_lossy().into_owned();
         let verb = request.method.as_str().to_ascii_lowercase();
-        let question = Question { user: user.clone(), deed: Deed { path, verb } };
+        let question = Question { user: user.clone(), action: Action { path, verb } };
         self.authorize(question, address, charged).await?;
         Ok(user)
     }
@@ -138,10 +138,10 @@ impl Access {
         charged: &mut bool,
     ) -> Result<User, Refusal> {
         let headers = &request.headers;
-        let refused = match self.certified.who(headers, certificates) {
-            Said::User(user) => return Ok(self.authenticated(user)),
-            Said::Refused(reason) => Some(reason),
-            Said::Nothing => None,
+        let refused = match self.certified.authenticate(headers, certificates) {
+            ClientIdentity::User(user) => return Ok(self.authenticated(user)),
+            ClientIdentity::Refused(reason) => Some(reason),
+            ClientIdentity::None => None,
         };
         let Some(token) = bearer_token(headers) else {
             self.charge(address, charged)?;
@@ -201,14 +201,14 @@ impl Access {
         let (result, refusal) = match decision {
             Decision::Allowed => ("allowed", None),
             Decision::Denied(reason) => {
-                let (user, path) = (question.user.name, question.deed.path);
+                let (user, path) = (question.user.name, question.action.path);
                 tracing::debug!(user, path, reason, "request is forbidden");
-                ("denied", Some((question.deed.verb, user, path, reason)))
+                ("denied", Some((question.action.verb, user, path, reason)))
             }
             Decision::Failed(reason) => {
                 self.metrics.authorizations.with_label_values(&["error"]).inc();
                 tracing::warn!(reason, "access could not be reviewed; the request is refused");
-                return Err(Refusal::Unknown { path: question.deed.path, reason });
+                return Err(Refusal::Unknown { path: question.action.path, reason });
             }
         };
         self.metrics.authorizations.with_label_values(&[result]).inc();

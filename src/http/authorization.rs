@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authentication::User;
 use super::metrics::ServingMetrics;
-use super::review_cache::{Answered, ReviewCache, Standing, Unasked};
+use super::review_cache::{Answered, NotReviewed, ReviewCache, Standing};
 use super::reviews::{Kind, Reviews};
 use crate::runtime::api::ApiError;
 
@@ -69,12 +69,12 @@ pub(super) struct Question {
     #[serde(flatten)]
     pub(super) user: User,
     #[serde(rename = "nonResourceAttributes")]
-    pub(super) deed: Deed,
+    pub(super) action: Action,
 }
 
 /// A method on a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Deed {
+pub(super) struct Action {
     pub(super) path: String,
     /// The method in lower case.
     pub(super) verb: String,
@@ -126,7 +126,7 @@ impl Authorizer {
     /// The answer if no review is needed.
     pub(super) fn at_once(&self, question: &Question) -> Option<Decision> {
         let masters = question.user.groups.iter().any(|group| self.allowed_groups.contains(group));
-        if masters || self.allowed_paths.allow(&question.deed.path) {
+        if masters || self.allowed_paths.allow(&question.action.path) {
             return Some(Decision::Allowed);
         }
         self.cache.known(question, tokio::time::Instant::now())
@@ -137,7 +137,7 @@ impl Authorizer {
         &self,
         question: Question,
         pay: impl FnOnce() -> bool,
-    ) -> Result<Decision, Unasked> {
+    ) -> Result<Decision, NotReviewed> {
         let (reviews, metrics) = (self.reviews.clone(), self.metrics.clone());
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
         let small = size(&question) <= LARGEST_KEPT;
@@ -157,9 +157,9 @@ impl Authorizer {
 }
 
 fn size(question: &Question) -> usize {
-    let Question { user: User { name, uid, groups, extra }, deed } = question;
+    let Question { user: User { name, uid, groups, extra }, action } = question;
     let words = groups.iter().chain(extra.values().flatten()).chain(extra.keys());
-    [name, uid, &deed.path].into_iter().chain(words).map(String::len).sum()
+    [name, uid, &action.path].into_iter().chain(words).map(String::len).sum()
 }
 
 async fn ask(
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn a_question_is_written_as_the_spec_of_a_review() {
         let user = User { name: "ada".into(), groups: vec!["g".into()], ..User::default() };
-        let deed = Deed { path: "/metrics".into(), verb: "get".into() };
+        let action = Action { path: "/metrics".into(), verb: "get".into() };
         assert_eq!(
-            serde_json::to_value(Question { user, deed }).unwrap(),
+            serde_json::to_value(Question { user, action }).unwrap(),
             serde_json::json!({
                 "user": "ada",
                 "groups": ["g"],

@@ -122,9 +122,9 @@ impl Connections {
     /// only replace one of its own address. Those without an authorized request are closed first, then those without a
     /// request, then the longest in their state. A proxy that hides its clients is one client here: it has
     /// all connections if no other needs them, and in a flood its scraper keeps the one that it scrapes on.
-    pub(super) fn room(&self, address: IpAddr, now: Instant) -> Room {
+    pub(super) fn vacancy(&self, address: IpAddr, now: Instant) -> Vacancy {
         if self.open.len() < self.limits.connections.max(1) {
-            return Room::Free;
+            return Vacancy::Free;
         }
         let mut of_client: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for open in self.open.values() {
@@ -141,7 +141,7 @@ impl Connections {
         let first = giving_way.min_by_key(|(id, open)| {
             (Reverse(crowd(&open.client)), open.vouched, open.is_busy(), open.since, **id)
         });
-        first.map_or(Room::Full, |(&id, _)| Room::InPlaceOf(id))
+        first.map_or(Vacancy::Full, |(&id, _)| Vacancy::InPlaceOf(id))
     }
 
     /// A connection is open; the number identifies it from now on.
@@ -250,7 +250,7 @@ impl Connections {
 
 /// Whether there is room for one more connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Vacancy {
     /// There is.
     Free,
     /// Once this one is closed.
@@ -353,28 +353,28 @@ mod tests {
         table.open(address(1), false, now);
         let greedy: Vec<u64> = (1..4).map(|n| table.open(address(2), false, now + n * S)).collect();
         table.began(greedy[0], now + 4 * S);
-        assert_eq!(table.room(address(3), now + 3 * S), Room::InPlaceOf(greedy[1]));
+        assert_eq!(table.vacancy(address(3), now + 3 * S), Vacancy::InPlaceOf(greedy[1]));
         table.closed(greedy[1]);
-        assert_eq!(table.room(address(3), now + 3 * S), Room::Free);
+        assert_eq!(table.vacancy(address(3), now + 3 * S), Vacancy::Free);
     }
 
     #[test]
     fn no_state_protects_the_connections_of_an_address_with_most() {
         let (mut table, now) = table(4);
         let greedy: Vec<u64> = (0..4).map(|_| table.open(address(1), true, now)).collect();
-        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
+        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[0]));
         for id in &greedy {
             table.began(*id, now);
             table.vouched(*id);
         }
-        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
+        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[0]));
         // No more than an even share is possible.
         table.closed(greedy[0]);
         table.open(address(2), true, now);
-        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[1]));
+        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[1]));
         table.closed(greedy[1]);
         table.open(address(2), true, now);
-        assert_eq!(table.room(address(2), now), Room::Full);
+        assert_eq!(table.vacancy(address(2), now), Vacancy::Full);
     }
 
     #[test]
@@ -382,8 +382,8 @@ mod tests {
         let (mut table, now) = table(2);
         let first = table.open("2001:db8::1".parse().unwrap(), true, now);
         table.open("2001:db8::2".parse().unwrap(), true, now);
-        assert_eq!(table.room("2001:db8::3".parse().unwrap(), now), Room::Full);
-        assert_eq!(table.room("2001:db8:0:1::1".parse().unwrap(), now), Room::InPlaceOf(first));
+        assert_eq!(table.vacancy("2001:db8::3".parse().unwrap(), now), Vacancy::Full);
+        assert_eq!(table.vacancy("2001:db8:0:1::1".parse().unwrap(), now), Vacancy::InPlaceOf(first));
     }
 
     #[test]
@@ -392,11 +392,11 @@ mod tests {
         let idle = table.open(address(1), false, now);
         let busy = table.open(address(1), false, now);
         table.began(busy, now);
-        assert_eq!(table.room(address(1), now), Room::Full);
-        assert_eq!(table.room(address(1), now + GRACE), Room::InPlaceOf(idle));
+        assert_eq!(table.vacancy(address(1), now), Vacancy::Full);
+        assert_eq!(table.vacancy(address(1), now + GRACE), Vacancy::InPlaceOf(idle));
         table.began(idle, now + GRACE);
-        assert_eq!(table.room(address(1), now + GRACE), Room::Full);
-        assert_eq!(table.room(address(1), now + S), Room::InPlaceOf(busy));
+        assert_eq!(table.vacancy(address(1), now + GRACE), Vacancy::Full);
+        assert_eq!(table.vacancy(address(1), now + S), Vacancy::InPlaceOf(busy));
     }
 
     #[test]
@@ -405,12 +405,12 @@ mod tests {
         let scraper = table.open(address(1), true, now);
         table.vouched(scraper);
         let strangers = [S, 2 * S].map(|after| table.open(address(1), true, now + after));
-        assert_eq!(table.room(address(1), now + 60 * S), Room::InPlaceOf(strangers[0]));
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(strangers[0]));
         table.closed(strangers[0]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.room(address(1), now + 60 * S), Room::InPlaceOf(strangers[1]));
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(strangers[1]));
         table.closed(strangers[1]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.room(address(1), now + 60 * S), Room::Full);
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::Full);
     }
 }

@@ -35,7 +35,7 @@ use tower::ServiceExt;
 
 use super::auth_layer::slow_down;
 use super::connection_limits::{AddressLimiter, Limits};
-use super::connections::{Connections, Room};
+use super::connections::{Connections, Vacancy};
 use super::host::{Hosts, known_host};
 use super::metrics::ServingMetrics;
 use super::router::plain;
@@ -145,7 +145,7 @@ impl Server {
                     // A socket of both families shows those of IPv4 as ::ffff:10.0.0.1.
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     // A connection without a place is not awaited: others are queued behind it.
-                    if self.make_room(address.ip()) {
+                    if self.find_place(address.ip()) {
                         tasks.spawn(self.clone().connection(stream, address));
                     }
                     // A flood must not starve the connections that are open.
@@ -160,14 +160,14 @@ impl Server {
     }
 
     /// Whether there is a place for one more connection from this address, by closing another if needed.
-    fn make_room(&self, address: IpAddr) -> bool {
-        match self.with(|table, now| table.room(address, now)) {
-            Room::Free => true,
-            Room::InPlaceOf(id) => {
+    fn find_place(&self, address: IpAddr) -> bool {
+        match self.with(|table, now| table.vacancy(address, now)) {
+            Vacancy::Free => true,
+            Vacancy::InPlaceOf(id) => {
                 self.close(id, "evicted");
                 true
             }
-            Room::Full => {
+            Vacancy::Full => {
                 self.metrics.connections_closed.with_label_values(&[self.name, "turned_away"]).inc();
                 false
             }
@@ -258,7 +258,7 @@ impl Place {
     async fn talk(&self, stream: TcpStream, address: IpAddr, finish: CancellationToken) {
         let Some(acceptor) = &self.server.tls else {
             let peer = Peer { address, certificates: Arc::new([]) };
-            return self.speak(stream, false, peer, finish).await;
+            return self.serve_http(stream, false, peer, finish).await;
         };
         let stream = match acceptor.accept(stream).await {
             Ok(stream) => stream,
@@ -273,10 +273,10 @@ impl Place {
         let certificates = session.peer_certificates().unwrap_or_default();
         let certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
         self.server.with(|table, now| table.shaken(self.id, http2, now));
-        self.speak(stream, http2, Peer { address, certificates }, finish).await;
+        self.serve_http(stream, http2, Peer { address, certificates }, finish).await;
     }
 
-    async fn speak<S>(&self, stream: S, http2: bool, peer: Peer, finish: CancellationToken)
+    async fn serve_http<S>(&self, stream: S, http2: bool, peer: Peer, finish: CancellationToken)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

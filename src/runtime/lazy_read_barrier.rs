@@ -23,9 +23,9 @@ const LOOKED_UP: usize = 16;
 
 /// How far the caches of some kinds can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Footing {
+pub enum CacheState {
     /// They show everything up to the start of this process' leadership.
-    Firm,
+    Current,
     /// They are complete, and may be older than that.
     Unconfirmed,
     /// One of them is not complete: a part of an owner's children looks like all of them.
@@ -56,13 +56,14 @@ impl LazyReadBarrier {
     }
 
     /// How far the caches of these kinds can be relied on. A kind without a cache does not count.
-    pub fn footing(&self, kinds: &[Resource], view: &impl CacheView) -> Footing {
+    pub fn cache_state(&self, kinds: &[Resource], view: &impl CacheView) -> CacheState {
         let mut state = self.state.lock();
-        let footing = kinds.iter().map(|&kind| state.footing_of(kind, view)).max().unwrap_or(Footing::Firm);
+        let cache_state =
+            kinds.iter().map(|&kind| state.state_of(kind, view)).max().unwrap_or(CacheState::Current);
         if state.ahead.is_empty() && state.incomplete.is_empty() {
             state.read.clear();
         }
-        footing
+        cache_state
     }
 
     /// The position from which on the cache of a kind can be relied on.
@@ -103,24 +104,24 @@ impl LazyReadBarrier {
 }
 
 impl State {
-    fn footing_of(&mut self, kind: Resource, view: &impl CacheView) -> Footing {
+    fn state_of(&mut self, kind: Resource, view: &impl CacheView) -> CacheState {
         let position = view.position(kind);
         if position == u64::MAX {
-            return Footing::Firm;
+            return CacheState::Current;
         }
         let Lists { completed, .. } = view.lists(kind);
         if completed == 0 && !planted!("half a cache is believed") {
             self.incomplete.insert(kind);
-            return Footing::Incomplete;
+            return CacheState::Incomplete;
         }
         self.incomplete.remove(&kind);
         match self.ahead.get(&kind) {
-            Some(version) if position < *version => Footing::Unconfirmed,
+            Some(version) if position < *version => CacheState::Unconfirmed,
             Some(_) => {
                 self.ahead.remove(&kind);
-                Footing::Firm
+                CacheState::Current
             }
-            None => Footing::Firm,
+            None => CacheState::Current,
         }
     }
 }
@@ -207,15 +208,15 @@ mod tests {
         let (barrier, store) = (LazyReadBarrier::default(), store(&[], 10));
         let view = Caches::default().with(store.clone());
         barrier.elected(THINGS, 20);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Unconfirmed);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Unconfirmed);
         barrier.was_read(&uid("o"));
         assert!(barrier.is_read(&uid("o")) && !barrier.is_read(&uid("another")));
         store.bookmark(20);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
         assert!(!barrier.is_read(&uid("o")), "nobody asks any more");
         // A list that is under way later does not bring the barrier back.
         store.begin_list(true);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
     }
 
     #[test]
@@ -224,13 +225,13 @@ mod tests {
         let view = Caches::default().with(store.clone());
         store.begin_list(false);
         store.put(thing("a", "a", 5));
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Incomplete);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Incomplete);
         barrier.elected(THINGS, 20);
         store.end_list(10);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Unconfirmed);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Unconfirmed);
         let none = Resource { plural: "others", ..THINGS };
-        assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
-        assert_eq!(barrier.footing(&[none, THINGS], &view), Footing::Unconfirmed);
+        assert_eq!(barrier.cache_state(&[none], &view), CacheState::Current);
+        assert_eq!(barrier.cache_state(&[none, THINGS], &view), CacheState::Unconfirmed);
     }
 
     #[test]
@@ -239,13 +240,13 @@ mod tests {
         let view = Caches::default().with(store.clone());
         let none = Resource { plural: "others", ..THINGS };
         store.begin_list(false);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Incomplete);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Incomplete);
         barrier.was_read(&uid("o"));
-        assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
-        assert_eq!(barrier.footing(&[], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[none], &view), CacheState::Current);
+        assert_eq!(barrier.cache_state(&[], &view), CacheState::Current);
         assert!(barrier.is_read(&uid("o")));
         store.end_list(10);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
         assert!(!barrier.is_read(&uid("o")));
     }
 

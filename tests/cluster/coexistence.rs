@@ -144,7 +144,7 @@ async fn another_controller_is_noticed_told_of_and_if_wanted_a_reason_to_end() {
     let events = cluster.objects("Event");
     let told: Vec<_> = events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
     assert_eq!(told.len(), 1);
-    assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager writes"));
+    assert!(told[0]["message"].as_str().unwrap().starts_with("kube-controller-manager also writes"));
     assert!(!daemon.task.is_finished(), "by default it goes on");
 
     let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;

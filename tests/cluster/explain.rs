@@ -105,7 +105,7 @@ async fn the_endpoint_answers_indented_json_and_404_with_a_reason() {
     assert!(text.starts_with("{\n  \"deployment\": \"shop/web\",\n  \"current\": {\n"), "{text}");
     let explanations = explained(&daemon, "web").await;
     let said = texts(&explanations["current"]);
-    assert_eq!(said, ["complete: 1 of 1 pods new and available, and no other left"]);
+    assert_eq!(said, ["Complete: 1 of 1 pods is new and available, and no other pod exists"]);
     assert_eq!(explanations["earlier"], json!([]), "a settled Deployment keeps one explanation");
     assert!((200..2000).contains(&explanations_bytes(&daemon)), "{}", explanations_bytes(&daemon));
 

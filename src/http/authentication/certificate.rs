@@ -77,7 +77,7 @@ pub(super) fn subject(own: &CertificateDer<'_>) -> Result<Subject, String> {
 }
 
 /// The user of this certificate; `None` without a common name.
-pub(super) fn who(
+pub(super) fn authenticate(
     authority: &Authority,
     own: &CertificateDer<'_>,
     chain: &[CertificateDer<'_>],

@@ -29,7 +29,7 @@ impl FrontProxy {
     ///
     /// # Errors
     /// Why the certificate is not a proxy's.
-    pub(super) fn who(
+    pub(super) fn authenticate(
         &self,
         headers: &HeaderMap,
         own: &CertificateDer<'_>,

@@ -70,13 +70,13 @@ impl User {
 
 /// The result without a call to the API server.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum ClientIdentity {
     /// The user is known.
     User(User),
     /// The certificate is not valid, with the reason. A token may still be.
     Refused(String),
     /// There are no credentials.
-    Nothing,
+    None,
 }
 
 /// Authenticates by certificates and headers.
@@ -87,28 +87,32 @@ pub(super) struct Certified {
 
 impl Certified {
     /// `certificates` are those whose key the client has proven, its own first.
-    pub(super) fn who(&self, headers: &HeaderMap, certificates: &[CertificateDer<'static>]) -> Said {
+    pub(super) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        certificates: &[CertificateDer<'static>],
+    ) -> ClientIdentity {
         // Headers of a front proxy count only with the proxy's own certificate.
-        let Some((own, chain)) = certificates.split_first() else { return Said::Nothing };
+        let Some((own, chain)) = certificates.split_first() else { return ClientIdentity::None };
         let trust = self.trust.current();
         let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
         let mut refused = None;
         if let Some(proxy) = &trust.front_proxy {
-            match proxy.who(headers, own, chain, now) {
-                Ok(Some(user)) => return Said::User(user.authenticated()),
+            match proxy.authenticate(headers, own, chain, now) {
+                Ok(Some(user)) => return ClientIdentity::User(user.authenticated()),
                 Ok(None) => {}
                 Err(reason) => refused = Some(reason),
             }
         }
         if let Some(authority) = &trust.clients {
-            match certificate::who(authority, own, chain, now) {
-                Ok(Some(user)) => return Said::User(user.authenticated()),
+            match certificate::authenticate(authority, own, chain, now) {
+                Ok(Some(user)) => return ClientIdentity::User(user.authenticated()),
                 Ok(None) => {}
                 Err(reason) => refused = Some(reason),
             }
         }
-        refused.map_or(Said::Nothing, Said::Refused)
+        refused.map_or(ClientIdentity::None, ClientIdentity::Refused)
     }
 
     /// The names of headers that a handler must not see.

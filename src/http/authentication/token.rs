@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::User;
 use crate::http::metrics::ServingMetrics;
-use crate::http::review_cache::{Answered, ReviewCache, Standing, Unasked};
+use crate::http::review_cache::{Answered, NotReviewed, ReviewCache, Standing};
 use crate::http::reviews::{Kind, Reviews};
 
 const REVIEW: Kind = Kind {
@@ -90,7 +90,7 @@ impl TokenReviewer {
         &self,
         token: &str,
         pay: impl FnOnce() -> bool,
-    ) -> Result<Bearer, Unasked> {
+    ) -> Result<Bearer, NotReviewed> {
         self.metrics.token_cache.with_label_values(&["miss"]).inc();
         let (reviews, metrics, ttl) = (self.reviews.clone(), self.metrics.clone(), self.ttl);
         let (question, token) = (hash(token), token.to_owned());
