@@ -70,7 +70,7 @@ fn requirement(text: &str) -> Result<Requirement<'_>, String> {
     let text = text.trim();
     let made = |key: &'static str, operator| (key, operator);
     let (key, operator, values) = if let Some((head, list)) = text.split_once('(') {
-        let list = list.strip_suffix(')').ok_or_else(|| format!("{text:?} goes on after its )"))?;
+        let list = list.strip_suffix(')').ok_or_else(|| format!("{text:?} has text after its )"))?;
         let (key, word) = head
             .trim()
             .rsplit_once(char::is_whitespace)
