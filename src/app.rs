@@ -1,8 +1,8 @@
-//! The composition root: builds every part once, runs them, and ends them in a stated order.
+//! The composition root: builds every component once, runs them, and ends them in a stated order.
 //!
 //! With leader election every process keeps its caches current, and only the elected one syncs. On
 //! shutdown no new sync starts, the running ones finish, events are flushed, the lease is released, the
-//! watches end, and HTTP last. Whatever ends by itself before that is an error that names it.
+//! watches end, and HTTP last. A component that ends before that is an error that names it.
 
 mod build;
 mod life;
@@ -38,7 +38,7 @@ use serving::{Servers, Serving};
 /// Runs the daemon until `shutdown`. `verbosity` is what `/debug/flags/v` changes.
 ///
 /// # Errors
-/// When the API server cannot be found, a port cannot be had, a part ends by itself, or the lease is lost.
+/// When the API server cannot be found, a port cannot be bound, a component ends unexpectedly, or the lease is lost.
 //
 // Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits it.
 pub fn run(
@@ -77,7 +77,7 @@ async fn daemon(
     result
 }
 
-/// Finds the API server, builds the controllers, and begins to serve.
+/// Finds the API server, builds the controllers, and starts to serve.
 async fn start(
     config: Config,
     verbosity: Verbosity,
@@ -117,7 +117,7 @@ async fn start(
     Ok((controllers, servers))
 }
 
-/// What the controllers are built from.
+/// The inputs for the controllers.
 #[derive(Clone)]
 pub struct Parts {
     /// The client for the API server.
@@ -126,20 +126,20 @@ pub struct Parts {
     pub host: String,
     /// The time.
     pub clock: Clock,
-    /// Seeds chance: jitter, and the identity of a candidate.
+    /// Seeds randomness: jitter, and the identity of a candidate.
     pub seed: u64,
-    /// Where everything is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// With whom to agree who acts; `None` acts at once.
+    /// The leader election; `None` acts at once.
     pub election: Option<Candidacy>,
 }
 
-/// What it takes to stand for election.
+/// The inputs for the leader election.
 #[derive(Clone)]
 pub struct Candidacy {
     /// A client of its own, with connections that no other call can occupy.
     pub client: kube::Client,
-    /// On what terms.
+    /// The options.
     pub options: ElectionOptions,
 }
 
@@ -152,9 +152,9 @@ pub struct Controllers {
     election: Option<(Election, Watchdog)>,
     fence: Option<Fence>,
     config: ControllerConfig,
-    /// What a new leader asks for the version of; nothing without an election.
+    /// The read barriers of a new leader; empty without an election.
     read_barriers: Vec<Arc<ReadBarrier>>,
-    /// The kinds whose first lists are not waited for.
+    /// The kinds whose first lists are not awaited.
     bulk: Vec<Resource>,
     /// Seeds the jitter of what is started later.
     seed: u64,
@@ -169,7 +169,7 @@ impl Controllers {
     /// Runs until `shutdown`, then drains for at most `drain`.
     ///
     /// # Errors
-    /// When a part ends by itself, the lease is lost, or the running syncs do not finish in time.
+    /// When a component ends unexpectedly, the lease is lost, or the running syncs do not finish in time.
     //
     // Boxed for the same reason as the function above.
     pub fn run(self, shutdown: CancellationToken, drain: Duration) -> BoxFuture<'static, anyhow::Result<()>> {

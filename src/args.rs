@@ -157,13 +157,13 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError>
     read(&matches).map_err(|error| wrong(plain(&error)))
 }
 
-/// Reads a path that may be empty, which means that it is not given, as Go has it: what a template fills in
-/// may leave nothing.
+/// Reads a path that may be empty, which means that it is not given, as in Go: a template may leave the
+/// value empty.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// `--flag=` is a list of nothing, not of one empty word; a text or path that is not given.
+/// `--flag=` is an empty list, not one of an empty word; an empty text or path is not given.
 fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
     let mut args = Args::from_arg_matches(matches)?;
     for list in [
@@ -202,14 +202,14 @@ fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
     Ok(args)
 }
 
-/// The first paragraph of clap's message: the rest is about a command line, and this is about a file.
+/// The first paragraph of clap's message: the rest concerns a command line, and this is about a file.
 fn plain(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or(&text);
     first.trim_start_matches("error: ").trim().to_owned()
 }
 
-/// Says of a flag that kube-controller-manager has why it is not there.
+/// Explains why a flag of kube-controller-manager is not supported.
 fn explained(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg)
@@ -220,7 +220,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Says of a value that nobody typed which variable it comes from.
+/// Names the environment variable that a value comes from.
 fn named_by_its_variable(mut error: clap::Error, command: &clap::Command, argv: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
     let name = given.trim_start_matches('-').split([' ', '=', '[']).next().unwrap_or_default();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_what_a_file_may_hold() {
+    fn printed_settings_are_valid_in_a_file() {
         let args = loaded(&[
             "--kube-api-qps=55.5",
             "--controllers=*,-deployment",
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_upstreams_that_means_nothing_here_is_refused_with_the_reason() {
+    fn an_unsupported_flag_of_upstream_is_refused_with_the_reason() {
         let error = loaded(&["--allocate-node-cidrs=true"]).unwrap_err();
         assert!(error.contains("--allocate-node-cidrs") && error.contains("keep it on"), "{error}");
         let error = loaded(&["--nonsense"]).unwrap_err();

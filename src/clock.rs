@@ -1,4 +1,4 @@
-//! The only reader of the wall clock. Everything else is handed a [`Clock`], or better, a `now`.
+//! The only reader of the wall clock. Everything else gets a [`Clock`], or better, a `now`.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -39,8 +39,8 @@ impl Clock {
         Clock::Virtual { start, since: Instant::now() }
     }
 
-    /// A clock that goes ahead of this one by so much, or behind it if that is negative: two machines never
-    /// quite agree. The machine's own clock stays what it is.
+    /// A clock that is this much ahead of this one, or behind it if negative: two machines never
+    /// quite agree. The machine's own clock stays as it is.
     #[must_use]
     pub fn ahead_by(&self, time: SignedDuration) -> Self {
         match self {

@@ -1,6 +1,6 @@
 //! Validated values. Flags and strings end here; an error names the flag and what is allowed.
 //!
-//! All of it is plain data: it can be compared, printed and built in a test. What contradicts itself is
+//! All of it is plain data: it can be compared, printed and built in a test. Contradictions are
 //! refused here, before anything is started.
 
 mod controllers;
@@ -22,24 +22,24 @@ use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
 use crate::runtime::leader_election::rules::ElectionOptions;
 
-/// Everything the daemon was told, checked.
+/// All settings of the daemon, validated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where the API server is.
+    /// The API server.
     pub client: ClientOptions,
     /// The controllers.
     pub controllers: ControllerConfig,
-    /// Who leads; `None` = this daemon acts without asking.
+    /// The leader election; `None` = this daemon acts without one.
     pub election: Option<ElectionOptions>,
-    /// What is served with TLS; `None` = nothing.
+    /// HTTPS; `None` = not served.
     pub serving: Option<ServingConfig>,
-    /// Where metrics and health are served without TLS; `None` = nowhere.
+    /// The address of plain HTTP for metrics and health; `None` = not served.
     pub insecure_address: Option<SocketAddr>,
     /// The settings in force, by the names of their flags: for `/configz`. No secret is among them.
     pub settings: serde_json::Value,
     /// How long running syncs may take to finish.
     pub shutdown_timeout: Duration,
-    /// What is logged, and how.
+    /// The logging options.
     pub logging: LogOptions,
 }
 
@@ -118,7 +118,7 @@ impl TryFrom<Args> for Config {
     }
 }
 
-/// Whether two listeners at these addresses would take the same place.
+/// Whether two listeners at these addresses would conflict.
 fn same_address(one: IpAddr, other: IpAddr) -> bool {
     one == other || one.is_unspecified() || other.is_unspecified()
 }
@@ -236,9 +236,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_suites_of_hardening_guides_are_accepted_and_what_is_not_offered_is_passed_over() {
+    fn the_suites_of_hardening_guides_are_accepted_and_unsupported_ones_are_skipped() {
         let tls = |flags: &[&str]| config(flags).unwrap().serving.unwrap().options.serving.tls;
-        // The list of the CIS benchmark, of a TLS 1.3 name, and of names that only Go has.
+        // The list of the CIS benchmark, with a TLS 1.3 name, and with names that only Go has.
         let options = tls(&[
             "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,\
             TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_128_GCM_SHA256,\
@@ -246,14 +246,14 @@ pub(crate) mod tests {
         ]);
         assert_eq!(options.cipher_suites.len(), 3);
         assert_eq!(options.passed_over.len(), 4);
-        // Where only TLS 1.3 is spoken the list means nothing, as in Go.
+        // With TLS 1.3 only the list has no effect, as in Go.
         let flags = ["--tls-cipher-suites=TLS_RSA_WITH_AES_128_GCM_SHA256", "--tls-min-version=VersionTLS13"];
         assert_eq!(tls(&flags).passed_over.len(), 1);
         assert_eq!(tls(&["--tls-min-version=VersionTLS10"]).min_version, tls(&[]).min_version);
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused_by_the_names_of_both_flags() {
+    fn contradictions_are_refused_by_the_names_of_both_flags() {
         for (flags, one, other) in [
             (
                 &["--leader-elect-renew-deadline=15s"][..],
@@ -285,7 +285,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_not_checked() {
+    fn disabled_options_are_not_checked() {
         assert_eq!(
             config(&["--leader-elect=false", "--leader-elect-renew-deadline=20s"]).unwrap().election,
             None

@@ -2,15 +2,15 @@
 //!
 //! The modules, in reading order:
 //!
-//! * [`args`], [`config`]: flags as typed, and what they mean once checked.
-//! * [`app`]: the composition root. Builds every part once, runs them, drains them in a stated order.
+//! * [`args`], [`config`]: flags as typed, and their validated values.
+//! * [`app`]: the composition root. Builds every component once, runs them, drains them in a stated order.
 //! * [`clock`]: the only reader of the wall clock.
-//! * [`model`]: what the controllers know of the cluster: trimmed records, decoded straight off the wire.
-//! * [`plan`]: what to do, decided from what is known. Pure.
+//! * [`model`]: records of cluster objects: trimmed, decoded directly from the response.
+//! * [`plan`]: the decisions, computed from the observed state. Pure.
 //! * [`runtime`]: informers, stores, the work queue, expectations, events. Knows no Deployment.
 //! * [`controllers`]: the shell around the plans: wake, observe, plan, execute, settle.
-//! * [`metrics`], [`http`], [`logging`]: what operators see.
-//! * [`mutations`]: mistakes that the simulation must find; never in a release.
+//! * [`metrics`], [`http`], [`logging`]: the interfaces for operators.
+//! * [`mutations`]: bugs that the simulation must find; never in a release.
 //!
 //! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`. The embedded API server, the
 //! simulated nodes, the sandbox and the simulation are crates of their own below `crates/`; the first two use nothing of

@@ -25,7 +25,7 @@ pub enum Format {
 /// What to log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// `-v`, on the scale of other Kubernetes programs: up to 3 what happens, from 4 on why, from 6 on
+    /// `-v`, on the scale of other Kubernetes programs: up to 3 events, from 4 on reasons, from 6 on
     /// every step.
     pub verbosity: u8,
     /// How lines look.
@@ -34,13 +34,13 @@ pub struct LogOptions {
     pub filter: Option<String>,
 }
 
-/// Why logging cannot begin.
+/// Why logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter makes no sense.
+    /// The filter cannot be parsed.
     #[error("{FILTER_VARIABLE}={0:?}: {1}")]
     Filter(String, #[source] tracing_subscriber::filter::ParseError),
-    /// Something else in this process logs already.
+    /// Another logger is set up in this process already.
     #[error("could not set up logging: {0}")]
     Taken(#[from] tracing::subscriber::SetGlobalDefaultError),
 }
@@ -52,11 +52,11 @@ pub struct Verbosity {
 }
 
 impl Verbosity {
-    /// Logs from now on what `-v` with this number would have logged; a filter that was set by
+    /// Logs from now on as `-v` with this number does; a filter that was set by
     /// [`FILTER_VARIABLE`] is replaced.
     ///
     /// # Errors
-    /// When logging has ended. The text is for people.
+    /// When logging has ended. The text is for users.
     pub fn set(&self, verbosity: u8) -> Result<(), String> {
         let filter = EnvFilter::builder().parse(directives(verbosity)).map_err(|error| error.to_string())?;
         (self.reload)(filter)
@@ -108,8 +108,8 @@ where
     let filter =
         EnvFilter::builder().parse(&directives).map_err(|error| LogError::Filter(directives, error))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
-    // A line that cannot be written is lost: to tell of that on the standard error stream is to panic
-    // where its reader has gone, and a cluster does not wait for a log collector that starts again.
+    // A line that cannot be written is lost: reporting that on the standard error stream would panic
+    // where its reader has closed it, and a cluster does not wait for the restart of a log collector.
     let builder = builder.log_internal_errors(false);
     Ok(match options.format {
         Format::Text => {
@@ -128,8 +128,8 @@ where
     })
 }
 
-/// The libraries beneath stay quiet until somebody looks for their mistakes. What kube's client logs as
-/// an error is an error that we are given too, and tell of with what we were doing.
+/// The libraries beneath stay quiet until their debugging is enabled. Errors that kube's client logs are
+/// returned to us as well, and are logged with their context.
 fn directives(verbosity: u8) -> &'static str {
     match verbosity {
         0..=3 => "warn,kube_client=off,windlass=info",
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_makes_no_sense_is_named() {
+    fn an_invalid_filter_is_named() {
         let options = LogOptions { filter: Some("a=b=c".into()), ..LogOptions::default() };
         let error = subscriber(&options, io::sink, false).err().unwrap().to_string();
         assert!(error.starts_with("WINDLASS_LOG=\"a=b=c\""), "{error}");

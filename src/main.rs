@@ -9,7 +9,7 @@ use windlass::logging::Verbosity;
 use windlass::runtime::shutdown::{escalate, signals};
 use windlass::{app, logging};
 
-/// The exit code for flags that cannot be used, as clap has it.
+/// The exit code for invalid flags, as clap has it.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ async fn run(config: Config, verbosity: Verbosity) -> ExitCode {
         Err(error) => return fail(&error, 1),
     };
     let shutdown = tokio_util::sync::CancellationToken::new();
-    // The one seed that is not handed in: two daemons must not choose the same names.
+    // The one seed that is not passed in: two daemons must not choose the same names.
     #[allow(clippy::disallowed_methods)]
     let seed = fastrand::Rng::new().u64(..);
     tokio::select! {
@@ -60,13 +60,13 @@ async fn run(config: Config, verbosity: Verbosity) -> ExitCode {
     }
 }
 
-/// For `--print-config`. A reader that has gone away is no error of ours, here and in [`fail`].
+/// For `--print-config`. A reader that closed the pipe is no error of ours, here and in [`fail`].
 fn say(text: &str) -> ExitCode {
     let _ = writeln!(std::io::stdout(), "{text}");
     ExitCode::SUCCESS
 }
 
-/// The last words; logging may not be set up.
+/// The final error; logging may not be set up.
 fn fail(error: &impl std::fmt::Display, code: u8) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "windlass: {error}");
     ExitCode::from(code)

@@ -32,20 +32,20 @@ const REST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0,
 const SIZE_BUCKETS: &[f64] =
     &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0];
 
-/// Makes the struct and its constructor of one table: each row is a field, its name, its help, its labels and, for a
-/// histogram, its buckets.
+/// Generates the struct and its constructor from one table: each row is a field, its name, its help, its labels and,
+/// for a histogram, its buckets.
 macro_rules! metrics {
     ($($(#[$doc:meta])* $field:ident: $type:ty =
         $make:ident($name:literal, $help:literal, $labels:expr $(, $buckets:ident)?);)*) => {
-        /// Everything that the daemon counts and measures.
+        /// All metrics of the daemon.
         ///
-        /// The fields are public so that a part takes the child that it needs once and keeps it: a cached child
+        /// The fields are public so that a component takes the child that it needs once and keeps it: a cached child
         /// costs two nanoseconds per use, a look-up by labels twelve.
         pub struct Metrics {
             registry: Registry,
             described: Vec<Described>,
             before_render: Mutex<Vec<Refresh>>,
-            /// Rollouts, pods, and what others do to them.
+            /// Rollouts, pods, and writes by other controllers.
             pub workloads: WorkloadMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
@@ -190,7 +190,7 @@ metrics! {
         "Lists and watches that ended early, by reason.",
         ["group", "resource", "reason"]
     );
-    /// Objects that could not be decoded and were passed over, `{group, resource}`.
+    /// Objects that could not be decoded and were skipped, `{group, resource}`.
     informer_undecodable: IntCounterVec = counters(
         "windlass_informer_undecodable_objects_total",
         "Objects that could not be decoded; the cache keeps their last readable state.",
@@ -267,7 +267,7 @@ fn measure_the_process(registry: &Registry) {
     let _none = registry;
 }
 
-/// Brings gauges up to date; `false` means that its subject is gone.
+/// Updates gauges; `false` means that the measured object is gone.
 type Refresh = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl fmt::Debug for Metrics {
@@ -277,18 +277,18 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// The registry, for a part that brings a collector of its own.
+    /// The registry, for a component with a collector of its own.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Every metric of ours, by name: also those that no part has used yet, which a scrape does not show.
+    /// Every metric of ours, by name: also unused ones, which a scrape does not show.
     pub fn described(&self) -> &[Described] {
         &self.described
     }
 
-    /// Has `refresh` called before each rendering, to bring gauges up to date: what is measured by a
-    /// look at the present costs nothing while nobody looks. It is dropped once it returns `false`.
+    /// Registers `refresh`, called before each rendering to update gauges: a value that is measured on demand
+    /// costs nothing between scrapes. It is dropped once it returns `false`.
     pub fn before_render(&self, refresh: impl Fn() -> bool + Send + Sync + 'static) {
         self.before_render.lock().push(Box::new(refresh));
     }
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_sets_of_metrics_share_nothing() {
+    fn two_metrics_values_share_nothing() {
         let (one, other) = (Metrics::new(), Metrics::new());
         one.workqueue_adds.with_label_values(&["deployment"]).inc();
         assert!(one.render().contains("workqueue_adds_total{name=\"deployment\"} 1"));

@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, to see whether the simulation finds them. The feature `planted-bugs`
+//! Bugs that are planted on purpose, to check that the simulation finds them. The feature `planted-bugs`
 //! is never a default and in no release build; without it every `planted!` is the constant `false`.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ macro_rules! planted {
     };
 }
 
-/// All that can be planted: classic mistakes of controllers.
+/// All mutations: classic mistakes of controllers.
 pub const BUGS: &[&str] = &[
     "a cache older than our writes is trusted",
     "one pod too many is created",
@@ -115,7 +115,7 @@ pub const BUGS: &[&str] = &[
     "a silent watch is believed to its end",
 ];
 
-/// The same for the controller of DaemonSets.
+/// The same for the DaemonSet controller.
 pub const DAEMON_SET_BUGS: &[&str] = &[
     "names of daemon pods depend on the time",
     "a daemon pod with a lost reply is asked for under another name",
@@ -141,7 +141,7 @@ pub const DAEMON_SET_BUGS: &[&str] = &[
 
 #[cfg(feature = "planted-bugs")]
 thread_local! {
-    /// The one of this thread's history: histories on other threads have their own.
+    /// The mutation of this thread's history: histories on other threads have their own.
     static PLANTED: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
 }
 
@@ -164,7 +164,7 @@ pub fn is(bug: &str) -> bool {
     }
 }
 
-/// "the owner's UID is ignored": the ReplicaSets of whatever Deployment of this name, as if they were this one's.
+/// "the owner's UID is ignored": the ReplicaSets of any Deployment of this name count as this one's.
 pub(crate) fn owned_by_name(owner: &Meta, mut all: Vec<Arc<ReplicaSet>>) -> Vec<Arc<ReplicaSet>> {
     let name = &owner.key.name;
     all.retain(|replica_set| replica_set.meta.controller.as_ref().is_some_and(|owner| owner.name == *name));

@@ -1,4 +1,4 @@
-//! Builds every part once and wires the parts to each other.
+//! Builds every component once and connects them.
 
 use tokio_util::sync::CancellationToken;
 
@@ -29,8 +29,8 @@ impl Controllers {
         let fence = parts.election.is_some().then_some(fence);
         let apis = Apis { config: &config, parts: &parts, fence: fence.as_ref() };
         let draining = CancellationToken::new();
-        // Events and watches have a limit of their own each: a storm of events holds up no write that
-        // matters, and a watch that reopens does not queue behind a burst of writes.
+        // Events and watches have a rate limiter of their own each: many events delay no other write,
+        // and a watch that reopens does not queue behind a burst of writes.
         let (recorder, events) = EventRecorder::new(apis.fenced(), parts.clock.clone(), parts.seed);
         let election = parts.election.clone().zip(fence.clone());
         let election = election.map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence));
@@ -39,13 +39,13 @@ impl Controllers {
             metrics: parts.metrics.clone(),
             recorder,
             draining: draining.clone(),
-            // Each controller has a limit of its own: a large scale-up delays no write of another controller.
+            // Each controller has a rate limiter of its own: a large scale-up delays no write of another controller.
             api: &|| apis.fenced_and_retrying(&draining),
             watch_api: apis.plain(),
             informers: InformerOptions {
                 namespace: config.scope.namespace.clone(),
                 seed: parts.seed,
-                // Whoever is elected has its caches catch up first; without an election the first list is acted on.
+                // An elected process brings its caches up to date first; without an election the first list is acted on.
                 may_lag: election.is_some(),
                 ..InformerOptions::default()
             },
@@ -75,7 +75,7 @@ impl Controllers {
     }
 }
 
-/// Makes clients of the API server, each with a rate limit of its own.
+/// Creates clients of the API server, each with a rate limiter of its own.
 struct Apis<'a> {
     config: &'a ControllerConfig,
     parts: &'a Parts,
@@ -94,7 +94,7 @@ impl Apis<'_> {
         self.behind_the_fence(self.plain())
     }
 
-    /// Waits also where the API server asks for it, until the daemon is to end.
+    /// Retries after `Retry-After`, until the shutdown.
     fn fenced_and_retrying(&self, draining: &CancellationToken) -> Api {
         self.behind_the_fence(self.plain().retrying(draining.clone()))
     }

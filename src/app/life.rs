@@ -1,5 +1,5 @@
-//! The life of a daemon's controllers, in five phases: the caches fill, the process leads, the workers start, they
-//! work, and all of it ends in a stated order.
+//! The life of a daemon's controllers, in five phases: the caches fill, the process becomes leader, the workers start,
+//! they run, and everything ends in a stated order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub(super) struct Life {
     config: ControllerConfig,
     read_barriers: Vec<Arc<ReadBarrier>>,
     bulk: Vec<Resource>,
-    /// Passes the read barriers of controllers that wait for their caches; nothing where all read past them.
+    /// Passes the read barriers of controllers that wait for their caches; idle where all read past them.
     passing: Option<AbortOnDropHandle<()>>,
     seed: u64,
-    /// Until it stands for election.
+    /// Until the election starts.
     election: Option<(Election, Watchdog)>,
     shutdown: CancellationToken,
     running: Running,
@@ -49,7 +49,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Begins to list, to watch, and to write events.
+    /// Starts to list, to watch, and to write events.
     pub fn begin(controllers: Controllers, shutdown: CancellationToken) -> Self {
         let Controllers {
             context,
@@ -86,9 +86,9 @@ impl Life {
         }
     }
 
-    /// No decision before the owners are known, and no election, since the process could not act. Pods are not waited
-    /// for: until all are known, those of an owner that evidently needs something are read past the cache. `false`
-    /// means that the process is to stop.
+    /// No decision before the owners are known, and no election, since the process could not act. Pods are not awaited:
+    /// until all are known, those of an owner with work left are read past the cache. `false`
+    /// means that the process must stop.
     pub async fn fill_caches(&mut self) -> anyhow::Result<bool> {
         let Life { running, shutdown, bulk, .. } = self;
         let mut awaited = running.informers.ready();
@@ -107,7 +107,7 @@ impl Life {
         Ok(true)
     }
 
-    /// Waits until this process may act; `false` means that it is to stop before that.
+    /// Waits until this process may act; `false` means that it must stop before that.
     pub async fn lead(&mut self) -> anyhow::Result<bool> {
         if let Some((election, _)) = self.election.take() {
             tracing::info!(lease = %election.lease(), identity = election.identity(), "starting leader election");
@@ -116,16 +116,16 @@ impl Life {
         self.running.elected(&self.controllers, &self.shutdown).await
     }
 
-    /// Notes what is current now that the process leads, and starts the workers.
+    /// Records the current versions now that the process leads, and starts the workers.
     pub async fn start_workers(&mut self) -> anyhow::Result<()> {
         let Life { context, controllers, config, read_barriers, passing, shutdown, running, workers, .. } =
             self;
-        // What has ended comes first: no worker is started for a lease that is lost.
+        // An ended task comes first: no worker is started for a lost lease.
         tokio::select! {
             biased;
             error = running.ended_by_itself() => return Err(error),
             () = async {
-                // What the leader before has done is done, whatever a watch that lags shows.
+                // The writes of the leader before are done, whatever a watch that lags shows.
                 let current =
                     read_barriers.iter().map(|kind| async { (kind.resource(), kind.current_version().await) });
                 let Some(current) = shutdown.run_until_cancelled(join_all(current)).await else { return };
@@ -144,13 +144,13 @@ impl Life {
         Ok(())
     }
 
-    /// Works until it is to end, or another controller is found to act on the same objects and that is to end it.
+    /// Runs until the shutdown, or until another controller acts on the same objects and `--on-conflict=exit` ends it.
     pub async fn work(&mut self) -> anyhow::Result<()> {
         let Life { context, config, shutdown, running, workers, conflict, .. } = self;
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
-            // In order, so that the event that tells of it is written, and another takes over at once.
+            // In order, so that the event about it is written, and another takes over at once.
             found = guard(context.clone(), config.on_conflict) => *conflict = Some(found),
             error = running.ended_by_itself() => return Err(error),
             Some(ended) = workers.join_next() => return Err(by_itself(ended)),
@@ -178,7 +178,7 @@ impl Life {
         let in_doubt_for = fence.and_then(|fence| fence.in_doubt_for());
         match election {
             // A write of unknown outcome may still arrive, and the next leader would not know of it. So the
-            // lease has to run out by itself: that takes as long as after a crash, 17 s at most.
+            // lease must expire by itself: that takes as long as after a crash, 17 s at most.
             Some(election) if in_doubt_for.is_some() && election.may_hold() => tracing::warn!(
                 lease = %election.lease(),
                 "lease is not released but must expire: a write whose outcome is unknown may still be \
@@ -223,7 +223,7 @@ impl Life {
     }
 }
 
-/// Passes the read barriers of the caches that controllers wait for, each as soon as something waits for it.
+/// Passes the read barriers of the caches that controllers wait for, each as soon as a key waits for it.
 fn pass(
     context: &Arc<Context>,
     controllers: &[Box<dyn Worker>],

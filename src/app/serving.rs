@@ -1,4 +1,4 @@
-//! What the daemon serves, over HTTPS for those who may and over plain HTTP on loopback.
+//! The HTTP servers of the daemon: HTTPS with authorization, and plain HTTP on loopback.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::model::{DaemonSet, Deployment, ObjectKey, Record};
 use crate::runtime::client::{self, ClientOptions, Connection};
 
-/// What is served, and where.
+/// What is served, and on which addresses.
 pub(super) struct Serving {
     pub secure: Option<ServingConfig>,
     pub insecure_address: Option<SocketAddr>,
@@ -29,11 +29,11 @@ pub(super) struct Serving {
     pub verbosity: Verbosity,
 }
 
-/// The servers, which run until they are told to stop.
+/// The servers, which run until they are stopped.
 pub(super) type Servers = JoinSet<std::io::Result<()>>;
 
 impl Serving {
-    /// Begins to serve; what cannot be served is told of before anything else happens.
+    /// Starts to serve; errors are reported before anything else happens.
     pub async fn start(
         self,
         connection: &Connection,
@@ -49,7 +49,7 @@ impl Serving {
         if let Some(ServingConfig { options, authentication_kubeconfig, authorization_kubeconfig }) = secure {
             let mut router = router.clone().merge(explanations(controllers, Reader::Known));
             if options.serving.profiling {
-                // Over HTTPS only: who may change what is logged must be known.
+                // Over HTTPS only: a client that changes the verbosity must be authenticated.
                 router = router.merge(http::profiling()).merge(http::verbosity(move |level| {
                     verbosity.set(level).map(|()| format!("the verbosity is {level} now"))
                 }));
@@ -91,16 +91,16 @@ async fn connect(kubeconfig: &Path, flag: &str) -> anyhow::Result<Connection> {
     connected.with_context(|| format!("--{flag}-kubeconfig"))
 }
 
-/// Who reads what is served.
+/// The reader of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Whoever can reach the port.
+    /// Any client that can reach the port.
     Anybody,
-    /// Somebody who has shown who they are, and may read it: they are told what containers said, too.
+    /// An authenticated and authorized client: its answers include termination messages.
     Known,
 }
 
-/// All that the daemon serves to a reader: metrics, health, and why its workloads are where they are.
+/// All routes for a reader: metrics, health, and explanations.
 pub fn http_router(metrics: Arc<Metrics>, controllers: &Controllers, reader: Reader) -> axum::Router {
     http::router(metrics, checks(controllers)).merge(explanations(controllers, reader))
 }
@@ -121,7 +121,7 @@ fn explained<T: Record>(controllers: &Controllers, reader: Reader, path: &str) -
     })
 }
 
-/// The current explanation of an object, and the earlier ones; an error says why there is none.
+/// The current explanation of an object, and the earlier ones; the error says why there is none.
 fn explain<T: Record>(context: &Shared, key: &ObjectKey) -> Result<Explained, String> {
     let kind = T::RESOURCE.kind;
     let object = context.store::<T>().get(key).ok_or_else(|| format!("no {kind} {key} is in the cache"))?;

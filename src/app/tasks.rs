@@ -1,4 +1,4 @@
-//! The tasks of a daemon, each with a name: one that ends by itself, or panics, is an error that names it.
+//! The tasks of a daemon, each with a name: one that ends unexpectedly, or panics, is an error that names it.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::runtime::leader_election::fence::Fence;
 use crate::runtime::leader_election::lease::{Election, LeaseLost};
 use crate::runtime::tasks::Ended;
 
-/// How long the election may take to say how the lease was lost.
+/// How long the election may take to report how the lease was lost.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How often a standby drops the keys of what no longer exists from its queues.
+/// How often a standby drops the keys of deleted objects from its queues.
 const TIDY_PERIOD: Duration = Duration::from_secs(60);
 
 /// The tasks that run from the start to the end of a daemon.
@@ -28,7 +28,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Waits until this process may act; `false` means that it is to stop before that.
+    /// Waits until this process may act; `false` means that it must stop before that.
     pub async fn elected(
         &mut self,
         workers: &[Box<dyn Worker>],
@@ -42,13 +42,13 @@ impl Running {
                 error = self.ended_by_itself() => return Err(error),
                 () = fence.wait_open() => return Ok(true),
                 () = tokio::time::sleep(TIDY_PERIOD) => {
-                    workers.iter().for_each(|worker| worker.drop_gone_keys());
+                    workers.iter().for_each(|worker| worker.drop_deleted_keys());
                 }
             }
         }
     }
 
-    /// Waits until something ends that should not, and names it. Pending for as long as all is well.
+    /// Waits until a task ends unexpectedly, and names it. Pending otherwise.
     pub async fn ended_by_itself(&mut self) -> anyhow::Error {
         let election = async {
             match &mut self.election {
@@ -62,7 +62,7 @@ impl Running {
                 None => std::future::pending().await,
             }
         };
-        // The fence is looked at here as well, since the election itself may hang.
+        // The fence is checked here as well, since the election itself may hang.
         let shut = async {
             match &self.fence {
                 Some(fence) => {
@@ -80,7 +80,7 @@ impl Running {
                 Err(error) => anyhow!("the election panicked: {error}"),
             },
             reason = shut => {
-                // The election knows more, unless it hangs. Nothing is written meanwhile.
+                // The election has the reason, unless it hangs. Nothing is written meanwhile.
                 let told = tokio::time::timeout(LAST_WORDS, async {
                     match &mut self.election {
                         Some(election) => election.await,

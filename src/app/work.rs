@@ -24,7 +24,7 @@ pub(super) async fn start(
         let name = entry.name;
         if !config.enabled.runs(entry) {
             tracing::info!(controller = name, "controller is switched off by --controllers");
-            // It takes no keys, which would lie there for ever.
+            // It takes no keys, which would accumulate in its queue.
             controller.shut_down();
             continue;
         }

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_key_and_its_line() {
+    fn errors_name_the_key_and_the_line() {
         for (yaml, words) in [
             ("v: 1\nnamespace: 5\n", "namespace: "),
             ("v: 1\nleader-elect: yes\n", "leader-elect: "),

@@ -1,7 +1,7 @@
-//! Flags of kube-controller-manager that mean nothing here, and why: an operator who moves a command
-//! line over should learn what to do with each, instead of believing that it still works.
+//! Flags of kube-controller-manager that have no effect here, and why: an operator who copies a command
+//! line learns what to do with each, instead of assuming that it still works.
 
-/// Which flags, and what to say of them.
+/// The flags, and the reason for each group.
 const REASONS: &[(&[&str], &str)] = &[
     (
         &[
@@ -164,7 +164,7 @@ const REASONS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Why the flag `given`, with or without its dashes and value, is not there.
+/// Why the flag `given`, with or without its dashes and value, is not supported.
 pub fn reason(given: &str) -> Option<String> {
     let name = given.trim_start_matches('-').split('=').next().unwrap_or_default();
     let (_, why) = REASONS.iter().find(|(flags, _)| flags.contains(&name))?;

@@ -1,4 +1,4 @@
-//! What the controllers were told.
+//! The settings of the controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::controllers::foreign_writers::OnConflict;
 use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
 use crate::controllers::scope::Scope;
 
-/// What the controllers were told.
+/// The settings of the controllers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerConfig {
     /// How many keys each controller syncs at the same time.
@@ -26,13 +26,13 @@ pub struct ControllerConfig {
     pub start_interval: Duration,
     /// After this time, or up to twice as long, every object is synced again; `None` = never.
     pub resync_period: Option<Duration>,
-    /// What is ours to act on.
+    /// The objects to act on.
     pub scope: Scope,
     /// What to do when another controller acts on the same objects.
     pub on_conflict: OnConflict,
-    /// Whether pods that fail one after the other are replaced ever more slowly.
+    /// Whether pods that fail one after the other are replaced with growing delays.
     pub failed_pod_backoff: bool,
-    /// The name under which the API server notes what we write.
+    /// The field manager of our writes.
     pub field_manager: String,
 }
 
@@ -54,7 +54,7 @@ impl Default for ControllerConfig {
     }
 }
 
-/// How many keys each controller syncs at the same time: the registry's number, unless told otherwise.
+/// How many keys each controller syncs at the same time: the registry's number by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers(BTreeMap<&'static str, usize>);
 
@@ -93,10 +93,10 @@ impl Enabled {
 /// More tasks than this only wait for each other.
 const MOST_WORKERS: usize = 1000;
 
-/// client-go's: a shorter time is taken for this.
+/// client-go's: a shorter time is raised to this.
 const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
-/// What client-go takes for a rate of 0 and a burst of 0.
+/// client-go's values for a rate of 0 and a burst of 0.
 const CLIENT_GO_RATE: (f64, u32) = (5.0, 10);
 
 /// The longest name of a field manager that the API server accepts.
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_controller_is_answered_with_the_known_ones() {
+    fn an_unknown_controller_is_refused_with_the_known_ones() {
         let error = enabled(&["-job".into()]).unwrap_err().to_string();
         for controller in CONTROLLERS {
             assert!(error.contains(controller.name), "{error}");

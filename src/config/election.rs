@@ -1,4 +1,4 @@
-//! Who leads.
+//! The settings of the leader election.
 
 use super::{ConfigError, duration, error, is_dns_name};
 use crate::args::ElectionArgs;
@@ -10,8 +10,8 @@ impl From<ElectionError> for ConfigError {
     }
 }
 
-/// `scope` is the one namespace that the daemon acts in: who has rights there only can keep a lease
-/// nowhere else.
+/// `scope` is the one namespace that the daemon acts in: with permissions in that namespace only, the Lease cannot be
+/// anywhere else.
 pub(super) fn election(
     args: ElectionArgs,
     scope: Option<&str>,

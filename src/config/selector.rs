@@ -1,4 +1,4 @@
-//! A label selector as it is typed: `team=shop,tier notin (db,cache),!legacy`.
+//! A label selector in kubectl's notation: `team=shop,tier notin (db,cache),!legacy`.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ struct Requirement<'a> {
 /// object without the key satisfies `!=` and `notin`.
 ///
 /// # Errors
-/// In words for a user: what could not be read.
+/// What could not be parsed, as text for a user.
 pub fn parse_selector(text: &str) -> Result<Selector, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
@@ -70,7 +70,7 @@ fn requirement(text: &str) -> Result<Requirement<'_>, String> {
     let text = text.trim();
     let made = |key: &'static str, operator| (key, operator);
     let (key, operator, values) = if let Some((head, list)) = text.split_once('(') {
-        let list = list.strip_suffix(')').ok_or_else(|| format!("{text:?} goes on after its )"))?;
+        let list = list.strip_suffix(')').ok_or_else(|| format!("{text:?} has text after its )"))?;
         let (key, word) = head
             .trim()
             .rsplit_once(char::is_whitespace)
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn an_invalid_selector_is_reported() {
         for wrong in [
             "a,",
             ",",

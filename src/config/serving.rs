@@ -1,4 +1,4 @@
-//! What is served, and to whom.
+//! The settings of the HTTP servers.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::http::serving::RequestHeaderOptions;
 use crate::http::tls::{CipherSuite, TlsOptions, TlsVersion};
 use crate::http::{AuthenticationOptions, AuthorizationOptions, Limits, SecureOptions, ServingOptions};
 
-/// Serving with TLS, for those who may.
+/// HTTPS with authorization.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingConfig {
-    /// Where, how and to whom.
+    /// Addresses, TLS and access.
     pub options: SecureOptions,
     /// The kubeconfig for authentication; `None` = the daemon's own access.
     pub authentication_kubeconfig: Option<PathBuf>,
@@ -63,7 +63,7 @@ fn serving_options(secure: SecureArgs) -> Result<ServingOptions, ConfigError> {
         return Err(contradiction(text));
     }
     let tls_files = match (tls_cert_file, tls_private_key_file) {
-        // What is switched off is not checked.
+        // Disabled options are not checked.
         _ if secure_port == 0 => None,
         (Some(cert), Some(key)) => Some((cert, key)),
         (None, None) => None,
@@ -101,7 +101,7 @@ fn serving_options(secure: SecureArgs) -> Result<ServingOptions, ConfigError> {
     })
 }
 
-/// A name that our TLS library does not have, with those that it has.
+/// A name that our TLS library does not support, with the supported ones.
 fn unknown(flag: &'static str, wrong: &crate::http::serving::UnknownName) -> ConfigError {
     ConfigError::Contradiction(format!("--{flag}: {wrong}"))
 }
@@ -174,7 +174,7 @@ fn authorization_options(
     Ok((authorization_kubeconfig, options))
 }
 
-/// Names of headers, or the beginnings of such.
+/// Names or prefixes of HTTP headers.
 fn headers(flag: &'static str, names: Vec<String>) -> Result<Vec<String>, ConfigError> {
     let names: Vec<String> = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
     let is_token = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));

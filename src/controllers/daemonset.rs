@@ -168,7 +168,10 @@ impl Controller for DaemonSetController {
             revisions: self.revisions.owned_by(&daemon_set.as_owner()),
             orphan_revisions: self.orphan_revisions(daemon_set),
             may_adopt,
-            doomed: self.context.in_doubt_writes.doomed_pods(&daemon_set.meta.uid, Instant::now()),
+            maybe_deleted: self
+                .context
+                .in_doubt_writes
+                .maybe_deleted_pods(&daemon_set.meta.uid, Instant::now()),
             backoff,
             marks,
             recent,
@@ -231,7 +234,7 @@ impl Controller for DaemonSetController {
     }
 
     fn requeue_after(&self, daemon_set: &DaemonSet, _: &Observed<'_>, _: &Plan) -> Option<Duration> {
-        self.context.in_doubt_writes.doomed_for(&daemon_set.meta.uid, Instant::now())
+        self.context.in_doubt_writes.maybe_deleted_for(&daemon_set.meta.uid, Instant::now())
     }
 
     fn explain(
@@ -290,7 +293,7 @@ impl DaemonSetController {
         match &revision.meta.controller {
             Some(_) => self.wake_owner_of(&**revision),
             None if revision.meta.is_deleting() || !may_be_adopted_anew(change) => {}
-            None => self.wake_who_selects(&**revision),
+            None => self.wake_selecting_owners(&**revision),
         }
     }
 
@@ -320,7 +323,7 @@ impl DaemonSetController {
                 }
             }
             None if pod.meta.is_deleting() || !may_be_adopted_anew(change) => {}
-            None => self.wake_who_selects(&**pod),
+            None => self.wake_selecting_owners(&**pod),
         }
     }
 
@@ -331,7 +334,7 @@ impl DaemonSetController {
         }
     }
 
-    fn wake_who_selects(&self, object: &impl Record) {
+    fn wake_selecting_owners(&self, object: &impl Record) {
         for daemon_set in self.daemon_sets.in_namespace(&object.meta().key.namespace) {
             if daemon_set.selector.matches(&object.meta().labels) {
                 self.context.queue_of::<DaemonSet>().add(daemon_set.meta.key.clone());

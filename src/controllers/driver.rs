@@ -18,7 +18,7 @@ use super::setup::{HandlerOrder, Setup};
 use super::status_throttle::SPACING;
 use crate::model::{ObjectKey, Record, Resource};
 use crate::plan::Urgency;
-use crate::runtime::lazy_read_barrier::Footing;
+use crate::runtime::lazy_read_barrier::CacheState;
 use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
@@ -45,7 +45,7 @@ pub trait Worker: Send + Sync {
     fn awaited_kinds(&self) -> &'static [Resource];
 
     /// Drops the keys of deleted objects, which a standby would accumulate.
-    fn drop_gone_keys(&self);
+    fn drop_deleted_keys(&self);
 }
 
 /// What must happen before a write.
@@ -125,14 +125,14 @@ impl<C: Controller> Driver<C> {
     async fn decide(&self, object: &C::Object) -> Result<Next, SyncError> {
         let Driver { controller, context, .. } = self;
         controller.resolve(object).await?;
-        let footing = context.barrier.footing(self.entry.watches, &context.caches);
-        if footing == Footing::Incomplete {
-            let awaited = context.barrier.footing(self.awaited_kinds(), &context.caches);
-            if awaited == Footing::Incomplete || !controller.is_unsettled(object) {
+        let cache_state = context.barrier.cache_state(self.entry.watches, &context.caches);
+        if cache_state == CacheState::Incomplete {
+            let awaited = context.barrier.cache_state(self.awaited_kinds(), &context.caches);
+            if awaited == CacheState::Incomplete || !controller.is_unsettled(object) {
                 return Ok(self.wait_for_caches(object, self.entry.watches));
             }
         }
-        if footing == Footing::Incomplete && !context.was_read(&object.meta().uid) {
+        if cache_state == CacheState::Incomplete && !context.was_read(&object.meta().uid) {
             if !self.read_past_caches(object).await? {
                 return Ok(Next::Settled);
             }
@@ -157,7 +157,7 @@ impl<C: Controller> Driver<C> {
             let observed = controller.observe(object, may_adopt);
             let plan = controller.plan(&observed);
             if controller.writes(&plan) {
-                if footing == Footing::Incomplete && !controller.needs_no_others(&plan) {
+                if cache_state == CacheState::Incomplete && !controller.needs_no_others(&plan) {
                     return Ok(self.wait_for_caches(object, self.entry.watches));
                 }
                 match self.first_before_writing(object) {
@@ -186,10 +186,11 @@ impl<C: Controller> Driver<C> {
     /// election, or the object and its children were read past them since.
     fn first_before_writing(&self, object: &C::Object) -> Option<First> {
         let Driver { context, entry, .. } = self;
-        let is_firm = |kinds: &[Resource]| context.barrier.footing(kinds, &context.caches) == Footing::Firm;
-        if is_firm(entry.watches) {
+        let is_current =
+            |kinds: &[Resource]| context.barrier.cache_state(kinds, &context.caches) == CacheState::Current;
+        if is_current(entry.watches) {
             None
-        } else if !is_firm(self.awaited_kinds()) {
+        } else if !is_current(self.awaited_kinds()) {
             Some(First::Wait(self.wait_for_caches(object, self.awaited_kinds())))
         } else {
             (!context.was_read(&object.meta().uid)).then_some(First::Read)
@@ -353,7 +354,7 @@ impl<C: Controller> Worker for Arc<Driver<C>> {
         Driver::awaited_kinds(self)
     }
 
-    fn drop_gone_keys(&self) {
+    fn drop_deleted_keys(&self) {
         self.queue.retain(|key| self.objects.get(key).is_some());
     }
 }

@@ -35,7 +35,7 @@ pub struct Writes {
     pub deletes: Vec<(ObjectKey, Uid)>,
     /// Pods that existed at the last read and that a deletion may still reach, with
     /// the time of the read.
-    pub doomed: Vec<(ObjectKey, Uid, Instant)>,
+    pub maybe_deleted: Vec<(ObjectKey, Uid, Instant)>,
 }
 
 impl InDoubtWrites {
@@ -73,32 +73,35 @@ impl InDoubtWrites {
     }
 
     /// Remembers a pod that exists although its deletion may still arrive.
-    pub fn doomed(&self, owner: &Uid, pod: ObjectKey, uid: Uid, now: Instant) {
-        self.0.lock().entry(owner.clone()).or_default().doomed.push((pod, uid, now));
+    pub fn maybe_deleted(&self, owner: &Uid, pod: ObjectKey, uid: Uid, now: Instant) {
+        self.0.lock().entry(owner.clone()).or_default().maybe_deleted.push((pod, uid, now));
     }
 
     /// The pods that a deletion may still reach. Deleting other pods of the owner first may lose both.
-    pub fn take_doomed(&self, owner: &Uid, now: Instant) -> Vec<(ObjectKey, Uid, Instant)> {
+    pub fn take_maybe_deleted(&self, owner: &Uid, now: Instant) -> Vec<(ObjectKey, Uid, Instant)> {
         let mut all = self.0.lock();
         let Some(writes) = all.get_mut(owner) else { return Vec::new() };
-        let mut doomed = std::mem::take(&mut writes.doomed);
-        doomed.retain(|(_, _, seen)| now.saturating_duration_since(*seen) < LATEST);
-        doomed
+        let mut maybe_deleted = std::mem::take(&mut writes.maybe_deleted);
+        maybe_deleted.retain(|(_, _, seen)| now.saturating_duration_since(*seen) < LATEST);
+        maybe_deleted
     }
 
     /// The UIDs of the pods that a deletion may still reach, for budgets that must not count them.
-    pub fn doomed_pods(&self, owner: &Uid, now: Instant) -> BTreeSet<Uid> {
+    pub fn maybe_deleted_pods(&self, owner: &Uid, now: Instant) -> BTreeSet<Uid> {
         let mut all = self.0.lock();
         let Some(writes) = all.get_mut(owner) else { return BTreeSet::new() };
-        writes.doomed.retain(|(_, _, seen)| now.saturating_duration_since(*seen) < LATEST);
-        writes.doomed.iter().map(|(_, uid, _)| uid.clone()).collect()
+        writes.maybe_deleted.retain(|(_, _, seen)| now.saturating_duration_since(*seen) < LATEST);
+        writes.maybe_deleted.iter().map(|(_, uid, _)| uid.clone()).collect()
     }
 
     /// When the first of these pods counts again.
-    pub fn doomed_for(&self, owner: &Uid, now: Instant) -> Option<Duration> {
+    pub fn maybe_deleted_for(&self, owner: &Uid, now: Instant) -> Option<Duration> {
         let all = self.0.lock();
-        let ends =
-            all.get(owner)?.doomed.iter().map(|(_, _, seen)| (*seen + LATEST).saturating_duration_since(now));
+        let ends = all
+            .get(owner)?
+            .maybe_deleted
+            .iter()
+            .map(|(_, _, seen)| (*seen + LATEST).saturating_duration_since(now));
         ends.min()
     }
 
@@ -147,11 +150,11 @@ mod tests {
     fn a_pod_that_a_deletion_may_reach_does_not_count_for_two_minutes() {
         let (in_doubt_writes, owner, start) = (InDoubtWrites::default(), Uid::new("u"), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        in_doubt_writes.doomed(&owner, ObjectKey::new("shop", "agent-1"), Uid::new("u-pod"), start);
-        assert!(in_doubt_writes.doomed_pods(&owner, at(119)).contains(&Uid::new("u-pod")));
-        assert_eq!(in_doubt_writes.doomed_for(&owner, at(119)), Some(Duration::from_secs(1)));
-        assert!(in_doubt_writes.doomed_pods(&owner, at(120)).is_empty());
-        assert_eq!(in_doubt_writes.doomed_for(&owner, at(120)), None);
+        in_doubt_writes.maybe_deleted(&owner, ObjectKey::new("shop", "agent-1"), Uid::new("u-pod"), start);
+        assert!(in_doubt_writes.maybe_deleted_pods(&owner, at(119)).contains(&Uid::new("u-pod")));
+        assert_eq!(in_doubt_writes.maybe_deleted_for(&owner, at(119)), Some(Duration::from_secs(1)));
+        assert!(in_doubt_writes.maybe_deleted_pods(&owner, at(120)).is_empty());
+        assert_eq!(in_doubt_writes.maybe_deleted_for(&owner, at(120)), None);
     }
 
     #[test]

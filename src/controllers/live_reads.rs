@@ -94,7 +94,7 @@ impl Context {
         while let Some((key, uid)) = deletes.pop() {
             match self.read::<T>(parent, &format!("{collection}/{}", key.name)).await {
                 Ok(pod) if pod.meta().uid == uid && !pod.meta().is_deleting() => {
-                    self.in_doubt_writes.doomed(owner, key, uid, Instant::now());
+                    self.in_doubt_writes.maybe_deleted(owner, key, uid, Instant::now());
                 }
                 Ok(_) | Err(SyncError::Gone { .. }) => {
                     self.expectations.expect_deletion(owner, T::RESOURCE, &key, &uid, None);

@@ -248,7 +248,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
                 if matches!(change, Change::Deleted(_)) && planted!("a pod that is gone wakes nobody") => {}
             Some(_) => self.wake_owner_of(pod),
             None if planted!("an orphan wakes nobody") => {}
-            None if pod.is_active() && may_be_adopted_anew(change) => self.wake_who_selects(pod),
+            None if pod.is_active() && may_be_adopted_anew(change) => self.wake_selecting_owners(pod),
             None => {}
         }
     }
@@ -281,7 +281,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
         }
     }
 
-    fn wake_who_selects(&self, pod: &Pod) {
+    fn wake_selecting_owners(&self, pod: &Pod) {
         for owner in self.owners.in_namespace(&pod.meta.key.namespace) {
             if owner.as_replica_set().selector.matches(&pod.meta.labels) {
                 self.context.queue_of::<O>().add(owner.meta().key.clone());
@@ -384,7 +384,7 @@ mod tests {
 
     /// The methods of the requests of a second sync, a moment after three pods were created that the cache does
     /// not show. `lags` makes the cache of pods lag.
-    async fn asked_in_a_second_sync(lags: bool) -> Vec<http::Method> {
+    async fn requests_of_a_second_sync(lags: bool) -> Vec<http::Method> {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = requests.clone();
         let rig = rig(201, move |request| log.lock().push(request.method().clone()));
@@ -435,7 +435,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pods_deleted_as_fast_as_created_are_created_again_only_after_a_read_of_the_replica_set() {
-        assert_eq!(asked_in_a_second_sync(false).await.first(), Some(&http::Method::GET));
+        assert_eq!(requests_of_a_second_sync(false).await.first(), Some(&http::Method::GET));
     }
 
     #[tokio::test(start_paused = true)]
@@ -456,7 +456,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pods_that_the_cache_has_yet_to_show_cause_no_read() {
-        assert_eq!(asked_in_a_second_sync(true).await, Vec::<http::Method>::new());
+        assert_eq!(requests_of_a_second_sync(true).await, Vec::<http::Method>::new());
     }
 
     #[tokio::test(start_paused = true)]

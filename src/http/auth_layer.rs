@@ -1,9 +1,9 @@
-//! The gate in front of the secure routes: how often, who, and may they.
+//! Authentication and authorization in front of the secure routes, with a rate limit per source address.
 //!
-//! A request that shows no good credentials costs its address a token, before anybody is asked about it.
-//! A question to the API server costs one of a smaller store, which comes back with a good answer. So
-//! whoever guesses tokens or tries paths has a tenth of the reviews, and those who are known and may do
-//! what they do have the rest.
+//! A request without good credentials costs its address a token, before any review is sent.
+//! A review costs a token of a smaller bucket, which is returned after a good answer. So
+//! a client that guesses tokens or paths gets a tenth of the reviews, and known clients with
+//! permission get the rest.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::authentication::{Bearer, Certified, Said, TokenReviewer, User, bearer_token};
-use super::authorization::{Authorizer, Decision, Deed, Question};
+use super::authentication::{Bearer, Certified, ClientIdentity, TokenReviewer, User, bearer_token};
+use super::authorization::{Action, Authorizer, Decision, Question};
 use super::connection_limits::AddressLimiter;
 use super::listener::{Peer, Vouched};
 use super::metrics::ServingMetrics;
-use super::review_cache::Unasked;
+use super::review_cache::NotReviewed;
 use super::router::plain;
 
-/// The gate.
+/// The middleware.
 pub(super) struct Access {
     pub(super) limiter: AddressLimiter,
-    /// The reviews that led nowhere.
+    /// The rate limit of reviews without a good answer.
     pub(super) reviews: AddressLimiter,
     pub(super) certified: Certified,
     pub(super) tokens: TokenReviewer,
@@ -37,24 +37,24 @@ pub(super) struct Access {
     pub(super) metrics: ServingMetrics,
 }
 
-/// Why a request does not get through.
+/// Why a request is refused.
 enum Refusal {
-    /// Too much is asked; with the reason in one word.
+    /// The client is throttled; with the reason in one word.
     TooMany(&'static str),
-    /// The credentials are not good.
+    /// The credentials are not valid.
     Unauthorized,
-    /// They may not.
+    /// The user may not read the path.
     Forbidden { user: String, path: String, reason: String },
-    /// Nobody could say whether they may.
+    /// The permission could not be checked.
     Unknown { path: String, reason: String },
 }
 
-/// Lets a request through, or answers why not.
+/// Passes a request on, or answers with the refusal.
 pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let mut response = match access.judge(&parts).await {
         Ok(user) => {
-            // What a handler does not see it cannot log or serve.
+            // A handler cannot log or serve what it does not see.
             access.certified.strip(&mut parts.headers);
             let mut response = next.run(Request::from_parts(parts, body)).await;
             if user != User::anonymous() {
@@ -69,7 +69,7 @@ pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, n
     response
 }
 
-/// The gate of plain HTTP: it knows nobody, so it asks only how often.
+/// The middleware of plain HTTP: it authenticates nobody, so it only limits the rate.
 pub(super) async fn slow_down(
     State(gate): State<Arc<(AddressLimiter, ServingMetrics)>>,
     request: Request,
@@ -87,11 +87,11 @@ fn address(peer: Option<&Peer>) -> IpAddr {
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
 }
 
-impl From<Unasked> for Refusal {
-    fn from(unasked: Unasked) -> Self {
-        Refusal::TooMany(match unasked {
-            Unasked::Overloaded => "reviews",
-            Unasked::Unpaid => "address",
+impl From<NotReviewed> for Refusal {
+    fn from(not_reviewed: NotReviewed) -> Self {
+        Refusal::TooMany(match not_reviewed {
+            NotReviewed::Overloaded => "reviews",
+            NotReviewed::Throttled => "address",
         })
     }
 }
@@ -105,18 +105,18 @@ fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
 }
 
 impl Access {
-    /// Who it is that may do this.
+    /// The user who may do this.
     async fn judge(&self, request: &Parts) -> Result<User, Refusal> {
         let peer = request.extensions.get::<Peer>();
         let address = address(peer);
         let certificates = peer.map_or(&[][..], |peer| &peer.certificates);
         let mut charged = false;
         let user = self.authenticate(request, certificates, address, &mut charged).await?;
-        // As RBAC rules are written, without percent signs. The router takes the path as it came, so
+        // As RBAC rules are written, without percent signs. The router takes the path as received, so
         // that no second spelling of a path leads to its handler.
         let path = percent_decode_str(request.uri.path()).decode_utf8_lossy().into_owned();
         let verb = request.method.as_str().to_ascii_lowercase();
-        let question = Question { user: user.clone(), deed: Deed { path, verb } };
+        let question = Question { user: user.clone(), action: Action { path, verb } };
         self.authorize(question, address, charged).await?;
         Ok(user)
     }
@@ -138,10 +138,10 @@ impl Access {
         charged: &mut bool,
     ) -> Result<User, Refusal> {
         let headers = &request.headers;
-        let refused = match self.certified.who(headers, certificates) {
-            Said::User(user) => return Ok(self.authenticated(user)),
-            Said::Refused(reason) => Some(reason),
-            Said::Nothing => None,
+        let refused = match self.certified.authenticate(headers, certificates) {
+            ClientIdentity::User(user) => return Ok(self.authenticated(user)),
+            ClientIdentity::Refused(reason) => Some(reason),
+            ClientIdentity::None => None,
         };
         let Some(token) = bearer_token(headers) else {
             self.charge(address, charged)?;
@@ -201,14 +201,14 @@ impl Access {
         let (result, refusal) = match decision {
             Decision::Allowed => ("allowed", None),
             Decision::Denied(reason) => {
-                let (user, path) = (question.user.name, question.deed.path);
+                let (user, path) = (question.user.name, question.action.path);
                 tracing::debug!(user, path, reason, "request is forbidden");
-                ("denied", Some((question.deed.verb, user, path, reason)))
+                ("denied", Some((question.action.verb, user, path, reason)))
             }
             Decision::Failed(reason) => {
                 self.metrics.authorizations.with_label_values(&["error"]).inc();
                 tracing::warn!(reason, "access could not be reviewed; the request is refused");
-                return Err(Refusal::Unknown { path: question.deed.path, reason });
+                return Err(Refusal::Unknown { path: question.action.path, reason });
             }
         };
         self.metrics.authorizations.with_label_values(&[result]).inc();
@@ -238,7 +238,7 @@ impl Access {
     }
 }
 
-/// A `Status`, as a component of Kubernetes answers.
+/// A `Status`, as components of Kubernetes answer.
 fn status(code: StatusCode, reason: &str, message: &str) -> Response {
     let mut body = json!({
         "kind": "Status",

@@ -1,7 +1,7 @@
-//! Whether somebody may read a path: the API server decides, by a SubjectAccessReview.
+//! Authorizes a request by a SubjectAccessReview of the API server.
 //!
 //! Two answers need no review, as upstream has it: members of `system:masters` may read everything, and
-//! everybody may read the paths of `--authorization-always-allow-paths`.
+//! every client may read the paths of `--authorization-always-allow-paths`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authentication::User;
 use super::metrics::ServingMetrics;
-use super::review_cache::{Answered, ReviewCache, Standing, Unasked};
+use super::review_cache::{Answered, NotReviewed, ReviewCache, Standing};
 use super::reviews::{Kind, Reviews};
 use crate::runtime::api::ApiError;
 
@@ -20,7 +20,7 @@ const REVIEW: Kind = Kind {
     kind: "SubjectAccessReview",
 };
 
-/// How long is remembered that there was no answer.
+/// How long a missing answer is cached.
 const FAILED: Duration = Duration::from_secs(1);
 
 /// A path that cannot be always allowed.
@@ -28,7 +28,7 @@ const FAILED: Duration = Duration::from_secs(1);
 #[error("--authorization-always-allow-paths: only a trailing * is allowed in {0:?}")]
 pub struct PathError(pub String);
 
-/// Paths that everybody may read: exactly, or with a trailing `*` all that begin so.
+/// Paths that every client may read: exactly, or with a trailing `*` all with that prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedPaths {
     exact: BTreeSet<String>,
@@ -56,31 +56,31 @@ impl AllowedPaths {
         Ok(allowed)
     }
 
-    /// Whether everybody may read this path.
+    /// Whether every client may read this path.
     pub fn allow(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
         self.exact.contains(path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix.as_str()))
     }
 }
 
-/// What somebody wants to do.
+/// The request to authorize.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Question {
     #[serde(flatten)]
     pub(super) user: User,
     #[serde(rename = "nonResourceAttributes")]
-    pub(super) deed: Deed,
+    pub(super) action: Action,
 }
 
 /// A method on a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Deed {
+pub(super) struct Action {
     pub(super) path: String,
     /// The method in lower case.
     pub(super) verb: String,
 }
 
-/// Whether they may.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Allowed,
@@ -97,7 +97,7 @@ struct Status {
     reason: String,
 }
 
-/// Decides who may read what.
+/// Authorizes requests.
 pub(super) struct Authorizer {
     reviews: Reviews,
     allowed_paths: AllowedPaths,
@@ -108,7 +108,7 @@ pub(super) struct Authorizer {
     metrics: ServingMetrics,
 }
 
-/// The largest question whose answer is kept, in bytes of path and user. Upstream has the same bound.
+/// The largest question whose answer is cached, in bytes of path and user. Upstream has the same bound.
 const LARGEST_KEPT: usize = 10_000;
 
 impl Authorizer {
@@ -123,21 +123,21 @@ impl Authorizer {
         Authorizer { reviews, allowed_paths, allowed_groups, allowed_ttl, denied_ttl, cache, metrics }
     }
 
-    /// The answer if the API server need not be asked.
+    /// The answer if no review is needed.
     pub(super) fn at_once(&self, question: &Question) -> Option<Decision> {
         let masters = question.user.groups.iter().any(|group| self.allowed_groups.contains(group));
-        if masters || self.allowed_paths.allow(&question.deed.path) {
+        if masters || self.allowed_paths.allow(&question.action.path) {
             return Some(Decision::Allowed);
         }
         self.cache.known(question, tokio::time::Instant::now())
     }
 
-    /// Asks the API server, after `pay` unless the last answer to this was a yes.
+    /// Sends a review, after `pay` unless the last answer to this was "allowed".
     pub(super) async fn review(
         &self,
         question: Question,
         pay: impl FnOnce() -> bool,
-    ) -> Result<Decision, Unasked> {
+    ) -> Result<Decision, NotReviewed> {
         let (reviews, metrics) = (self.reviews.clone(), self.metrics.clone());
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
         let small = size(&question) <= LARGEST_KEPT;
@@ -157,9 +157,9 @@ impl Authorizer {
 }
 
 fn size(question: &Question) -> usize {
-    let Question { user: User { name, uid, groups, extra }, deed } = question;
+    let Question { user: User { name, uid, groups, extra }, action } = question;
     let words = groups.iter().chain(extra.values().flatten()).chain(extra.keys());
-    [name, uid, &deed.path].into_iter().chain(words).map(String::len).sum()
+    [name, uid, &action.path].into_iter().chain(words).map(String::len).sum()
 }
 
 async fn ask(
@@ -171,7 +171,7 @@ async fn ask(
     match reviews.ask(standing, &REVIEW, question, &metrics.access_reviews).await {
         Ok(Status { allowed: true, .. }) => Decision::Allowed,
         Ok(Status { reason, .. }) => Decision::Denied(reason),
-        // An API server without reviews, such as a test bed's, allows nobody; it is not in trouble.
+        // An API server without reviews, such as a test bed's, allows nobody; that is no failure.
         Err(error) if error.is_not_found() => Decision::Denied(
             "the API server has no SubjectAccessReviews (authorization.k8s.io/v1), so nobody is allowed \
              more than the paths of --authorization-always-allow-paths"
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn a_question_is_written_as_the_spec_of_a_review() {
         let user = User { name: "ada".into(), groups: vec!["g".into()], ..User::default() };
-        let deed = Deed { path: "/metrics".into(), verb: "get".into() };
+        let action = Action { path: "/metrics".into(), verb: "get".into() };
         assert_eq!(
-            serde_json::to_value(Question { user, deed }).unwrap(),
+            serde_json::to_value(Question { user, action }).unwrap(),
             serde_json::json!({
                 "user": "ada",
                 "groups": ["g"],

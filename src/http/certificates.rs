@@ -1,7 +1,7 @@
-//! The certificates that we show: from files, from `--cert-dir`, or made by ourselves; always current.
+//! The serving certificates: from files, from `--cert-dir`, or self-signed; always current.
 //!
 //! The one guarantee: once there was a usable certificate there is always one. Files that change are
-//! read again; a new pair that cannot be used is logged and counted, and the old one stays.
+//! read again; a new pair that cannot be used is logged and counted, and the old one stays in use.
 
 use std::fmt;
 use std::io;
@@ -61,7 +61,7 @@ pub struct CertificateOptions {
 /// Names of the files in `--cert-dir`.
 const DIR_FILES: (&str, &str) = ("windlass.crt", "windlass.key");
 
-/// A self-signed certificate in memory is replaced so long before it expires.
+/// How long before it expires a self-signed certificate in memory is replaced.
 const RENEW_DAYS: i64 = 30;
 
 /// A pair of files with the flags that named them.
@@ -91,7 +91,7 @@ type Named = (Vec<String>, Arc<CertifiedKey>);
 pub struct Certificates {
     clock: Clock,
     address: Option<IpAddr>,
-    /// The default pair, unless it is made in memory.
+    /// The default pair, unless it is created in memory.
     default: Option<Pair>,
     sni: Vec<Pair>,
     shown: RwLock<Shown>,
@@ -108,7 +108,7 @@ impl fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// Reads or makes the certificates.
+    /// Reads or creates the certificates.
     ///
     /// # Errors
     /// When a file cannot be read, written or used; the message names the flag and the file.
@@ -156,7 +156,7 @@ impl Certificates {
         let pairs = || self.default.iter().chain(&self.sni);
         let read = match read_all(pairs()).await {
             Ok(read) => read,
-            // A file that is being replaced may be away for a moment; but tell of it only once.
+            // A file that is being replaced may be missing for a moment; report it only once.
             Err(error) => {
                 let before = std::mem::take(&mut *self.read.lock());
                 return if before.is_empty() { Ok(changed) } else { Err(error) };
@@ -293,7 +293,7 @@ struct Made {
     until: Timestamp,
 }
 
-/// Makes a certificate that vouches for itself, valid from yesterday, since clocks differ, for a year.
+/// Creates a self-signed certificate, valid from yesterday, since clocks differ, for a year.
 fn self_signed(address: Option<IpAddr>, clock: &Clock) -> Result<Made, CertificateError> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     names.extend(
@@ -329,8 +329,8 @@ fn in_memory(
     Ok((key, until))
 }
 
-/// The pair in `--cert-dir`, made if it is not there. One file of two is a mistake that nobody should
-/// have mended for them by a new key.
+/// The pair in `--cert-dir`, created if absent. One file of two is an error that a new key
+/// must not hide.
 async fn in_dir(dir: &Path, address: Option<IpAddr>, clock: &Clock) -> Result<Pair, CertificateError> {
     const FLAG: &str = "--cert-dir";
     let pair = Pair { cert: (FLAG, dir.join(DIR_FILES.0)), key: (FLAG, dir.join(DIR_FILES.1)), names: None };
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_in_memory_is_replaced_before_it_expires() {
+    async fn a_certificate_in_memory_is_replaced_before_it_expires() {
         let options = CertificateOptions { address: Some([10, 1, 2, 3].into()), ..Default::default() };
         let certificates = Certificates::load(&options, clock()).await.unwrap();
         let first = shown(&certificates);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_pair_is_told_of_once_and_the_old_one_stays() {
+    async fn a_broken_pair_is_reported_once_and_the_old_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         let certificates = Certificates::load(&pair(dir.path()), clock()).await.unwrap();
         let first = shown(&certificates);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_named_with_its_flag_and_file() {
+    async fn an_unusable_file_is_named_with_its_flag() {
         let dir = tempfile::tempdir().unwrap();
         let options = pair(dir.path());
         let error = async |options: &CertificateOptions| {

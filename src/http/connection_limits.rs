@@ -1,4 +1,4 @@
-//! How much one client may ask for, and how often one address may ask without saying who it is.
+//! The limits of one listener, and the rate limit of unauthenticated clients per source address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The bounds of one listener. The defaults suit a scraper, a kubelet, and a person with curl.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Connections open at once. When all are taken, the address with the most of them makes room.
+    /// Connections open at once. When all are taken, the address with the most of them loses one.
     pub connections: usize,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
@@ -21,19 +21,19 @@ pub struct Limits {
     pub header_bytes: usize,
     /// How long a connection may be kept open without a request. Upstream's is 90 s as well.
     pub idle_timeout: Duration,
-    /// How long an answer may take to be made, the request's body included; and then, how long the client
-    /// may take to read it. Nothing that is served goes on for longer, as a watch would.
+    /// How long an answer may take to be computed, the request's body included; and then, how long the client
+    /// may take to read it. No answer goes on for longer, as a watch would.
     pub request_timeout: Duration,
     /// After this a connection is closed between two requests, so that none lasts for ever.
     pub connection_age: Duration,
     /// Requests at once on one HTTP/2 connection; `--http2-max-streams-per-connection`.
     pub streams: u32,
-    /// Requests per second of one address that does not say who it is, in the long run.
+    /// Requests per second of one unauthenticated address, in the long run.
     pub unauthenticated_qps: f64,
     /// The same at once, after a quiet time.
     pub unauthenticated_burst: u32,
-    /// Reviews per second that may be asked for on account of one address, in the long run: those of a
-    /// token or of a path that turned out well are not counted. A tenth of what there is for all.
+    /// Reviews per second on account of one address, in the long run: those of a
+    /// token or of a path with a good answer are not counted. A tenth of the total.
     pub refused_reviews_qps: f64,
     /// The same at once, after a quiet time.
     pub refused_reviews_burst: u32,
@@ -61,10 +61,10 @@ impl Default for Limits {
     }
 }
 
-/// So many addresses are told apart; all further ones share one bucket until an earlier one is quiet.
+/// How many addresses have a bucket; further ones share one until an earlier one is full again.
 const ADDRESSES: usize = 4096;
 
-/// A token bucket for each address. An IPv6 client is its /64, since it has all the addresses of that.
+/// A token bucket for each address. An IPv6 client counts by its /64, since it controls all addresses of that.
 pub(super) struct AddressLimiter {
     interval: Duration,
     capacity: Duration,
@@ -75,12 +75,12 @@ pub(super) struct AddressLimiter {
 struct Buckets {
     /// When the bucket of an address will be full again; one that is full is forgotten.
     full_at: BTreeMap<IpAddr, Instant>,
-    /// When the full ones may be looked for again: a flood of addresses must not buy a search each.
+    /// When full buckets may be searched for again: a flood of addresses must not cause a search each.
     next_search: Option<Instant>,
 }
 
 impl AddressLimiter {
-    /// So many in a second in the long run, and at once.
+    /// The rate per second in the long run, and the burst.
     pub(super) fn new(qps: f64, burst: u32) -> Self {
         let seconds = 1.0 / qps;
         let interval = Duration::try_from_secs_f64(seconds).unwrap_or_default().min(Duration::from_secs(60));
@@ -110,7 +110,7 @@ impl AddressLimiter {
         true
     }
 
-    /// Gives back a token that this address has taken.
+    /// Returns a token that this address has taken.
     fn give_back(&self, address: IpAddr) {
         let full_at = &mut self.buckets.lock().full_at;
         let client = client_of(address);
@@ -122,13 +122,13 @@ impl AddressLimiter {
         }
     }
 
-    /// A token of this address that may be taken, and given back.
+    /// A token of this address that may be taken, and returned.
     pub(super) fn deposit(&self, address: IpAddr) -> Deposit<'_> {
         Deposit { limiter: self, address, taken: false }
     }
 }
 
-/// A token that is gone unless it is given back.
+/// A token that is spent unless it is returned.
 pub(super) struct Deposit<'l> {
     limiter: &'l AddressLimiter,
     address: IpAddr,
@@ -142,7 +142,7 @@ impl Deposit<'_> {
         self.taken
     }
 
-    /// Gives it back if it was taken.
+    /// Returns it if it was taken.
     pub(super) fn give_back(self) {
         if self.taken {
             self.limiter.give_back(self.address);
@@ -150,7 +150,7 @@ impl Deposit<'_> {
     }
 }
 
-/// Whom an address stands for.
+/// The client of an address.
 pub(super) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_that_asks_too_often_takes_nothing_from_another() {
+    fn an_address_over_its_limit_takes_nothing_from_another() {
         let (limiter, now) = (limiter(), Instant::now());
         let (loud, quiet) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let passed = (0..10).filter(|_| limiter.take(loud, now)).count();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_no_more_than_that() {
+    fn a_returned_token_can_be_taken_again_and_no_more_than_that() {
         let (limiter, now) = (limiter(), Instant::now());
         let address = "10.0.0.1".parse().unwrap();
         for _ in 0..10 {
@@ -208,7 +208,7 @@ mod tests {
             limiter.take(IpAddr::from(n.to_be_bytes()), now);
         }
         assert!(limiter.buckets.lock().full_at.len() <= ADDRESSES + 1);
-        // Once they are quiet, a newcomer has a bucket of its own again.
+        // Once they are full again, a new address has a bucket of its own.
         assert!(limiter.take("192.0.2.1".parse().unwrap(), now + Duration::from_secs(60)));
     }
 }

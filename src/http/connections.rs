@@ -1,8 +1,8 @@
-//! The open connections of a listener: which have had their time, and which one makes room.
+//! The open connections of a listener: which have timed out, and which one is closed for a new one.
 //!
-//! A pure value, told the time. The rule that keeps a probe alive in a flood: when every place is taken,
-//! the newcomer gets a place of the address that has the most, whatever goes on there. So a client that
-//! opens thousands takes its own places only, and nothing that it sends or leaves unread makes one safe.
+//! A pure value; the caller passes the time. The rule that keeps a probe alive in a flood: when all connections are
+//! taken, a new one replaces one of the address that has the most, whatever its state. So a client that
+//! opens thousands only displaces its own, and nothing that it sends or leaves unread protects them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 
 use super::connection_limits::{Limits, client_of};
 
-/// A connection is safe for so long from newcomers of its own address, or it would lose its place before
-/// it could ask. The price: a flood passes through at `connections` in each such time, some 2500 a second;
-/// what comes faster is turned away.
+/// How long a connection is protected from new ones of its own address, or it would be closed before
+/// its first request. The price: a flood passes through at `connections` in each such time, some 2500 a second;
+/// more are refused.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The same for a connection on which a request is under way.
 const BUSY_GRACE: Duration = Duration::from_secs(1);
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     /// In the TLS handshake.
@@ -30,7 +30,7 @@ enum Phase {
     Header,
     /// Between two requests.
     Idle,
-    /// The requests that are being answered, by when that began; as many as there may be streams at most.
+    /// The requests that are being answered, by the start of their phase; as many as there may be streams at most.
     Busy(Vec<Instant>),
 }
 
@@ -43,7 +43,7 @@ struct Open {
     since: Instant,
     /// Whether bytes between two requests are the beginning of a header. In HTTP/2 they may be a ping.
     header_follows: bool,
-    /// Whether somebody who is known has asked here for what they may have.
+    /// Whether an authenticated client has sent an allowed request on it.
     vouched: bool,
     finishing: bool,
 }
@@ -53,22 +53,22 @@ impl Open {
         matches!(self.phase, Phase::Busy(_))
     }
 
-    /// Whether it may lose its place to a newcomer of its own address. It counts from the opening, which
-    /// is the one thing that a client cannot begin anew.
+    /// Whether a new connection of its own address may replace it. It counts from the opening, which
+    /// is the one time that a client cannot reset.
     fn is_ripe(&self, now: Instant) -> bool {
         let grace = if self.is_busy() { BUSY_GRACE } else { GRACE };
         !self.vouched && now.saturating_duration_since(self.opened) >= grace
     }
 }
 
-/// Why a connection has had its time.
+/// Why a connection has timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// Close it: the handshake took too long.
     Handshake,
     /// Close it: the header took too long.
     Header,
-    /// Close it: an answer was not made or not read for too long.
+    /// Close it: an answer was not computed or not read for too long.
     Stalled,
     /// Have it finish: there was no request for too long.
     Idle,
@@ -79,8 +79,8 @@ pub(super) enum Overdue {
 }
 
 impl Overdue {
-    /// Whether the connection may say goodbye. HTTP/2's tells the client that a request that is on its
-    /// way was not seen, so that it can be sent again.
+    /// Whether the connection may end gracefully. HTTP/2's GOAWAY tells the client that a request in flight
+    /// was not seen, so that it can be sent again.
     pub(super) fn is_graceful(self) -> bool {
         matches!(self, Overdue::Idle | Overdue::Age)
     }
@@ -115,16 +115,16 @@ impl Connections {
         self.open.len()
     }
 
-    /// Who makes room for a newcomer of this address, if anybody has to.
+    /// Which connection is closed for a new one of this address, if any has to be.
     ///
-    /// The address with the most connections does, if it has more than the newcomer's would have then: at
-    /// once, since none of its connections is worth more than the newcomer's first. Else the newcomer can
-    /// only replace one of its like. Those that nobody has vouched for go first, then those without a
+    /// One of the address with the most connections, if it has more than the new one's would have then: at
+    /// once, since none of its connections is worth more than the other address' first. Else the new one can
+    /// only replace one of its own address. Those without an authorized request are closed first, then those without a
     /// request, then the longest in their state. A proxy that hides its clients is one client here: it has
-    /// all places if nobody else wants them, and in a flood its scraper keeps the one that it scrapes on.
-    pub(super) fn room(&self, address: IpAddr, now: Instant) -> Room {
+    /// all connections if no other needs them, and in a flood its scraper keeps the one that it scrapes on.
+    pub(super) fn vacancy(&self, address: IpAddr, now: Instant) -> Vacancy {
         if self.open.len() < self.limits.connections.max(1) {
-            return Room::Free;
+            return Vacancy::Free;
         }
         let mut of_client: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for open in self.open.values() {
@@ -141,10 +141,10 @@ impl Connections {
         let first = giving_way.min_by_key(|(id, open)| {
             (Reverse(crowd(&open.client)), open.vouched, open.is_busy(), open.since, **id)
         });
-        first.map_or(Room::Full, |(&id, _)| Room::InPlaceOf(id))
+        first.map_or(Vacancy::Full, |(&id, _)| Vacancy::InPlaceOf(id))
     }
 
-    /// A connection is open; the number stands for it from now on.
+    /// A connection is open; the number identifies it from now on.
     pub(super) fn open(&mut self, address: IpAddr, tls: bool, now: Instant) -> u64 {
         let phase = if tls { Phase::Handshake } else { Phase::Header };
         let id = self.next;
@@ -179,8 +179,8 @@ impl Connections {
         });
     }
 
-    /// A request's header is complete, or its answer is made and to be read. Returns what
-    /// [`Connections::ended`] wants to know.
+    /// A request's header is complete, or its answer is computed and to be read. Returns the argument
+    /// for [`Connections::ended`].
     pub(super) fn began(&mut self, id: u64, now: Instant) -> Instant {
         self.change(id, |open| match &mut open.phase {
             Phase::Busy(under_way) => under_way.push(now),
@@ -191,7 +191,7 @@ impl Connections {
         now
     }
 
-    /// What began then is over: the answer is made, or read, or nobody waits for one any more.
+    /// The phase is over: the answer is computed, or read, or the request was cancelled.
     pub(super) fn ended(&mut self, id: u64, began: Instant, now: Instant) {
         self.change(id, |open| {
             let Phase::Busy(under_way) = &mut open.phase else { return };
@@ -204,7 +204,7 @@ impl Connections {
         });
     }
 
-    /// Somebody who is known has asked for what they may have.
+    /// An authenticated client has sent an allowed request.
     pub(super) fn vouched(&mut self, id: u64) {
         self.change(id, |open| open.vouched = true);
     }
@@ -214,10 +214,10 @@ impl Connections {
         self.open.remove(&id);
     }
 
-    /// The connections that have had their time.
+    /// The connections that have timed out.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(u64, Overdue)> {
         let Limits { handshake_timeout, header_timeout, idle_timeout, connection_age, .. } = self.limits;
-        // So that the sentence about an answer that took too long to make gets out.
+        // So that the answer about a timeout is still sent.
         let request_timeout = self.limits.request_timeout + GRACE;
         let mut found = Vec::new();
         for (&id, open) in &mut self.open {
@@ -230,7 +230,7 @@ impl Connections {
                 Phase::Busy(under_way) if under_way.iter().any(stalled) => Overdue::Stalled,
                 Phase::Idle if quiet >= idle_timeout && open.finishing => Overdue::Overstayed,
                 Phase::Idle if quiet >= idle_timeout => Overdue::Idle,
-                // Else a client that always has a request under way would stay for as long as it likes.
+                // Else a client that always has a request in flight would stay without end.
                 _ if age >= connection_age + idle_timeout => Overdue::Overstayed,
                 _ if age >= connection_age && !open.finishing => Overdue::Age,
                 _ => continue,
@@ -250,12 +250,12 @@ impl Connections {
 
 /// Whether there is room for one more connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Vacancy {
     /// There is.
     Free,
     /// Once this one is closed.
     InPlaceOf(u64),
-    /// There is none: it would have to take that of somebody with no more.
+    /// There is none: the other address has no more than this one.
     Full,
 }
 
@@ -319,7 +319,7 @@ mod tests {
         let id = table.open(address(1), true, now);
         table.shaken(id, true, now);
         let began = table.began(id, now);
-        // The answer is made.
+        // The answer is computed.
         table.began(id, now + 10 * S);
         table.ended(id, began, now + 10 * S);
         for second in 1..=40 {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_connection_is_asked_once_to_finish_however_busy_it_is() {
+    fn an_old_connection_is_finished_gracefully_once_however_busy_it_is() {
         let (mut table, now) = table(10);
         let id = table.open(address(1), false, now);
         let mut began = table.began(id, now);
@@ -348,33 +348,33 @@ mod tests {
     }
 
     #[test]
-    fn the_greediest_address_makes_room_at_once_by_the_one_that_is_longest_without_a_request() {
+    fn the_address_with_most_connections_loses_the_one_longest_without_a_request() {
         let (mut table, now) = table(4);
         table.open(address(1), false, now);
         let greedy: Vec<u64> = (1..4).map(|n| table.open(address(2), false, now + n * S)).collect();
         table.began(greedy[0], now + 4 * S);
-        assert_eq!(table.room(address(3), now + 3 * S), Room::InPlaceOf(greedy[1]));
+        assert_eq!(table.vacancy(address(3), now + 3 * S), Vacancy::InPlaceOf(greedy[1]));
         table.closed(greedy[1]);
-        assert_eq!(table.room(address(3), now + 3 * S), Room::Free);
+        assert_eq!(table.vacancy(address(3), now + 3 * S), Vacancy::Free);
     }
 
     #[test]
-    fn no_state_of_its_connections_keeps_an_address_from_making_room_for_another() {
+    fn no_state_protects_the_connections_of_an_address_with_most() {
         let (mut table, now) = table(4);
         let greedy: Vec<u64> = (0..4).map(|_| table.open(address(1), true, now)).collect();
-        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
+        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[0]));
         for id in &greedy {
             table.began(*id, now);
             table.vouched(*id);
         }
-        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[0]));
-        // An even share is all that there is to have by being many.
+        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[0]));
+        // No more than an even share is possible.
         table.closed(greedy[0]);
         table.open(address(2), true, now);
-        assert_eq!(table.room(address(2), now), Room::InPlaceOf(greedy[1]));
+        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[1]));
         table.closed(greedy[1]);
         table.open(address(2), true, now);
-        assert_eq!(table.room(address(2), now), Room::Full);
+        assert_eq!(table.vacancy(address(2), now), Vacancy::Full);
     }
 
     #[test]
@@ -382,21 +382,21 @@ mod tests {
         let (mut table, now) = table(2);
         let first = table.open("2001:db8::1".parse().unwrap(), true, now);
         table.open("2001:db8::2".parse().unwrap(), true, now);
-        assert_eq!(table.room("2001:db8::3".parse().unwrap(), now), Room::Full);
-        assert_eq!(table.room("2001:db8:0:1::1".parse().unwrap(), now), Room::InPlaceOf(first));
+        assert_eq!(table.vacancy("2001:db8::3".parse().unwrap(), now), Vacancy::Full);
+        assert_eq!(table.vacancy("2001:db8:0:1::1".parse().unwrap(), now), Vacancy::InPlaceOf(first));
     }
 
     #[test]
-    fn nobody_loses_its_place_to_its_like_before_it_could_ask_and_be_answered() {
+    fn no_connection_is_replaced_before_its_first_request_is_answered() {
         let (mut table, now) = table(2);
         let idle = table.open(address(1), false, now);
         let busy = table.open(address(1), false, now);
         table.began(busy, now);
-        assert_eq!(table.room(address(1), now), Room::Full);
-        assert_eq!(table.room(address(1), now + GRACE), Room::InPlaceOf(idle));
+        assert_eq!(table.vacancy(address(1), now), Vacancy::Full);
+        assert_eq!(table.vacancy(address(1), now + GRACE), Vacancy::InPlaceOf(idle));
         table.began(idle, now + GRACE);
-        assert_eq!(table.room(address(1), now + GRACE), Room::Full);
-        assert_eq!(table.room(address(1), now + S), Room::InPlaceOf(busy));
+        assert_eq!(table.vacancy(address(1), now + GRACE), Vacancy::Full);
+        assert_eq!(table.vacancy(address(1), now + S), Vacancy::InPlaceOf(busy));
     }
 
     #[test]
@@ -405,12 +405,12 @@ mod tests {
         let scraper = table.open(address(1), true, now);
         table.vouched(scraper);
         let strangers = [S, 2 * S].map(|after| table.open(address(1), true, now + after));
-        assert_eq!(table.room(address(1), now + 60 * S), Room::InPlaceOf(strangers[0]));
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(strangers[0]));
         table.closed(strangers[0]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.room(address(1), now + 60 * S), Room::InPlaceOf(strangers[1]));
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(strangers[1]));
         table.closed(strangers[1]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.room(address(1), now + 60 * S), Room::Full);
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::Full);
     }
 }

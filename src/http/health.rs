@@ -1,7 +1,7 @@
 //! The health endpoints: named checks, and how often each of them failed.
 //!
 //! They answer as those of Kubernetes' own programs do: `ok`, or with `?verbose` one line per check;
-//! `/healthz/<check>` asks for one. Each look at a check is counted for `/metrics/slis` (KEP-3466).
+//! `/healthz/<check>` runs one. Each run of a check is counted for `/metrics/slis` (KEP-3466).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncode
 
 use super::router::plain;
 
-/// Looks whether something is in order; the error says what is not. Must not block.
+/// Checks a component; the error describes the failure. Must not block.
 type Probe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl Checks {
         self
     }
 
-    /// Adds a check to `/readyz` only: the process is well, but not at work yet.
+    /// Adds a check to `/readyz` only: the process works, but is not ready yet.
     #[must_use]
     pub fn ready(
         mut self,
@@ -53,7 +53,7 @@ impl Checks {
     }
 
     /// Adds a check to all three endpoints that fails while a sync has been running for more than
-    /// `limit`: a wedged worker. `longest` says for how long the longest one has been running.
+    /// `limit`: a wedged worker. `longest` returns how long the longest one has been running.
     #[must_use]
     pub fn workers(
         self,
@@ -82,10 +82,10 @@ const WRITES_PER_SYNC: f64 = 500.0;
 
 /// A sync that runs for longer than this is wedged and not merely slow; for [`Checks::workers`].
 ///
-/// A restart costs a list of everything, so the number must be beyond all honest work. The longest such
-/// is every worker in a burst of 500 pods, all behind one rate limit: 10 workers and 20 requests a
+/// A restart costs a list of everything, so the limit must exceed all regular work. The longest such
+/// is every worker in a burst of 500 pods, all behind one rate limiter: 10 workers and 20 requests a
 /// second take 250 s. Four times that leaves room for a server that asks us to wait, and ten minutes is
-/// the least, since a single call may take half a minute and be told to come back after another one. The
+/// the least, since a single call may take half a minute and be told to retry after another one. The
 /// price: a real deadlock is found only after about a quarter of an hour with the defaults.
 pub fn wedged_after(workers: usize, qps: f64) -> Duration {
     const LEAST: Duration = Duration::from_secs(600);
@@ -112,7 +112,7 @@ impl Endpoint {
     }
 }
 
-/// What the checks said, under upstream's names, in a registry of its own: `/metrics/slis` may be scraped
+/// The results of the checks, under upstream's names, in a registry of its own: `/metrics/slis` may be scraped
 /// every few seconds, so it holds nothing else.
 pub(super) struct Slis {
     registry: Registry,
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_wedged_only_beyond_all_honest_work() {
+    fn a_worker_is_wedged_only_beyond_all_regular_work() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
         assert_eq!(wedged_after(1, 100.0), minutes(10));
         assert_eq!(wedged_after(10, 20.0), Duration::from_secs(1000));

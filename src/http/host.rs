@@ -1,9 +1,9 @@
-//! For whom plain HTTP answers: requests that were meant for this server, by their Host header.
+//! The Host headers that plain HTTP accepts.
 //!
-//! Plain HTTP knows nobody, and binds to loopback unless told otherwise. A web page that somebody on this
-//! machine looks at can still send requests here: its name resolves to its own server first, and to 127.0.0.1
+//! Plain HTTP authenticates nobody, and binds to loopback by default. A web page in a browser on this
+//! machine can still send requests here: its name resolves to its own server first, and to 127.0.0.1
 //! a moment later (DNS rebinding). The browser then takes the answers for the page's own and lets it read
-//! them, but it says in the Host header which name it asked for.
+//! them, but the Host header contains the page's name.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Hosts {
     /// Whether a request may name this host: without a port, an IPv6 address in brackets.
     ///
     /// On a loopback address: loopback names and addresses. On any other: any address, since a page needs a
-    /// name for its trick and the kubelet asks by the pod's address, and the name of this machine.
+    /// name for the attack and the kubelet uses the pod's address, and the name of this machine.
     fn allow(&self, host: &str) -> bool {
         if let Some(address) = address(host) {
             return address.is_loopback() || self.bound == Some(address) || !self.is_loopback();
@@ -49,7 +49,7 @@ impl Hosts {
         self.bound.is_none_or(|bound| bound.to_canonical().is_loopback())
     }
 
-    /// Refuses what names no host, two, or another one.
+    /// Refuses requests without a host, with two, or with another one.
     fn judge(&self, request: &Parts) -> Result<(), (StatusCode, String)> {
         let bad = |text: &str| Err((StatusCode::BAD_REQUEST, format!("{text}\n")));
         let mut named = Vec::new();
@@ -71,7 +71,7 @@ impl Hosts {
         if named.iter().all(is_allowed) {
             return Ok(());
         }
-        // The name is not repeated: it is the page's.
+        // The name is not repeated: the page chose it.
         let text = "this server does not answer for the host that the Host header names; ask by an address \
                     that it listens on (127.0.0.1, [::1], or with --insecure-bind-address any other) or as \
                     localhost\n";
@@ -79,17 +79,17 @@ impl Hosts {
     }
 }
 
-/// Reads an address as it stands in a Host header.
+/// Reads an address from a Host header.
 fn address(host: &str) -> Option<IpAddr> {
     match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        // An address may name the interface that it is reached by: `[fe80::1%25eth0]`.
+        // An address may name its interface: `[fe80::1%25eth0]`.
         Some(ipv6) => ipv6.split('%').next()?.parse().ok().map(IpAddr::V6),
         None => host.parse().ok().map(IpAddr::V4),
     }
     .map(|address| address.to_canonical())
 }
 
-/// Lets a request through that names a host of ours.
+/// Passes a request on that names one of our hosts.
 pub(super) async fn known_host(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match hosts.judge(&parts) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_answers_for_loopback_names_and_addresses() {
+    fn loopback_accepts_loopback_names_and_addresses() {
         for host in
             ["localhost", "LocalHost:10252", "localhost.", "127.0.0.1:10252", "127.1.2.3", "[::1]:10252"]
         {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_of_somebody_else_is_answered_for() {
+    fn foreign_host_names_are_refused() {
         let names =
             ["evil.example", "evil.example:10252", "localhost.evil.example", "127.0.0.1.nip.io", "127.1", ""];
         for host in
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_any_address_and_the_name_of_the_machine_are_answered_for() {
+    fn beyond_loopback_any_address_and_the_name_of_the_machine_are_accepted() {
         for host in
             ["10.1.2.3:10252", "[fd00::7]:10252", "[fe80::1%25eth0]", "windlass-0:10252", "WINDLASS-0"]
         {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_one_host() {
+    fn a_request_must_name_one_host() {
         let judge = |request: axum::http::request::Builder| {
             let judged = hosts("127.0.0.1").judge(&request.body(()).unwrap().into_parts().0);
             judged.err().map_or(200, |(code, _)| code.as_u16())

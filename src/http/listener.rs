@@ -1,7 +1,7 @@
-//! Accepts connections and speaks HTTP on them, within [`Limits`].
+//! Accepts connections and serves HTTP on them, within [`Limits`].
 //!
-//! hyper's own timeout of the header counts an idle connection as one that is late with its header, and
-//! `axum::serve` has none. So time is kept here, by `connections`, and one task looks at it.
+//! hyper's own timeout of the header treats an idle connection as one with a late header, and
+//! `axum::serve` has none. So `connections` keeps the time, and one task checks it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -35,13 +35,13 @@ use tower::ServiceExt;
 
 use super::auth_layer::slow_down;
 use super::connection_limits::{AddressLimiter, Limits};
-use super::connections::{Connections, Room};
+use super::connections::{Connections, Vacancy};
 use super::host::{Hosts, known_host};
 use super::metrics::ServingMetrics;
 use super::router::plain;
 use super::tls::HTTP2;
 
-/// Who is at the other end of a request's connection; an extension of the request.
+/// The peer of a request's connection; an extension of the request.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Its address.
@@ -50,15 +50,15 @@ pub struct Peer {
     pub certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// An extension of an answer: somebody who is known asked, and might.
+/// An extension of an answer: an authenticated client sent an allowed request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vouched;
 
-/// HTTP/2's answer to streams that are reset as soon as they are opened (CVE-2023-44487): after so many
-/// that we had not even looked at, the connection ends.
+/// HTTP/2's answer to streams that are reset as soon as they are opened (CVE-2023-44487): after this many
+/// that were not handled yet, the connection ends.
 const UNSEEN_RESETS: usize = 20;
 
-/// After so many streams that we had to reset for a mistake of the client's, the connection ends.
+/// After this many streams that we had to reset for an error of the client, the connection ends.
 const OWN_RESETS: usize = 256;
 
 /// The smallest cap on the header that hyper can keep.
@@ -68,7 +68,7 @@ const SMALLEST_HEADER: usize = 8192;
 /// the requests under way. Requests whose Host header names another server get 421.
 ///
 /// # Errors
-/// None at present: a listener that fails is tried again.
+/// None at present: a listener that fails is retried.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -124,7 +124,7 @@ impl Server {
 
     /// Accepts until `shutdown`, then drains.
     pub(super) async fn run(self: Arc<Self>, listener: TcpListener, shutdown: CancellationToken) {
-        // Whatever ends this function, by being dropped for example, ends its connections.
+        // However this function ends, by being dropped for example, its connections end too.
         let _abort_on_return = self.all.abort.clone().drop_guard();
         let tasks = TaskTracker::new();
         tokio::select! {
@@ -144,8 +144,8 @@ impl Server {
                 Ok((stream, address)) => {
                     // A socket of both families shows those of IPv4 as ::ffff:10.0.0.1.
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                    // Who finds no place is not waited for: others stand in the queue behind it.
-                    if self.make_room(address.ip()) {
+                    // A connection without a place is not awaited: others are queued behind it.
+                    if self.find_place(address.ip()) {
                         tasks.spawn(self.clone().connection(stream, address));
                     }
                     // A flood must not starve the connections that are open.
@@ -159,15 +159,15 @@ impl Server {
         }
     }
 
-    /// Whether there is a place for one more connection from this address, another one's if need be.
-    fn make_room(&self, address: IpAddr) -> bool {
-        match self.with(|table, now| table.room(address, now)) {
-            Room::Free => true,
-            Room::InPlaceOf(id) => {
+    /// Whether there is a place for one more connection from this address, by closing another if needed.
+    fn find_place(&self, address: IpAddr) -> bool {
+        match self.with(|table, now| table.vacancy(address, now)) {
+            Vacancy::Free => true,
+            Vacancy::InPlaceOf(id) => {
                 self.close(id, "evicted");
                 true
             }
-            Room::Full => {
+            Vacancy::Full => {
                 self.metrics.connections_closed.with_label_values(&[self.name, "turned_away"]).inc();
                 false
             }
@@ -184,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Ends the connections that have had their time.
+    /// Ends the connections that have timed out.
     async fn keep_time(&self) {
         let Limits { handshake_timeout, header_timeout, idle_timeout, request_timeout, .. } = self.limits;
         let shortest = handshake_timeout.min(header_timeout).min(idle_timeout).min(request_timeout);
@@ -208,7 +208,7 @@ impl Server {
     }
 
     fn connection(self: Arc<Self>, stream: TcpStream, address: SocketAddr) -> impl Future<Output = ()> {
-        // Entered before the task begins, so that the count is right for the next newcomer.
+        // Entered before the task begins, so that the count is right for the next connection.
         let orders = Orders { finish: self.all.finish.child_token(), abort: self.all.abort.child_token() };
         let id = {
             let mut table = self.table.lock();
@@ -258,7 +258,7 @@ impl Place {
     async fn talk(&self, stream: TcpStream, address: IpAddr, finish: CancellationToken) {
         let Some(acceptor) = &self.server.tls else {
             let peer = Peer { address, certificates: Arc::new([]) };
-            return self.speak(stream, false, peer, finish).await;
+            return self.serve_http(stream, false, peer, finish).await;
         };
         let stream = match acceptor.accept(stream).await {
             Ok(stream) => stream,
@@ -273,10 +273,10 @@ impl Place {
         let certificates = session.peer_certificates().unwrap_or_default();
         let certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
         self.server.with(|table, now| table.shaken(self.id, http2, now));
-        self.speak(stream, http2, Peer { address, certificates }, finish).await;
+        self.serve_http(stream, http2, Peer { address, certificates }, finish).await;
     }
 
-    async fn speak<S>(&self, stream: S, http2: bool, peer: Peer, finish: CancellationToken)
+    async fn serve_http<S>(&self, stream: S, http2: bool, peer: Peer, finish: CancellationToken)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -358,7 +358,7 @@ impl Server {
     }
 }
 
-/// A request for as long as somebody works on its answer or reads it.
+/// A request until its answer is computed and read.
 struct UnderWay {
     server: Arc<Server>,
     id: u64,
@@ -372,7 +372,7 @@ impl UnderWay {
         UnderWay { server, id, since }
     }
 
-    /// The answer is made, and it is the client's turn. `answer` has cut the time for the making.
+    /// The answer is computed, and the client has to read it. `answer` has limited the time for computing it.
     fn answered(mut self) -> Self {
         let made = self.since;
         self.since = self.server.with(|table, now| {

@@ -1,11 +1,11 @@
-//! What serving counts: under upstream's names where it has them.
+//! The metrics of serving: under upstream's names where it has them.
 
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::metrics::Metrics;
 
-/// What the listeners, the certificates and the reviews count. Cheap to clone; clones share the counts.
+/// The metrics of the listeners, the certificates and the reviews. Cheap to clone; clones share the counts.
 #[derive(Clone, Debug)]
 pub struct ServingMetrics {
     /// Open connections, `{listener}`.
@@ -14,19 +14,19 @@ pub struct ServingMetrics {
     pub connections_closed: IntCounterVec,
     /// TLS handshakes that failed.
     pub handshake_errors: IntCounter,
-    /// Requests answered with 429 because their address, or everybody, asked too much, `{reason}`.
+    /// Requests answered with 429 by the limit of their address or the total one, `{reason}`.
     pub requests_limited: IntCounterVec,
-    /// Looks at the certificate files that found something, `{result}`: `reloaded` or `failed`.
+    /// Checks of the certificate files that found a change, `{result}`: `reloaded` or `failed`.
     pub certificate_reloads: IntCounterVec,
-    /// Looks at the certificate authorities of clients, `{result}`: `reloaded` or `failed`.
+    /// Checks of the certificate authorities of clients, `{result}`: `reloaded` or `failed`.
     pub trust_reloads: IntCounterVec,
-    /// Attempts to find out who asks, `{result}`: `success`, `failure` or `error`.
+    /// Authentication attempts, `{result}`: `success`, `failure` or `error`.
     pub authentications: IntCounterVec,
-    /// Attempts to find out whether they may, `{result}`: `allowed`, `denied` or `error`.
+    /// Authorization attempts, `{result}`: `allowed`, `denied` or `error`.
     pub authorizations: IntCounterVec,
-    /// TokenReviews asked for, `{code}`; `<error>` where there was no answer.
+    /// TokenReviews sent, `{code}`; `<error>` without an answer.
     pub token_reviews: IntCounterVec,
-    /// SubjectAccessReviews asked for, `{code}`.
+    /// SubjectAccessReviews sent, `{code}`.
     pub access_reviews: IntCounterVec,
     /// Uses of the cache of TokenReviews, `{status}`: `hit` or `miss`.
     pub token_cache: IntCounterVec,

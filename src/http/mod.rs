@@ -1,19 +1,19 @@
-//! The daemon's own HTTP: metrics, health, explanations, and who may read them.
+//! The daemon's own HTTP: metrics, health, explanations, and access to them.
 //!
 //! The one guarantee: whatever a client sends or withholds, the memory and the connections that it costs
-//! are bounded, and a health probe still gets its answer. Health is about the process: a standby that
-//! leads nothing is healthy and ready. Only `/readyz` waits for the caches.
+//! are bounded, and a health probe still gets its answer. Health is about the process: a standby
+//! is healthy and ready. Only `/readyz` waits for the caches.
 //!
 //! Rules and waiting are apart here as well. In reading order:
 //!
 //! * [`health`], [`mod@router`]: what is served.
-//! * [`connection_limits`], `connections`, [`listener`]: how much of it, to how many, and for how long.
-//! * `host`: under which names plain HTTP answers.
+//! * [`connection_limits`], `connections`, [`listener`]: the limits on requests, connections and time.
+//! * `host`: the Host headers that plain HTTP accepts.
 //! * [`tls`], [`certificates`]: HTTPS.
-//! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `auth_layer`: who may read it. The API
+//! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `auth_layer`: access. The API
 //!   server decides both, by TokenReview and SubjectAccessReview.
-//! * [`serving`]: the options, and the server that puts these together.
-//! * [`metrics`]: what all of this counts.
+//! * [`serving`]: the options, and the server that combines these.
+//! * [`metrics`]: the metrics of all of this.
 
 mod auth_layer;
 pub mod authentication;

@@ -29,11 +29,11 @@ const REGULAR: Duration = Duration::from_secs(3600);
 
 /// Why no review was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unasked {
+pub(super) enum NotReviewed {
     /// Too many others are in flight.
     Overloaded,
     /// The client is throttled: too many of its questions had no good answer.
-    Unpaid,
+    Throttled,
 }
 
 /// Whether the last answer to a question was good.
@@ -45,7 +45,7 @@ pub(super) enum Standing {
     Stranger,
 }
 
-/// An answer, and what follows from it.
+/// An answer, and how it is cached.
 pub(super) struct Answered<V> {
     pub(super) answer: V,
     /// How long it is cached.
@@ -85,7 +85,7 @@ impl<K, V> Default for ReviewCache<K, V> {
 }
 
 /// How a caller gets its answer.
-enum Turn<V> {
+enum Lookup<V> {
     Known(V),
     Wait(watch::Receiver<Option<V>>),
     Ask(Standing, watch::Sender<Option<V>>, watch::Receiver<Option<V>>),
@@ -118,14 +118,14 @@ where
         question: K,
         pay: impl FnOnce() -> bool,
         ask: impl FnOnce(Standing) -> F,
-    ) -> Result<V, Unasked>
+    ) -> Result<V, NotReviewed>
     where
         F: Future<Output = Answered<V>> + Send + 'static,
     {
-        let mut waiting = match self.turn(&question, pay)? {
-            Turn::Known(answer) => return Ok(answer),
-            Turn::Wait(waiting) => waiting,
-            Turn::Ask(standing, sender, waiting) => {
+        let mut waiting = match self.look_up(&question, pay)? {
+            Lookup::Known(answer) => return Ok(answer),
+            Lookup::Wait(waiting) => waiting,
+            Lookup::Ask(standing, sender, waiting) => {
                 let in_flight = InFlight { cache: self.clone(), question, answered: None };
                 let asking = ask(standing);
                 tokio::spawn(async move {
@@ -140,30 +140,30 @@ where
                 waiting
             }
         };
-        let answer = waiting.wait_for(Option::is_some).await.map_err(|_| Unasked::Overloaded)?;
-        answer.clone().ok_or(Unasked::Overloaded)
+        let answer = waiting.wait_for(Option::is_some).await.map_err(|_| NotReviewed::Overloaded)?;
+        answer.clone().ok_or(NotReviewed::Overloaded)
     }
 
-    fn turn(&self, question: &K, pay: impl FnOnce() -> bool) -> Result<Turn<V>, Unasked> {
+    fn look_up(&self, question: &K, pay: impl FnOnce() -> bool) -> Result<Lookup<V>, NotReviewed> {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         match inner.slots.get(question) {
-            Some(Slot::Known { answer, until }) if *until > now => return Ok(Turn::Known(answer.clone())),
-            Some(Slot::InFlight(waiting)) => return Ok(Turn::Wait(waiting.clone())),
+            Some(Slot::Known { answer, until }) if *until > now => return Ok(Lookup::Known(answer.clone())),
+            Some(Slot::InFlight(waiting)) => return Ok(Lookup::Wait(waiting.clone())),
             _ => {}
         }
         let standing = inner.standing(question, now);
         let most = if standing == Standing::Regular { 2 * QUESTIONS } else { QUESTIONS };
         if inner.in_flight >= most {
-            return Err(Unasked::Overloaded);
+            return Err(NotReviewed::Overloaded);
         }
         if standing == Standing::Stranger && !pay() {
-            return Err(Unasked::Unpaid);
+            return Err(NotReviewed::Throttled);
         }
         let (sender, waiting) = watch::channel(None);
         inner.slots.insert(question.clone(), Slot::InFlight(waiting.clone()));
         inner.in_flight += 1;
-        Ok(Turn::Ask(standing, sender, waiting))
+        Ok(Lookup::Ask(standing, sender, waiting))
     }
 
     /// How many answers and reviews in flight there are.
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_who_ask_the_same_are_one_question() {
+    async fn a_thousand_equal_questions_cause_one_review() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         let asking = (0..1000).map(|_| cache.get("k", free, |_| server.answer(10 * S)));
         let answers = futures::future::join_all(asking).await;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_hangs_up_and_asks_again_does_not_have_it_asked_again() {
+    async fn a_client_that_disconnects_and_retries_causes_no_second_review() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         for _ in 0..1000 {
             let impatient = cache.get("k", free, |_| server.answer(10 * S));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_kept_is_bounded() {
+    async fn the_cache_is_bounded() {
         let cache = ReviewCache::default();
         for n in 0..2 * ANSWERS {
             let _ = cache
@@ -303,32 +303,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_whose_asking_panics_can_be_asked_again() {
+    async fn a_question_whose_review_panics_can_be_reviewed_again() {
         let cache = ReviewCache::<&str, u32>::default();
         let answer = |answer| Answered { answer, keep: S, good: None };
         let panics = |_| async move { if true { panic!("a mistake") } else { answer(0) } };
-        assert_eq!(cache.get("k", free, panics).await, Err(Unasked::Overloaded));
+        assert_eq!(cache.get("k", free, panics).await, Err(NotReviewed::Overloaded));
         assert_eq!(cache.get("k", free, |_| async move { answer(7) }).await, Ok(7));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_strangers_question_has_to_be_paid_for_and_only_if_it_is_asked() {
+    async fn only_a_strangers_review_costs_a_token_and_only_if_it_is_sent() {
         let cache = ReviewCache::default();
         let poor = || false;
-        assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(Unasked::Unpaid));
+        assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(NotReviewed::Throttled));
         assert_eq!(cache.get("k", free, |_| answered(Some(true))).await, Ok(true));
         assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(true), "it is known");
         tokio::time::sleep(2 * S).await;
-        // An API server that does not answer makes nobody a stranger.
+        // An API server that does not answer leaves the standing as it is.
         assert_eq!(cache.get("k", poor, |_| answered(None)).await, Ok(false));
         tokio::time::sleep(2 * S).await;
         assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(false));
         tokio::time::sleep(2 * S).await;
-        assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(Unasked::Unpaid));
+        assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(NotReviewed::Throttled));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_regular_is_asked_about_although_too_many_strangers_wait() {
+    async fn a_regular_is_reviewed_although_too_many_strangers_wait() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         let good = |_| async { Answered { answer: 0, keep: S, good: Some(true) } };
         assert_eq!(cache.get(0, free, good).await, Ok(0));
@@ -339,6 +339,6 @@ mod tests {
             tokio::time::sleep(S / 2).await;
             (cache.get(0, free, good).await, cache.get(1000, free, good).await)
         };
-        assert_eq!(tokio::join!(strangers, regular).1, (Ok(0), Err(Unasked::Overloaded)));
+        assert_eq!(tokio::join!(strangers, regular).1, (Ok(0), Err(NotReviewed::Overloaded)));
     }
 }

@@ -1,4 +1,4 @@
-//! Reviews, as the API server is asked for them: out of budgets that take nothing from each other.
+//! Sends reviews to the API server, with separate rate limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,41 +14,41 @@ use crate::runtime::api::{Api, ApiError};
 use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::request;
 
-/// How many reviews of one kind are asked for in a second, and at once. A scraper needs one in ten
-/// seconds; each more comes from somebody who tries.
+/// How many reviews of one kind are sent per second, and at once. A scraper needs one in ten
+/// seconds; more come from clients that guess.
 const REVIEWS: (f64, u32) = (20.0, 40);
 
-/// How many looks at the ConfigMap. One in a minute is the rule.
+/// How often the ConfigMap may be read. Once a minute is the rule.
 const LOOK_UPS: (f64, u32) = (5.0, 10);
 
 /// How long a call may take; upstream's.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API server as it is asked about those who ask us. Each part has limits of its own, so that a flood
-/// of requests to us takes nothing from the controllers, nor from the other parts; see [`Reviewers::new`].
+/// The clients for authentication and authorization. Each has a rate limit of its own, so that a flood
+/// of requests to us delays neither the controllers nor the other clients; see [`Reviewers::new`].
 #[derive(Clone, Debug)]
 pub struct Reviewers {
-    /// Who somebody is; `--authentication-kubeconfig`.
+    /// For authentication; `--authentication-kubeconfig`.
     pub authentication: Authentication,
-    /// What they may: SubjectAccessReviews; `--authorization-kubeconfig`.
+    /// For authorization: SubjectAccessReviews; `--authorization-kubeconfig`.
     pub authorization: Reviews,
 }
 
-/// The API server as it is asked who somebody is.
+/// The client for authentication.
 #[derive(Clone, Debug)]
 pub struct Authentication {
-    /// For the ConfigMap in which it says whom it trusts itself.
+    /// For the ConfigMap with the API server's own client CAs.
     pub(super) look_up: Api,
     /// For TokenReviews.
     pub(super) tokens: Reviews,
 }
 
-/// The API server as it is asked for reviews of one kind.
+/// The clients for reviews of one kind.
 #[derive(Clone, Debug)]
 pub struct Reviews {
-    /// For those of which it is not known that they lead to anything.
+    /// For those without a good answer so far.
     strangers: Api,
-    /// For those that did so the last time.
+    /// For those whose last answer was good.
     regulars: Api,
 }
 
@@ -79,7 +79,7 @@ struct Review<S> {
 }
 
 impl Reviews {
-    /// Asks for a review, and returns its status. `counted` counts the answers by their code.
+    /// Sends a review, and returns its status. `counted` counts the answers by their code.
     pub(super) async fn ask<S>(
         &self,
         standing: Standing,

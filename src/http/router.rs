@@ -1,4 +1,4 @@
-//! What is served: metrics, health, explanations, the running configuration, and switches for debugging.
+//! The routes: metrics, health, explanations, the running configuration, and switches for debugging.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The longest body that a route reads. The only one that is read is a number.
 const LARGEST_BODY: usize = 1024;
 
-/// The router over these metrics and checks. It answers what it does not know as Go's server does.
+/// The router over these metrics and checks. An unknown path gets the answer of Go's server.
 pub fn router(metrics: Arc<Metrics>, checks: Checks) -> Router {
     let state = Arc::new((checks, Slis::new()));
     let slis = state.clone();
@@ -45,7 +45,7 @@ pub fn router(metrics: Arc<Metrics>, checks: Checks) -> Router {
 }
 
 /// A route that explains an object of a namespace as indented JSON; `path` has `{namespace}` and `{name}`.
-/// What `explain` knows nothing of is a 404 with its message. It must not block.
+/// An error of `explain` is a 404 with its message. It must not block.
 pub fn explanations<T: Serialize>(
     path: &str,
     explain: impl Fn(&str, &str) -> Result<T, String> + Clone + Send + Sync + 'static,
@@ -59,8 +59,8 @@ pub fn explanations<T: Serialize>(
     Router::new().route(path, get(answer))
 }
 
-/// `/configz`: the running configuration under `name`, as upstream has it. `config` is asked each time
-/// and must hold no secrets.
+/// `/configz`: the running configuration under `name`, as upstream has it. `config` is called each time
+/// and its result must contain no secrets.
 pub fn configz<T: Serialize>(
     name: &'static str,
     config: impl Fn() -> T + Clone + Send + Sync + 'static,
@@ -74,7 +74,7 @@ pub fn configz<T: Serialize>(
 pub fn verbosity(set: impl Fn(u8) -> Result<String, String> + Clone + Send + Sync + 'static) -> Router {
     let answer = move |method: Method, body: Bytes| async move {
         if method != Method::PUT {
-            // Not a 405, because that is not what scripts for other components look for.
+            // Not a 405, because scripts for other components do not expect one.
             return plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method; use PUT\n".to_owned());
         }
         let text = String::from_utf8_lossy(&body);
@@ -90,7 +90,7 @@ pub fn verbosity(set: impl Fn(u8) -> Result<String, String> + Clone + Send + Syn
     Router::new().route("/debug/flags/v", any(answer))
 }
 
-/// `/debug/pprof`: says that there is none, and where to look instead.
+/// `/debug/pprof`: answers that there is none, and names the alternative.
 pub fn profiling() -> Router {
     let answer = || async {
         let text = "404: these profiles are of Go's runtime, which this program does not have. /metrics \
@@ -111,7 +111,7 @@ fn metrics_text(text: String) -> Response {
     ([(header::CONTENT_TYPE, METRICS_TEXT)], text).into_response()
 }
 
-/// A value as indented JSON that nobody keeps.
+/// A value as indented JSON that is not cached.
 fn json(value: &impl Serialize) -> Response {
     match serde_json::to_string_pretty(value) {
         Ok(json) => {
@@ -126,7 +126,7 @@ fn json(value: &impl Serialize) -> Response {
     }
 }
 
-/// A line of text for a person.
+/// A line of text.
 pub(super) fn plain(code: StatusCode, text: String) -> Response {
     let headers =
         [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn verbose_names_the_checks_and_each_can_be_asked_for_or_left_out() {
+    async fn verbose_names_the_checks_and_each_can_be_run_alone_or_excluded() {
         let (app, lease, _) = app();
         let (_, text) = ask(&app, "/healthz?verbose").await;
         assert_eq!(text, "[+]ping ok\n[+]leaderElection ok\nhealthz check passed\n");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_look_at_a_check_is_counted_by_what_it_found() {
+    async fn each_run_of_a_check_is_counted_by_its_result() {
         let (app, lease, _) = app();
         ask(&app, "/healthz").await;
         ask(&app, "/healthz").await;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_a_404_in_the_words_of_other_components() {
+    async fn an_unknown_path_is_a_404_with_the_text_of_other_components() {
         let app = app().0.merge(profiling());
         assert_eq!(ask(&app, "/nothing").await, (404, "404 page not found\n".into()));
         let (code, text) = ask(&app, "/debug/pprof/heap").await;

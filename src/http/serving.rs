@@ -1,8 +1,8 @@
 //! The secure server, put together from its options.
 //!
-//! Order: certificates, then whom to trust, then the socket, so that what cannot work is told of before
-//! anything is served. An API server that is away for the moment is not such a thing: the server starts,
-//! answers health probes, and keeps asking; upstream ends instead, and is started again and again.
+//! Order: certificates, then client CAs, then the socket, so that errors are reported before
+//! anything is served. An API server that is temporarily away is no such error: the server starts,
+//! answers health probes, and retries; upstream ends instead, and is restarted again and again.
 
 use std::fmt::Display;
 use std::io;
@@ -54,7 +54,7 @@ pub struct ServingOptions {
     pub profiling: bool,
     /// Bounds; `--http2-max-streams-per-connection` is in here.
     pub limits: Limits,
-    /// How often files are looked at for a change.
+    /// How often files are checked for a change.
     pub reload_interval: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Default for ServingOptions {
     }
 }
 
-/// Who somebody is. The defaults are upstream's.
+/// Options of authentication. The defaults are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationOptions {
     /// `--authentication-skip-lookup`: the ConfigMap `kube-system/extension-apiserver-authentication` is
@@ -106,7 +106,7 @@ impl Default for AuthenticationOptions {
     }
 }
 
-/// What somebody may. The defaults are upstream's.
+/// Options of authorization. The defaults are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationOptions {
     /// `--authorization-webhook-cache-authorized-ttl`.
@@ -115,7 +115,7 @@ pub struct AuthorizationOptions {
     pub unauthorized_ttl: Duration,
     /// `--authorization-always-allow-paths`.
     pub always_allow_paths: AllowedPaths,
-    /// Groups that may everything; upstream has no flag for them.
+    /// Groups with access to everything; upstream has no flag for them.
     pub always_allow_groups: Vec<String>,
 }
 
@@ -130,21 +130,21 @@ impl Default for AuthorizationOptions {
     }
 }
 
-/// Everything that the secure server is told.
+/// All options of the secure server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecureOptions {
     /// Where and how it is served.
     pub serving: ServingOptions,
-    /// Who somebody is.
+    /// Authentication.
     pub authentication: AuthenticationOptions,
-    /// What somebody may.
+    /// Authorization.
     pub authorization: AuthorizationOptions,
 }
 
 /// Why there is no secure server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// The port cannot be had.
+    /// The port cannot be bound.
     #[error("--secure-port: cannot listen on {address}: {error}")]
     Listen {
         /// The address and the port.
@@ -156,15 +156,15 @@ pub enum ServingError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// It is not known whose certificates to accept.
+    /// The client CAs are not known.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The TLS options leave nothing to speak.
+    /// The TLS options leave nothing to negotiate.
     #[error("--tls-min-version, --tls-cipher-suites or --tls-curve-preferences: {0}")]
     Tls(#[source] rustls::Error),
 }
 
-/// A server that listens already and serves from [`SecureServer::run`] on.
+/// A server that is bound already and serves from [`SecureServer::run`] on.
 pub struct SecureServer {
     listener: TcpListener,
     server: Arc<Server>,
@@ -193,7 +193,7 @@ impl SecureServer {
         Self::on(listener, options, router, reviewers, metrics, clock).await
     }
 
-    /// The same on a listener of the caller's.
+    /// The same on a listener of the caller.
     ///
     /// # Errors
     /// See [`ServingError`].
@@ -237,7 +237,7 @@ impl SecureServer {
             authorizer: Authorizer::new(accesses, paths, groups, ttls, metrics.clone()),
             metrics: metrics.clone(),
         };
-        // Around everything, what is not found included: a stranger learns no paths.
+        // Around everything, unknown paths included: an unauthorized client learns no paths.
         let router = router.layer(axum::middleware::from_fn_with_state(Arc::new(access), admit));
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let server = Server::new("secure", Some(acceptor), router, limits.clone(), metrics.clone());
@@ -245,15 +245,15 @@ impl SecureServer {
         Ok(SecureServer { listener, server, certificates, trust, intervals, metrics })
     }
 
-    /// Where it listens.
+    /// The bound address.
     ///
     /// # Errors
-    /// When the socket does not say.
+    /// When the socket does not report it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`, and then for two seconds the requests under way.
+    /// Serves until `shutdown`, and then for two seconds the requests in flight.
     pub async fn run(self, shutdown: CancellationToken) {
         let SecureServer { listener, server, certificates, trust, intervals, metrics } = self;
         let (files, lookup) = intervals;
@@ -271,8 +271,8 @@ impl SecureServer {
     }
 }
 
-/// Any address means those of both families, as in Go: with `0.0.0.0` alone nobody would reach a pod of an
-/// IPv6-only cluster. A host without IPv6 gets IPv4 only.
+/// Any address means those of both families, as in Go: with `0.0.0.0` alone a pod of an
+/// IPv6-only cluster would be unreachable. A host without IPv6 gets IPv4 only.
 fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     if address.ip().is_unspecified() {
         let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
@@ -304,7 +304,7 @@ fn listen_on(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     socket.listen(1024)
 }
 
-/// The first look at whom to trust.
+/// The first read of the client CAs.
 async fn look_up(trust: &TrustSource, tolerate: bool) -> Result<(), TrustError> {
     let error = match trust.reload().await {
         Ok(_) => {
@@ -324,7 +324,7 @@ async fn look_up(trust: &TrustSource, tolerate: bool) -> Result<(), TrustError> 
     Err(error)
 }
 
-/// Looks at it again and again. What is new and cannot be used changes nothing.
+/// Reloads periodically. A new version that cannot be used changes nothing.
 async fn keep<F, E>(what: &str, interval: Duration, reloads: &IntCounterVec, reload: impl Fn() -> F)
 where
     F: Future<Output = Result<bool, E>>,

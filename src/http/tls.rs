@@ -19,7 +19,7 @@ use rustls::{
 /// ALPN's name of HTTP/2.
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// A name that is not among those we have.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not known; the allowed values are {allowed}")]
 pub struct UnknownName {
@@ -40,7 +40,7 @@ fn name_of<T: Copy + PartialEq>(value: T, known: &[(&'static str, T)]) -> &'stat
     known.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }
 
-/// The oldest TLS that is spoken; `--tls-min-version`. rustls has nothing older than 1.2.
+/// The oldest accepted TLS version; `--tls-min-version`. rustls has nothing older than 1.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// `VersionTLS12`.
@@ -91,7 +91,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-/// What else Go knows, and rustls has not: without forward secrecy, or with ciphers that have been broken.
+/// The suites that Go knows and rustls does not support: without forward secrecy, or with broken ciphers.
 const PASSED_OVER: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
@@ -191,7 +191,7 @@ fn provider(options: &TlsOptions) -> CryptoProvider {
     provider
 }
 
-/// The side of TLS that serves. `asks` says at each handshake whether clients are asked for certificates.
+/// The server side of TLS. `asks` returns at each handshake whether clients are asked for certificates.
 ///
 /// # Errors
 /// When nothing is left to negotiate.
@@ -225,8 +225,8 @@ pub(super) fn server_config(
     Ok(config)
 }
 
-/// Takes any certificate of a client whose key the client proves to have, as Go's `RequestClientCert`
-/// does. Whom it belongs to is found out with each request: the authorities may change while the
+/// Accepts any certificate of a client whose key the client proves to have, as Go's `RequestClientCert`
+/// does. Each request is authenticated on its own: the authorities may change while the
 /// connection is open, a certificate may expire, and a refusal should be an answer that can be read.
 struct AnyCertificate {
     asks: Box<dyn Fn() -> bool + Send + Sync>,
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_not_known_is_refused_with_those_that_are() {
+    fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = "VersionSSL30".parse::<TlsVersion>().unwrap_err().to_string();
         assert!(
             error.starts_with("\"VersionSSL30\" is not known; the allowed values are VersionTLS12,"),

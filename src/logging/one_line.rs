@@ -39,7 +39,7 @@ impl Fields<'_> {
     }
 
     fn try_write(&mut self, field: &str, value: fmt::Arguments<'_>) -> fmt::Result {
-        // What the bridge from the `log` crate adds says nothing that the target does not.
+        // The fields that the bridge from the `log` crate adds repeat the target.
         if field.starts_with("log.") {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Registers metrics and remembers what they are, for the documentation and its tests.
+//! Registers metrics and keeps their descriptions, for the documentation and its tests.
 
 use std::cell::RefCell;
 
@@ -15,12 +15,12 @@ pub enum Kind {
     Counter,
     /// It goes up and down.
     Gauge,
-    /// How often a value fell within which bounds.
+    /// A histogram.
     Histogram,
 }
 
 impl Kind {
-    /// The word for it in Prometheus' text format.
+    /// Its name in Prometheus' text format.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// What a metric is.
+/// The description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Its name.
@@ -43,7 +43,7 @@ pub struct Described {
     pub help: &'static str,
 }
 
-/// A registry that knows what it holds.
+/// A registry with descriptions.
 pub(super) struct Catalogue<'a> {
     registry: &'a Registry,
     described: RefCell<Vec<Described>>,
@@ -98,8 +98,8 @@ impl<'a> Catalogue<'a> {
         self.register(name, help, Kind::Histogram, &[], Histogram::with_opts(options))
     }
 
-    /// What this program is. Other components of Kubernetes tell it under this name; there the version is
-    /// that of Kubernetes, and here ours. What the build does not know stays empty.
+    /// The build of this program. Other components of Kubernetes report it under this name; there the version is
+    /// that of Kubernetes, and here ours. Values that the build does not know stay empty.
     pub(super) fn build_info(&self) {
         let labels = [
             "major",

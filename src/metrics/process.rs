@@ -17,7 +17,7 @@ type Read = fn() -> Option<i64>;
 /// This process.
 pub(super) struct Process {
     cpu_seconds: Counter,
-    /// Each with what it reads; what cannot be read keeps its last value.
+    /// Each gauge with its reader; a figure that cannot be read keeps its last value.
     gauges: Vec<(IntGauge, Read)>,
 }
 
@@ -25,7 +25,7 @@ impl Process {
     /// Nothing has been read yet.
     ///
     /// # Errors
-    /// When a name is none that Prometheus takes.
+    /// When Prometheus does not accept a name.
     pub fn new() -> prometheus::Result<Self> {
         let all: [(&str, &str, Read); 6] = [
             ("process_open_fds", "Number of open file descriptors.", open_files),

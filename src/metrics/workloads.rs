@@ -1,4 +1,4 @@
-//! What becomes of rollouts and pods. kube-controller-manager tells nothing of either.
+//! The metrics of rollouts and pods. kube-controller-manager has none of either.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
@@ -12,19 +12,19 @@ const ROLLOUT_BUCKETS: &[f64] = &[
 /// Upstream's buckets of `replicaset_controller_sorting_deletion_age_ratio`.
 const AGE_RATIO_BUCKETS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
-/// Rollouts, pods, and what others do to them.
+/// Rollouts, pods, and writes by other controllers.
 pub struct WorkloadMetrics {
     /// Rollouts begun.
     pub rollouts_started: IntCounter,
-    /// Rollouts that have ended well.
+    /// Rollouts that have succeeded.
     pub rollouts_finished: IntCounter,
-    /// Times that a rollout was found stuck, `{reason}`: that of the condition.
+    /// How often a rollout became stuck, `{reason}`: that of the condition.
     pub rollouts_failed: IntCounterVec,
     /// Rollouts that are stuck now, `{reason}`.
     pub rollouts_stuck: IntGaugeVec,
     /// Seconds from the beginning of a rollout to its end.
     pub rollout_duration: Histogram,
-    /// Seconds from the creation of a set to its first available pod.
+    /// Seconds from the creation of a ReplicaSet to its first available pod.
     pub first_available: Histogram,
 
     /// Pods created.
@@ -33,13 +33,13 @@ pub struct WorkloadMetrics {
     pub pods_deleted: IntCounter,
     /// Pods that have failed.
     pub pods_failed: IntCounter,
-    /// The age of each pod chosen for deletion over that of the youngest pod of its set, in floats;
+    /// The age of each pod chosen for deletion over that of the youngest pod of its ReplicaSet, in floats;
     /// upstream's (`reportSortingDeletionAgeRatioMetric`). Logarithmic scale-down keeps it below 2.
     pub deletion_age_ratio: Histogram,
 
-    /// Nodes on which pods of a DaemonSet have failed a while ago, of all DaemonSets together.
+    /// Nodes on which pods of a DaemonSet failed recently, of all DaemonSets together.
     pub daemonset_nodes_backing_off: IntGauge,
-    /// How often it was found out what a DaemonSet wants of a node.
+    /// How many verdicts of DaemonSets on nodes were computed.
     pub daemonset_verdicts: IntCounter,
 
     /// Bytes that the explanations of plans take.

@@ -15,9 +15,9 @@ pub struct Condition {
     pub kind: Arc<str>,
     /// `True`, `False` or `Unknown`.
     pub status: Arc<str>,
-    /// Why, in one word for programs.
+    /// The reason, in one word for programs.
     pub reason: Arc<str>,
-    /// Why, in words for people.
+    /// The message for people.
     pub message: Arc<str>,
     /// When the condition last progressed. ReplicaSet conditions have none.
     pub last_update: Option<Timestamp>,
@@ -25,7 +25,7 @@ pub struct Condition {
     pub last_transition: Option<Timestamp>,
 }
 
-/// A condition as it stands on the wire.
+/// A condition on the wire.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionWire<'a> {
@@ -88,10 +88,10 @@ pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition
     conditions.iter().find(|c| &*c.kind == kind)
 }
 
-/// Puts a condition in place of the one of its type.
+/// Replaces the condition of its type.
 ///
 /// The transition time is kept while the status stays (S21), and both times while status and reason
-/// stay. A new message under the same reason is taken over without moving a time: upstream keeps the
+/// stay. A new message under the same reason is stored without a new time: upstream keeps the
 /// old text for ever, so that a user reads of a quota that was raised long ago.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     let Some(current) = conditions.iter_mut().find(|c| c.kind == condition.kind) else {
@@ -108,7 +108,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     *current = condition;
 }
 
-/// Puts a condition in place of the one of its type and moves its update time in any case: there was
+/// Replaces the condition of its type and updates its update time in any case: there was
 /// progress. The transition time is still kept while the status stays.
 pub fn renew(conditions: &mut Vec<Condition>, condition: Condition) {
     let kind = condition.kind.clone();
@@ -119,7 +119,7 @@ pub fn renew(conditions: &mut Vec<Condition>, condition: Condition) {
     }
 }
 
-/// Takes out the condition of this type.
+/// Removes the condition of this type.
 pub fn remove(conditions: &mut Vec<Condition>, kind: &str) {
     conditions.retain(|c| &*c.kind != kind);
 }

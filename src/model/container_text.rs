@@ -1,4 +1,4 @@
-//! Text that a container wrote, which is not for everybody.
+//! Text that a container wrote, which may be confidential.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl ContainerText {
         ContainerText(text)
     }
 
-    /// The text, for those who are known and may read it.
+    /// The text, for authenticated clients that may read it.
     pub fn reveal(&self) -> &str {
         &self.0
     }

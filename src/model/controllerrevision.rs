@@ -1,4 +1,4 @@
-//! A ControllerRevision: one template of a DaemonSet's history, known by what it means.
+//! A ControllerRevision: one template of a DaemonSet's history, compared by meaning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct ControllerRevision {
     pub meta: Meta,
     /// `revision`: counts templates, and the highest is the current one.
     pub number: i64,
-    /// What `data` means; `None` if it is not the patch of a pod template.
+    /// The meaning of `data`; `None` if it is not the patch of a pod template.
     pub contents: Option<Contents>,
 }
 

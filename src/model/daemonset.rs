@@ -40,7 +40,7 @@ pub struct DaemonSet {
 /// `spec.updateStrategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateStrategy {
-    /// A pod is replaced by one of the new template when somebody deletes it. Also what an unknown strategy is taken for.
+    /// A pod is replaced by one of the new template when a user deletes it. Also the interpretation of an unknown strategy.
     OnDelete,
     /// Old pods are replaced within a budget.
     RollingUpdate {
@@ -51,10 +51,10 @@ pub enum UpdateStrategy {
     },
 }
 
-/// `status` of a DaemonSet: what the controller writes. Conditions are those of others, and are never written.
+/// `status` of a DaemonSet: what the controller writes. Conditions belong to other writers, and are never written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonSetStatus {
-    /// The generation that the status speaks of.
+    /// `observedGeneration`.
     pub observed_generation: i64,
     /// Nodes that should run a pod.
     pub desired: i32,
@@ -195,7 +195,7 @@ impl Record for DaemonSet {
 impl DaemonSet {
     /// `(surge, unavailable)`: on how many of `desired` nodes a rolling update may run two pods, and on how many none.
     ///
-    /// Both round up. When both come to nothing the update could never move, so one node may be without (upstream:
+    /// Both round up. When both are 0 the update could never proceed, so one node may be without a pod (upstream:
     /// `updatedDesiredNodeCounts`). OnDelete has no budget.
     pub fn budget(&self, desired: i32) -> (i32, i32) {
         let UpdateStrategy::RollingUpdate { max_unavailable, max_surge } = self.strategy else {
@@ -213,7 +213,7 @@ impl DaemonSet {
     }
 }
 
-/// A DaemonSet with all of its annotations, as it is read when a revision gets them.
+/// A DaemonSet with all of its annotations, as it is read for a new revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnotatedDaemonSet {
     /// The DaemonSet.
@@ -274,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn two_zeroes_are_one_unavailable_node_while_any_is_wanted() {
+    fn two_zeroes_are_one_unavailable_node_while_any_is_desired() {
         check_budget(4, "0", "0", (0, 1));
         check_budget(0, "0", "0", (0, 0));
         check_budget(0, "0", "1", (0, 1));
     }
 
     #[test]
-    fn absent_fields_take_the_apis_defaults_and_negative_ones_are_nothing() {
+    fn absent_fields_take_the_apis_defaults_and_negative_ones_are_zero() {
         let plain = daemon_set("{}", "{}");
         assert_eq!(plain.budget(10), (0, 1));
         assert_eq!((plain.min_ready_seconds, plain.revision_history_limit), (0, 10));

@@ -31,7 +31,7 @@ pub struct Deployment {
     pub strategy: Strategy,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i32,
-    /// `spec.revisionHistoryLimit`; `None` keeps every old set.
+    /// `spec.revisionHistoryLimit`; `None` keeps every old ReplicaSet.
     pub revision_history_limit: Option<i32>,
     /// `spec.paused`.
     pub paused: bool,
@@ -45,13 +45,13 @@ pub struct Deployment {
 /// `spec.strategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// All old pods go before the first new one comes.
+    /// All old pods end before the first new one is created.
     Recreate,
     /// New pods replace old ones within a budget.
     RollingUpdate {
         /// How many pods may exist above `spec.replicas`.
         max_surge: IntOrPercent,
-        /// How many pods may be missing below `spec.replicas`.
+        /// How many pods may be unavailable below `spec.replicas`.
         max_unavailable: IntOrPercent,
     },
 }
@@ -59,21 +59,21 @@ pub enum Strategy {
 /// `status` of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeploymentStatus {
-    /// The generation that the status speaks of.
+    /// `observedGeneration`.
     pub observed_generation: i64,
-    /// Active pods of all its sets.
+    /// Active pods of all its ReplicaSets.
     pub replicas: i32,
-    /// Active pods of the new set.
+    /// Active pods of the new ReplicaSet.
     pub updated: i32,
     /// Ready pods.
     pub ready: i32,
     /// Pods that have been ready for `minReadySeconds`.
     pub available: i32,
-    /// Pods still missing to be fully available.
+    /// Pods that are missing or unavailable.
     pub unavailable: i32,
-    /// Pods on their way out that still run (KEP-3973).
+    /// Terminating pods that still run (KEP-3973).
     pub terminating: Option<i32>,
-    /// How often the name of a new set was taken already.
+    /// How often the name of a new ReplicaSet was taken already.
     pub collision_count: Option<i32>,
     /// Conditions, ours and other writers'.
     pub conditions: Vec<Condition>,
@@ -177,7 +177,7 @@ impl Record for Deployment {
         let status = status.unwrap_or_default();
         Ok(Deployment {
             annotations: metadata.annotations.intern(interner),
-            // Validation refuses what is below nothing; arithmetic on it would panic (R1).
+            // Validation refuses negative numbers; arithmetic on them would panic (R1).
             replicas: spec.replicas.unwrap_or(1).max(i32::from(planted!("no replicas are taken for one"))),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
@@ -219,9 +219,9 @@ impl Deployment {
     /// `(surge, unavailable)`: how many pods a rolling update may have above and below
     /// `spec.replicas`.
     ///
-    /// Surge rounds up and unavailable down; when both come to nothing the update could never move, so
+    /// Surge rounds up and unavailable down; when both are 0 the update could never proceed, so
     /// one pod may be unavailable (upstream's `ResolveFenceposts`). Recreate has no budget, and
-    /// `Available` then wants every pod.
+    /// `Available` then requires every pod.
     pub fn budget(&self) -> (i32, i32) {
         let Strategy::RollingUpdate { max_surge, max_unavailable } = self.strategy else {
             return (0, 0);

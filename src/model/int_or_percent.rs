@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 
-/// `maxSurge` and `maxUnavailable`: a number of pods, or a percentage of the wanted ones.
+/// `maxSurge` and `maxUnavailable`: a number of pods, or a percentage of the desired ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntOrPercent {
-    /// So many pods.
+    /// A number of pods.
     Int(i64),
-    /// So many per cent of `spec.replicas`.
+    /// A percentage of `spec.replicas`.
     Percent(i64),
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_int32_are_clamped_and_negative_ones_are_nothing() {
+    fn numbers_beyond_int32_are_clamped_and_negative_ones_are_zero() {
         check("\"99999999999%\"", 100, i32::MAX, i32::MAX);
         check("\"99999999999999999999999999%\"", i32::MAX, i32::MAX, i32::MAX);
         check("4294967296", 1, i32::MAX, i32::MAX);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_number_nor_percentage_is_refused() {
+    fn neither_number_nor_percentage_is_refused() {
         for json in ["\"\"", "\"%\"", "\"5\"", "\"-5%\"", "\"5.5%\"", "true", "1.5"] {
             assert!(serde_json::from_str::<IntOrPercent>(json).is_err(), "{json}");
         }

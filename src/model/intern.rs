@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::meta::{ControllerRef, StringMap};
 
-/// Hands out shared copies of equal values. One per informer, so that no lock is needed.
+/// Returns shared copies of equal values. One per informer, so that no lock is needed.
 ///
 /// Five thousand pods of one ReplicaSet then hold one label set and one owner reference between them.
 /// The price is a hash look-up per string at decode time, and a sweep over the table each time it has
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_any_more_is_dropped_when_the_table_has_doubled() {
+    fn unused_strings_are_dropped_when_the_table_has_doubled() {
         let mut interner = Interner::default();
         let kept = interner.string("kept");
         for n in 0..10 * SMALLEST_SWEEP {

@@ -204,16 +204,16 @@ pub struct Meta {
     pub generation: i64,
     /// When the API server stored the object first.
     pub created: Timestamp,
-    /// When a graceful deletion is due; `Some` means that the object is on its way out.
+    /// When a graceful deletion is due; `Some` means that the object is being deleted.
     pub deletion: Option<Timestamp>,
     /// Labels.
     pub labels: Arc<StringMap>,
-    /// Who controls the object; `None` makes it an orphan that may be adopted.
+    /// The controller of the object; `None` makes it an orphan that may be adopted.
     pub controller: Option<Arc<ControllerRef>>,
 }
 
 impl Meta {
-    /// Whether the object is on its way out.
+    /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.deletion.is_some()
     }

@@ -1,4 +1,4 @@
-//! What the controllers know of the cluster: trimmed records, decoded straight off the wire.
+//! Records of cluster objects for the controllers: trimmed, decoded directly from the response.
 //!
 //! The one guarantee: a record holds what the logic reads and nothing else. `managedFields` is never
 //! allocated, strings that many objects share are stored once, and a pod template stays raw JSON, so

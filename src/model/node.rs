@@ -1,4 +1,4 @@
-//! A node: its name, labels and taints. Decisions rest on nothing else.
+//! A node: its name, labels and taints. Decisions depend on nothing else.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct Taint {
 pub enum Effect {
     /// New pods are not scheduled to the node.
     NoSchedule,
-    /// New pods are scheduled elsewhere if possible: of no account for a DaemonSet.
+    /// New pods are scheduled elsewhere if possible: a DaemonSet ignores it.
     PreferNoSchedule,
     /// Running pods are evicted, too.
     NoExecute,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_does_not_say_is_absent() {
+    fn absent_fields_of_a_node_are_absent() {
         let json = r#"{"metadata":{"name":"n1","uid":"u","resourceVersion":"1","labels":null},"spec":{"taints":null}}"#;
         let node = Node::decode(json, &mut Interner::default()).unwrap();
         assert!(node.taints.is_empty() && node.meta.labels.is_empty());

@@ -1,10 +1,10 @@
-//! Whose an object is: what identifies an owner.
+//! The identity of an owner.
 //!
-//! A UID alone proves nothing. Whoever may write pods in one namespace may write any UID into their owner
+//! A UID alone proves nothing. A writer of pods in one namespace may write any UID into their owner
 //! references, the UID of a ReplicaSet in another namespace among them. An owner reference counts with the
 //! owner's namespace, API group, kind and UID, and an [`Owner`] cannot be made of less. The version of the
 //! API group does not count (`apps/v1` and `apps/v1beta2` are one kind), and neither does the name: it
-//! says the same as the UID, and the UID is never used again.
+//! is implied by the UID, and a UID is never used again.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -24,7 +24,7 @@ pub struct Owner {
     source: Source,
 }
 
-/// What an [`Owner`] was made of. References are shared by all objects of an owner.
+/// The source of an [`Owner`]. References are shared by all objects of an owner.
 #[derive(Clone, Debug)]
 enum Source {
     Object(&'static Resource, Uid),
@@ -113,7 +113,7 @@ impl ControllerRef {
 }
 
 impl Meta {
-    /// Who controls the object, if anybody does: the owner has to be in the object's own namespace.
+    /// The controller of the object, if it has one: the owner must be in the object's own namespace.
     pub fn owner(&self) -> Option<Owner> {
         let reference = self.controller.clone()?;
         Some(Owner { namespace: self.key.namespace.clone(), source: Source::Reference(reference) })

@@ -41,7 +41,7 @@ pub struct Pod {
     pub meta: Meta,
     /// The phase.
     pub phase: Phase,
-    /// Since when the pod is ready; `None` when it is not, [`Timestamp::UNIX_EPOCH`] when nobody said.
+    /// Since when the pod is ready; `None` when it is not, [`Timestamp::UNIX_EPOCH`] when the time is unknown.
     pub ready_since: Option<Timestamp>,
     /// One string for two uses, so that a pod costs no more for it; see [`Pod::node`] and [`Pod::target`].
     place: Option<Arc<str>>,
@@ -54,7 +54,7 @@ pub struct Pod {
     /// Why the pod is not running. In a box, because most pods run, and then it costs one word.
     pub waiting: Option<Box<Waiting>>,
     /// Whether the pod failed within a minute of its start, as one does that its node refuses
-    /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fare no better.
+    /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fail as well.
     pub failed_early: bool,
 }
 
@@ -69,18 +69,18 @@ pub struct Restarts {
     pub sidecar: i32,
 }
 
-/// What ran for longer than this had a fair start.
+/// A pod that ran for longer than this did not fail at startup.
 const EARLY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
-/// Why a pod is not running, as the kubelet or the scheduler says it.
+/// Why a pod is not running, as the kubelet or the scheduler reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// `ImagePullBackOff`, `CrashLoopBackOff`, `OOMKilled`, `Unschedulable`, `Evicted`.
     pub reason: Arc<str>,
-    /// What they say beside it, on one line and not longer than [`MESSAGE`]; `None` if nothing is. Of a
+    /// The message beside it, on one line and not longer than [`MESSAGE`]; `None` without one. For a
     /// container that ended it is the exit code.
     pub message: Option<Arc<str>>,
-    /// What the container that ended said itself, cut as the message is.
+    /// The termination message of the container, cut as the message is.
     pub termination_message: Option<ContainerText>,
 }
 
@@ -195,9 +195,9 @@ struct TerminatedWire<'a> {
     finished_at: Moment<'a>,
 }
 
-/// A time that few pods are asked for, and that nobody refuses a pod for.
+/// A time that is read for few pods, and for which no pod is refused.
 enum Moment<'a> {
-    /// From JSON, not read yet.
+    /// From JSON, not decoded yet.
     Written(Text<'a>),
     /// From protobuf.
     Known(Option<Timestamp>),
@@ -224,13 +224,13 @@ impl Moment<'_> {
     }
 }
 
-/// What is said of a pod that does not run.
+/// What is reported of a pod that does not run.
 struct Reported<'a> {
-    /// In one word.
+    /// The reason, in one word.
     reason: &'a str,
-    /// By the kubelet or the scheduler.
+    /// The message of the kubelet or the scheduler.
     message: Cow<'a, str>,
-    /// By the container itself.
+    /// The termination message of the container.
     termination_message: &'a str,
 }
 
@@ -324,8 +324,8 @@ impl StatusWire<'_> {
         Restarts { regular: regular.max().unwrap_or(0).max(0), sidecar: sidecar.max().unwrap_or(0).max(0) }
     }
 
-    /// Whether nothing shows that the pod was alive a minute after it had started: no container that
-    /// ended later, no condition that turned later. A pod that its node refused shows nothing at all.
+    /// Whether nothing shows that the pod was alive a minute after its start: no container that
+    /// ended later, no condition that changed later. A pod that its node refused shows nothing at all.
     fn ended_early(&self, created: Timestamp) -> bool {
         let start = self.start_time.time().unwrap_or(created);
         let ends =
@@ -349,8 +349,8 @@ impl StatusWire<'_> {
         reported.into_iter().flatten().find(|reported| !reported.reason.trim().is_empty())
     }
 
-    /// The first container in trouble speaks: one that waits for more than its turn, else one that ended
-    /// badly and waits for nothing yet, else one that waits as every container does at first.
+    /// The first unhealthy container counts: one that waits for more than its turn, else one that
+    /// failed and waits for nothing yet, else one that waits as every container does at first.
     fn of_container(&self) -> Option<Reported<'_>> {
         let waits = || self.containers().filter_map(ContainerStatusWire::waits);
         let ended = || self.containers().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.badly());
@@ -362,8 +362,8 @@ impl StatusWire<'_> {
 }
 
 impl ContainerStatusWire<'_> {
-    /// What is said of a waiting container. How a container ended that crashes again and again tells more than
-    /// that it is started again later.
+    /// The reason of a waiting container. For a container that crashes again and again, its last exit
+    /// is more useful than the back-off.
     fn waits(&self) -> Option<Reported<'_>> {
         let ReasonWire { reason, message } = self.state.as_ref()?.waiting.as_ref()?;
         let reported = Reported::new(reason.as_str(), message.as_str());
@@ -380,7 +380,7 @@ impl ContainerStatusWire<'_> {
 }
 
 impl TerminatedWire<'_> {
-    /// Reason, exit code and termination message, unless all was well.
+    /// Reason, exit code and termination message, unless the exit code is 0.
     fn badly(&self) -> Option<Reported<'_>> {
         (self.exit_code != Some(0)).then(|| Reported {
             reason: self.reason.as_str(),
@@ -389,7 +389,7 @@ impl TerminatedWire<'_> {
         })
     }
 
-    /// The exit code, with the reason if that tells more.
+    /// The exit code, with the reason if that adds something.
     fn exit(&self) -> Option<String> {
         let code = self.exit_code?;
         Some(match self.reason.as_str() {
@@ -468,7 +468,7 @@ impl Pod {
         self.is_bound = true;
     }
 
-    /// Whether the pod counts towards its ReplicaSet's size: not ended and not on its way out.
+    /// Whether the pod counts towards its ReplicaSet's size: not ended and not being deleted.
     pub fn is_active(&self) -> bool {
         !self.is_terminal() && !self.meta.is_deleting()
     }
@@ -478,7 +478,7 @@ impl Pod {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Whether the pod is on its way out and still runs.
+    /// Whether the pod is being deleted and still runs.
     pub fn is_terminating(&self) -> bool {
         !self.is_terminal() && self.meta.is_deleting()
     }
@@ -489,7 +489,7 @@ impl Pod {
     }
 
     /// When the pod has been ready for `min_ready_seconds`; `None` while it is not ready, and while there
-    /// is a time to wait and nobody said since when it is (upstream: `IsPodAvailable`).
+    /// is a time to wait and its ready time is unknown (upstream: `IsPodAvailable`).
     pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         let wait = jiff::SignedDuration::from_secs(min_ready_seconds.max(0).into());
         let dated = |since: &Timestamp| wait.is_zero() || *since != Timestamp::UNIX_EPOCH;
@@ -594,7 +594,7 @@ mod tests {
         assert!(Restarts { regular: 1, sidecar: 0 } > Restarts { regular: 0, sidecar: 9 });
     }
 
-    /// Reason and message, `-` for none, and after a `|` what the container said.
+    /// Reason and message, `-` for none, and after a `|` the termination message.
     fn reported(status: &str) -> String {
         match pod("{}", status).waiting.as_deref() {
             None => "-".into(),
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_is_told_with_the_exit_code_and_what_the_container_said_apart_from_it() {
+    fn a_crash_loop_has_the_exit_code_and_a_separate_termination_message() {
         let crashing = |last: &str| {
             format!(
                 r#"{{"containerStatuses":[{{"state":{{"waiting":{{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}},
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_said_is_not_in_the_message_nor_printed_with_the_pod() {
+    fn the_termination_message_is_neither_in_the_message_nor_printed_with_the_pod() {
         let secret = "password=hunter2";
         for status in [
             r#"{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}},
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_ended_badly_speaks_before_those_that_wait_for_their_turn() {
+    fn a_failed_container_counts_before_those_that_wait_for_their_turn() {
         let status = |init: &str| {
             format!(
                 r#"{{"initContainerStatuses":[{{"state":{{"terminated":{init}}}}}],

@@ -1,8 +1,8 @@
 //! The fields of a protobuf message, one after the other, borrowed from the message's own bytes.
 //!
 //! Pods are most of what a daemon reads. In JSON an API server spends three times as long to write them, and every byte
-//! of them has to be looked at; here a field that no record keeps is one length to step over. Crates that decode
-//! protobuf make whole objects of it, or copy each string; this needs neither, and a varint is ten lines.
+//! of them has to be parsed; here a field that no record keeps is one length to skip. Crates that decode
+//! protobuf build whole objects, or copy each string; this needs neither, and a varint is ten lines.
 //!
 //! The encoding: <https://protobuf.dev/programming-guides/encoding/>. Groups are not used by Kubernetes and are refused.
 

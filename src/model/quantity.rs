@@ -1,4 +1,4 @@
-//! Quantities, as far as two spellings of one have to be told from two different ones (upstream:
+//! Quantities, as far as two spellings of one must be distinguished from two different ones (upstream:
 //! `apimachinery/pkg/api/resource`).
 
 /// A quantity of 1 in the finest unit there is.

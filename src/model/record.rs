@@ -1,4 +1,4 @@
-//! What the runtime needs to know of a kind to list, watch, decode and index its objects.
+//! The interface of a kind to the runtime: list, watch, decode and index its objects.
 
 use serde::de::Error as _;
 
@@ -91,12 +91,11 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     /// Decodes one object from its JSON.
     ///
-    /// # Errors
-    /// When the JSON does not have the shape of this kind. The caller reports it and goes on with the
+    /// When the JSON does not have the shape of this kind. The caller reports it and continues with the
     /// other objects: one unreadable object must not stall the rest.
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error>;
 
-    /// Whether objects of this kind are asked for in protobuf, and decoded by [`Record::decode_protobuf`].
+    /// Whether objects of this kind are requested in protobuf, and decoded by [`Record::decode_protobuf`].
     const HAS_PROTOBUF: bool = false;
 
     /// Decodes one object from its protobuf message, without the envelope.

@@ -16,7 +16,7 @@ use super::wire::MetaWire;
 /// What the controllers know of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSet {
-    /// What it is on the server: plans are made for a ReplicationController in this form, too.
+    /// The resource on the server: plans are made for a ReplicationController in this form, too.
     pub resource: &'static Resource,
     /// Metadata.
     pub meta: Meta,
@@ -45,9 +45,9 @@ pub struct ReplicaSetStatus {
     pub ready: i32,
     /// Pods that have been ready for `minReadySeconds`.
     pub available: i32,
-    /// Pods on their way out that still run (KEP-3973); `None` where no controller has counted them.
+    /// Terminating pods that still run (KEP-3973); `None` where no controller has counted them.
     pub terminating: Option<i32>,
-    /// The generation that the status speaks of.
+    /// `observedGeneration`.
     pub observed_generation: i64,
     /// Conditions.
     pub conditions: Vec<Condition>,
@@ -140,7 +140,7 @@ pub(super) fn decode<'a, S: Deserialize<'a>>(
     Ok(ReplicaSet {
         resource,
         annotations: metadata.annotations.intern(interner),
-        // Validation refuses what is below nothing; arithmetic on it would panic (R1).
+        // Validation refuses negative numbers; arithmetic on them would panic (R1).
         replicas: spec.replicas.unwrap_or(1).max(0),
         min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
         selector: compile(spec.selector),
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_read_and_its_template_kept_to_the_letter() {
+    fn a_replica_set_is_decoded_and_its_template_kept_byte_for_byte() {
         let template = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"newThing":[1, 2]}}"#;
         let json = format!(
             r#"{{"metadata":{{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,

@@ -1,7 +1,7 @@
-//! A ReplicationController: the ReplicaSet's elder, which one controller core serves as well.
+//! A ReplicationController: the ReplicaSet's predecessor, which the same controller core serves.
 //!
-//! Upstream makes a ReplicaSet out of every ReplicationController that it reads (`conversion.go` of
-//! `pkg/controller/replication`). Here it is decoded straight into one, so that plans are made for a
+//! Upstream converts every ReplicationController that it reads into a ReplicaSet (`conversion.go` of
+//! `pkg/controller/replication`). Here it is decoded directly into one, so that plans are made for a
 //! `&ReplicaSet` and nothing is copied.
 
 use super::intern::Interner;
@@ -18,9 +18,9 @@ use super::wire::Pairs;
 pub struct ReplicationController(pub ReplicaSet);
 
 impl ReplicationController {
-    /// What a ReplicationController can report of a status: everything but the terminating pods, for
+    /// The part of a status that a ReplicationController can report: everything but the terminating pods, for
     /// which its API has no field. Written nevertheless, the number would be dropped by the API server,
-    /// missed at the next look, and written again, for ever.
+    /// missed at the next sync, and written again, for ever.
     pub fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
         ReplicaSetStatus { terminating: None, ..status }
     }
@@ -63,7 +63,7 @@ mod tests {
         ReplicationController::decode(&json, &mut Interner::default()).unwrap().0
     }
 
-    /// What a ReplicaSet that says the same in its own form is read as, but for what it is on the server.
+    /// The decoded form of a ReplicaSet with the same content, except for its resource.
     fn replica_set(spec: &str, status: &str) -> ReplicaSet {
         let json = format!(
             r#"{{"metadata":{{"name":"old","namespace":"shop","uid":"u","resourceVersion":"7","generation":2}},
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_the_replica_set_that_says_the_same() {
+    fn it_is_decoded_as_the_equivalent_replica_set() {
         let condition = r#"{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"no",
                             "lastTransitionTime":"2026-01-02T03:04:05Z"}"#;
         let other = r#"{"type":"ImagePullBackOff","status":"True","reason":"NonExistentImage"}"#;

@@ -64,7 +64,7 @@ struct RequirementWire<'a> {
 
 impl Selector {
     /// Compiles a selector. An absent one matches nothing, as the API defines it; so does one with an
-    /// operator we do not know, which [`Selector::defect`] then names.
+    /// unknown operator, which [`Selector::defect`] then names.
     pub fn compile(wire: Option<SelectorWire<'_>>) -> Self {
         let Some(wire) = wire else {
             return Selector {
@@ -129,7 +129,7 @@ impl Selector {
         self.defect.is_none() && self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// Why the selector can match nothing, in words for a user.
+    /// Why the selector can match nothing, as text for a user.
     pub fn defect(&self) -> Option<&str> {
         self.defect.as_deref()
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_defective_selector_matches_nothing_and_says_why() {
+    fn a_defective_selector_matches_nothing_and_reports_why() {
         let odd = r#"{"matchExpressions":[{"key":"env","operator":"Near","values":["a"]}]}"#;
         check(odd, &[("env", "a")], false);
         assert!(selector(odd).defect().unwrap().contains("\"Near\""));

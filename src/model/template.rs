@@ -1,4 +1,4 @@
-//! Pod templates: raw JSON that is compared by meaning and copied without being understood.
+//! Pod templates: raw JSON that is compared by meaning and copied without decoding.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::meta::StringMap;
 use super::template_equality::Fingerprint;
 use super::wire::Pairs;
 
-/// The label that tells the pods of one ReplicaSet from those of its siblings.
+/// The label that distinguishes the pods of one ReplicaSet from those of its siblings.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// A pod template: the JSON as the API server sent it, and what the logic reads of it.
+/// A pod template: the JSON as the API server sent it, and the labels of its pods.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// Shared, so that a record can be changed without copying its template.
@@ -75,7 +75,7 @@ impl Template {
         &self.raw
     }
 
-    /// The template's JSON with other labels; every other field goes over as it is, byte for byte.
+    /// The template's JSON with other labels; every other field is copied byte for byte.
     ///
     /// # Errors
     /// When the template is not the object that it was decoded as; cannot happen to a decoded one.

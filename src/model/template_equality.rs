@@ -1,7 +1,7 @@
-//! What a template means, as 128 bits, computed in one pass over its JSON without building it.
+//! The meaning of a template, as 128 bits, computed in one pass over its JSON without building it.
 //!
-//! Two templates that mean the same have the same fingerprint: the hash label, the order of keys, nulls,
-//! empty lists, `{}` where it says nothing, fields that have their API default, and the spelling of
+//! Two templates with the same meaning have the same fingerprint: the hash label, the order of keys, nulls,
+//! empty lists, `{}` where it has no meaning, fields that have their API default, and the spelling of
 //! quantities (`1000m` and `1`) do not count. Two that differ share one with a chance of
 //! 2^-128; the price of certainty would be to parse both in every sync, and even the one parse at
 //! decode time into a tree costs five times as much as this.
@@ -41,11 +41,11 @@ impl Fingerprint {
     }
 }
 
-/// What a value says.
+/// The content of a value.
 enum Meaning {
-    /// A null: as much as if it were not there.
+    /// A null: the same as absent.
     Null,
-    /// `[]`: in a field, as much as if it were not there.
+    /// `[]`: in a field, the same as absent.
     EmptyList,
     /// `{}`, which means something in some places.
     EmptyObject,
@@ -69,7 +69,7 @@ enum Place {
 }
 
 /// Fields of which `{}` means the same as their absence: maps, and structs that are not optional.
-/// Everywhere else an empty object may say something (`emptyDir: {}`, a `namespaceSelector` that
+/// Everywhere else an empty object may have a meaning (`emptyDir: {}`, a `namespaceSelector` that
 /// selects all) and stays.
 const EMPTY_MEANS_ABSENT: [&str; 10] = [
     "annotations",
@@ -84,8 +84,8 @@ const EMPTY_MEANS_ABSENT: [&str; 10] = [
     "securityContext",
 ];
 
-/// Fields and the values that the API server gives them when they are left out. It does so for the
-/// Deployment and for its sets alike; this is for objects that were stored by a server which did not.
+/// Fields and the values that the API server gives them when they are absent. It does so for the
+/// Deployment and for its ReplicaSets alike; this is for objects that were stored by a server which did not.
 const DEFAULTS: [(Place, &str, Default); 16] = [
     (Place::PodSpec, "restartPolicy", Default::Text("Always")),
     (Place::PodSpec, "dnsPolicy", Default::Text("ClusterFirst")),
@@ -263,7 +263,7 @@ mod tests {
         serde_json::value::to_raw_value(value).unwrap()
     }
 
-    /// The plain way to the same question: drop what means nothing, and sort the keys. Knows neither
+    /// The plain algorithm for comparison: drop what has no meaning, and sort the keys. Knows neither
     /// defaults nor quantities.
     fn canonical(value: &Value, place: Place) -> Value {
         match value {

@@ -1,4 +1,4 @@
-//! Metadata as it stands on the wire, borrowed from the response's own bytes.
+//! Metadata on the wire, borrowed from the response's own bytes.
 //!
 //! Decoding goes through these short-lived forms into the records, so that nothing is allocated that
 //! a record does not keep: `managedFields`, two thirds of a pod's JSON, is skipped over in place.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_read_and_managed_fields_are_passed_over() {
+    fn metadata_is_decoded_and_managed_fields_are_skipped() {
         let meta = meta(
             r#"{"name":"web-1","namespace":"shop","uid":"u-1","resourceVersion":"42","generation":3,
                 "creationTimestamp":"2026-01-02T03:04:05Z","labels":{"b":"2","a":"1\u0041"},
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_identity_is_refused_by_the_name_of_the_field() {
+    fn an_object_without_identity_is_refused_by_the_name_of_the_field() {
         let error = meta(r#"{"uid":"u","resourceVersion":"1"}"#).unwrap_err().to_string();
         assert!(error.contains("metadata.name"), "{error}");
         let error = meta(r#"{"name":"a","uid":"u","resourceVersion":"x1"}"#).unwrap_err().to_string();

@@ -1,8 +1,8 @@
-//! Calls to the API server: limited, bounded in time and size, counted, and repeated only where the server
+//! Calls to the API server: rate-limited, bounded in time and size, counted, and retried only where the server
 //! asks for it ([`super::retry_after`]).
 //!
-//! The one guarantee: an error answers two questions that have nothing to do with each other. Whether the API
-//! server said no ([`ApiError::is_refusal`]), so that somebody should be told; and whether the write may have
+//! The one guarantee: an error answers two independent questions. Whether the API
+//! server refused ([`ApiError::is_refusal`]), so that it must be reported; and whether the write may have
 //! happened all the same ([`ApiError::outcome_unknown`]), so that a lost reply does not become a second pod.
 
 use std::fmt;
@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 use crate::model::Uid;
 use crate::model::protobuf::unwrap_object;
 
-/// How long a call may take, unless told otherwise.
+/// The default timeout of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a list may take: the API server itself gives up after a minute.
@@ -48,16 +48,16 @@ const LARGEST_ERROR: usize = 1 << 20;
 /// The longest wait that a server may ask for with `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The reason that we give to a 5xx without a `Status`. The API server answers with one, and a proxy does not.
+/// The reason for a 5xx without a `Status`. The API server sends one, and a proxy does not.
 const NO_STATUS: &str = "NoStatus";
 
-/// Why a call did not bring what was asked for.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The server answered with an error.
     #[error("{}", describe(.0))]
     Status(Box<Status>),
-    /// The server answered a repetition with an error. An earlier attempt, after which it had asked to wait,
+    /// The server answered a retry with an error. An earlier attempt, after which it had asked to wait,
     /// may have been carried out.
     #[error("{}", describe(.0))]
     Repeated(Box<Status>),
@@ -73,14 +73,14 @@ pub enum ApiError {
         /// Whether the request may have reached the server.
         sent: bool,
     },
-    /// The answer is not what it should be. The text names the place, and never holds the answer.
+    /// The answer has an unexpected shape. The text names the place, and never contains the answer.
     #[error("could not read the API server's answer: {0}")]
     Decode(#[source] serde_json::Error),
     /// The answer is larger than this many bytes.
     #[error("the API server's answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// Nothing was carried out, and no further attempt was made: our own fence did not let the request go
-    /// ([`Api::fenced`]), or the wait for a repetition ended early ([`Api::retrying`]).
+    /// Nothing was carried out, and no further attempt was made: our own fence refused the request
+    /// ([`Api::fenced`]), or the wait for a retry ended early ([`Api::retrying`]).
     #[error("the request was not sent: {0}")]
     NotSent(&'static str),
     /// The same while the request was under way, or behind an attempt that may have been carried out.
@@ -128,9 +128,9 @@ impl ApiError {
         }
     }
 
-    /// Whether the server said no, in whatever words: a 4xx, a webhook that cannot be called, a panic. Not so
-    /// where something in between answered for it, or its own limit on time. An answer that still asks to wait
-    /// after all repetitions counts as well.
+    /// Whether the server refused, in whatever words: a 4xx, a webhook that cannot be called, a panic. Not so
+    /// where a proxy answered for it, or its own timeout did. An answer that still asks to wait
+    /// after all retries counts as well.
     pub fn is_refusal(&self) -> bool {
         let Some(status) = self.status() else { return false };
         if planted!("a failing webhook is taken for a lost reply") && status.code >= 500 {
@@ -148,7 +148,7 @@ impl ApiError {
         self.status().is_some_and(Status::is_conflict)
     }
 
-    /// There is no such object.
+    /// The object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
@@ -158,7 +158,7 @@ impl ApiError {
         self.status().is_some_and(Status::is_already_exists)
     }
 
-    /// We may not do that: by RBAC, a quota, or an admission plugin.
+    /// The request is forbidden: by RBAC, a quota, or an admission plugin.
     pub fn is_forbidden(&self) -> bool {
         self.status().is_some_and(Status::is_forbidden)
     }
@@ -175,7 +175,7 @@ impl ApiError {
         })
     }
 
-    /// Nothing more can be created here, since the namespace is on its way out.
+    /// Nothing more can be created here, since the namespace is being deleted.
     pub fn is_namespace_terminating(&self) -> bool {
         self.has_cause("NamespaceTerminating")
     }
@@ -209,9 +209,9 @@ impl ApiError {
     }
 
     /// Whether a write may even happen from now on. Unlike a write whose outcome is merely unknown to us,
-    /// one that got an answer is over: only an answer that came from something in front of the API server,
-    /// or from its own limit on time, says nothing about the request behind it. `InternalError` is said by
-    /// the handler itself, of an admission webhook that failed for example.
+    /// one that got an answer is over: only an answer from a component in front of the API server,
+    /// or from its own timeout, says nothing about the request behind it. The handler itself answers `InternalError`,
+    /// for an admission webhook that failed for example.
     pub fn may_still_happen(&self) -> bool {
         match self {
             ApiError::Timeout(_) | ApiError::CutOff(_) | ApiError::Repeated(_) => true,
@@ -246,7 +246,7 @@ impl ApiError {
     }
 }
 
-/// The API server, as everything in this program calls it. Cheap to clone; clones share the limit.
+/// The API server, as every part of this program calls it. Cheap to clone; clones share the rate limiter.
 #[derive(Clone)]
 pub struct Api {
     client: kube::Client,
@@ -254,7 +254,7 @@ pub struct Api {
     rate_limiter: RateLimiter,
     timeout: Duration,
     fence: Option<Fence>,
-    /// When to stop waiting for repetitions; nothing is repeated without it.
+    /// Ends the wait for retries when cancelled; without it nothing is retried.
     pub(super) retry_until: Option<CancellationToken>,
     metrics: Arc<Metrics>,
 }
@@ -269,7 +269,7 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    /// Calls through `client`, held back by `rate_limiter`. `host` labels the metrics.
+    /// Calls through `client`, delayed by `rate_limiter`. `host` labels the metrics.
     pub fn new(client: kube::Client, host: &str, rate_limiter: RateLimiter, metrics: Arc<Metrics>) -> Self {
         Api {
             client,
@@ -282,21 +282,21 @@ impl Api {
         }
     }
 
-    /// The same API server with another limit on the time of one call.
+    /// The same API server with another timeout for one call.
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Api { timeout, ..self.clone() }
     }
 
-    /// The same API server behind a fence. Each write is held against it after the wait for the rate
-    /// limit, right before it is sent; a refusal is [`ApiError::NotSent`]. A write that is under way when
+    /// The same API server behind a fence. Each write is checked after the wait for the rate
+    /// limiter, right before it is sent; a refusal is [`ApiError::NotSent`]. A write that is in flight when
     /// the fence shuts is dropped at that instant, which breaks its connection: [`ApiError::CutOff`].
     /// Reads and watches pass at all times, since a standby keeps its caches current.
     pub fn fenced(&self, fence: Fence) -> Self {
         Api { fence: Some(fence), ..self.clone() }
     }
 
-    /// The same API server and rate limit, for calls on behalf of this owner: while they wait for the rate
-    /// limit, they take turns with those of other owners.
+    /// The same API server and rate limiter, for calls on behalf of this owner: the rate limiter serves
+    /// the owners in turn.
     pub fn on_behalf_of(&self, owner: &Uid) -> Self {
         Api { rate_limiter: self.rate_limiter.on_behalf_of(owner), ..self.clone() }
     }
@@ -309,16 +309,16 @@ impl Api {
     /// Calls and decodes the answer. Use `serde::de::IgnoredAny` where the answer does not matter.
     ///
     /// # Errors
-    /// See [`ApiError`]. Nothing is repeated but what the server asks for: see [`Api::retrying`].
+    /// See [`ApiError`]. Only requests that the server asks to repeat are retried: see [`Api::retrying`].
     pub async fn call<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, ApiError> {
         self.call_while(request, || true).await
     }
 
-    /// The same, for what may become pointless while the server lets us wait: it is not repeated unless
-    /// `still_wanted` says so then.
+    /// The same, for a call that may become useless during a wait for a retry: it is retried only
+    /// if `still_wanted` returns true then.
     ///
     /// # Errors
-    /// See [`ApiError`]; what is no longer wanted is [`ApiError::NotSent`] or [`ApiError::CutOff`].
+    /// See [`ApiError`]; a call that is no longer needed is [`ApiError::NotSent`] or [`ApiError::CutOff`].
     pub async fn call_while<T: DeserializeOwned>(
         &self,
         request: Request<Vec<u8>>,
@@ -352,7 +352,7 @@ impl Api {
         self.metrics.rest_response_size.with_label_values(&[method, &*self.host]).observe(bytes as f64);
     }
 
-    /// Calls and returns the answer as it comes, for a watch: the limit on time holds only until the
+    /// Calls and streams the answer, for a watch: the timeout holds only until the
     /// answer begins.
     ///
     /// # Errors
@@ -361,7 +361,7 @@ impl Api {
         self.measured(request, false, async |response| Ok(response)).await
     }
 
-    /// Why no request of this kind may go on; waits until then, for ever without a fence.
+    /// Why no request of this kind may continue; pending until then, for ever without a fence.
     pub(super) async fn wait_closed(&self, method: &Method) -> &'static str {
         match self.fence.as_ref().filter(|_| *method != Method::GET) {
             Some(fence) => fence.wait_closed().await,
@@ -369,7 +369,7 @@ impl Api {
         }
     }
 
-    /// One request and its answer. `repeated` has it counted as a repetition as well.
+    /// One request and its answer. `repeated` counts it as a retry as well.
     pub(super) async fn measured<T>(
         &self,
         request: Request<Vec<u8>>,
@@ -391,7 +391,7 @@ impl Api {
             if response.status().is_success() { read(response).await } else { Err(refusal(response).await) }
         };
         let result = tokio::select! {
-            // The fence first, so that nothing of the call goes on once it has shut.
+            // The fence first, so that no part of the call continues once it has shut.
             biased;
             reason = self.wait_closed(&method) => Err(ApiError::CutOff(reason)),
             result = tokio::time::timeout(self.timeout, exchange) => {
@@ -419,8 +419,8 @@ pub(super) fn transport(error: kube::Error) -> ApiError {
     ApiError::Transport { sent: !never_sent(&error), error: Box::new(error) }
 }
 
-/// Whether the request certainly did not leave, because there were no credentials for it, or because nobody
-/// accepted the connection. Every other failure may have come after the request was sent.
+/// Whether the request certainly was not sent, because there were no credentials for it, or because the connection
+/// was refused. Every other failure may have come after the request was sent.
 fn never_sent(error: &kube::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -466,7 +466,7 @@ pub(super) async fn collect(response: Response<Body>, largest: usize) -> Result<
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// Makes the error out of an answer that is no success.
+/// Decodes an answer that is no success.
 async fn refusal(response: Response<Body>) -> ApiError {
     let code = response.status();
     let asked = retry_after(response.headers());
@@ -478,7 +478,7 @@ async fn refusal(response: Response<Body>) -> ApiError {
     };
     let mut status = match read {
         Some(status) if status.is_failure() || !status.reason.is_empty() => status,
-        // A proxy's page, or nothing. Its text is the proxy's, so it is not repeated in our logs.
+        // A proxy's page, or nothing. Its text is the proxy's, so it is kept out of our logs.
         _ => Status::failure(&format!("the server answered {code} without saying why"), reason_for(code)),
     };
     // The status line counts: a body may leave the code out.
@@ -538,7 +538,7 @@ mod tests {
         Response::builder().status(code).body(Body::from(body.into())).unwrap()
     }
 
-    /// An API whose server answers each request with what `answer` makes of it.
+    /// An API whose server answers each request with the result of `answer`.
     fn api<F>(answer: F) -> Api
     where
         F: Fn(Request<Body>) -> Response<Body> + Clone + Send + 'static,
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_refuses_is_known_not_to_have_happened() {
+    async fn a_refused_write_is_known_not_to_have_happened() {
         let conflict = error(409, status("Conflict")).await;
         assert!(conflict.is_conflict() && !conflict.is_already_exists() && !conflict.outcome_unknown());
         let exists = error(409, status("AlreadyExists")).await;
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_api_server_says_no_to_is_a_refusal_and_a_proxys_page_is_no_answer() {
+    async fn an_error_of_the_api_server_is_a_refusal_and_a_proxys_page_is_not() {
         for code in [400, 401, 403, 405, 409, 413, 422, 500, 502, 503] {
             assert!(error(code, status("Whatever")).await.is_refusal(), "{code}");
         }
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_given_up_after_the_timeout_and_waiting_in_the_limiter_does_not_count() {
+    async fn a_silent_server_times_out_and_waiting_in_the_limiter_does_not_count() {
         let service = tower::service_fn(|_: Request<Body>| async move {
             tokio::time::sleep(Duration::from_secs(20)).await;
             Ok::<_, Infallible>(answer(200, "1"))
@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_repeated_whatever_the_server_says() {
+    async fn nothing_is_retried_whatever_the_server_answers() {
         let calls = Arc::new(AtomicUsize::new(0));
         let seen = calls.clone();
         let api = api(move |_| {
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wish_for_patience_is_taken_from_the_header_or_the_body_and_capped() {
+    async fn retry_after_is_read_from_the_header_or_the_body_and_capped() {
         for (header, seconds) in [("7", 7), ("1000000000", 60), ("-1", 0), ("soon", 0)] {
             let api = api(move |_| {
                 let mut response = answer(429, status("TooManyRequests").to_string());

@@ -1,4 +1,4 @@
-//! How long a failed key waits before its next try.
+//! How long a failed key waits before its next retry.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 /// The first delay, as in client-go.
 pub const BASE: Duration = Duration::from_millis(5);
 
-/// The longest delay. client-go's 1000 s leave a workload alone for a quarter of an hour after its
-/// trouble is over; a minute costs one doomed call per minute and key.
+/// The longest delay. client-go's 1000 s leave a workload unsynced for a quarter of an hour after its
+/// problem is solved; a minute costs one useless call per minute and key.
 pub const CAP: Duration = Duration::from_secs(60);
 
 /// Exponential backoff per key: 5 ms, 10 ms, 20 ms, … up to the cap, until the key succeeds.
@@ -44,7 +44,7 @@ impl<K: Ord + Clone> Backoff<K> {
         Backoff { base, cap, failed: BTreeMap::new() }
     }
 
-    /// Notes a failure and says how long from `now` the key has to wait.
+    /// Records a failure and returns how long from `now` the key has to wait.
     pub fn failed(&mut self, key: &K, now: Instant) -> Duration {
         if let Some(failed) = self.failed.get_mut(key) {
             if now < failed.until {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn success_starts_over_and_keys_do_not_share_their_fate() {
+    fn success_resets_the_backoff_and_keys_are_independent() {
         let mut backoff = Backoff::default();
         delays(&mut backoff, "a", 5);
         assert_eq!(delays(&mut backoff, "b", 1), [5 * MS]);

@@ -3,8 +3,8 @@
 //! A kubeconfig may name a credential plugin: a program that is run for a token, and that may hang. While
 //! the client is built it runs on a thread of its own, for at most [`CREDENTIALS_TIMEOUT`]. Later kube runs
 //! it again before a token expires, likewise on a thread of its own; the requests that need the token wait,
-//! each within its own limit on time, so that a leader whose plugin hangs loses its lease and ends. What is
-//! no longer waited for is not killed: kube does not tell which process it is.
+//! each within its own timeout, so that a leader whose plugin hangs loses its lease and ends. A plugin that timed
+//! out is not killed: kube does not tell which process it is.
 
 mod connector;
 mod credentials;
@@ -22,15 +22,15 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 
 use transport::{Transport, TransportError};
 
-/// How often the files of the credentials are looked at. client-go looks at a token file each minute and at
+/// How often the files of the credentials are checked. client-go checks a token file each minute and
 /// certificates every five.
 const REFRESH_PERIOD: Duration = Duration::from_secs(30);
 
-/// How long the credentials may take when the client is built. Somebody may have to log in first, so that
-/// this is long; who waits reads in the log for what.
+/// How long the credentials may take when the client is built. A user may have to log in first, so that
+/// this is long; the log says what is awaited.
 pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What the user said about the API server.
+/// The flags about the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientOptions {
     /// `--kubeconfig`.
@@ -40,10 +40,10 @@ pub struct ClientOptions {
     pub master: Option<String>,
 }
 
-/// A client and whom it talks to.
+/// A client and its API server.
 #[derive(Clone)]
 pub struct Connection {
-    /// The client. It repeats nothing and sets no limit on the time between two reads, since a watch is
+    /// The client. It retries nothing and sets no limit on the time between two reads, since a watch is
     /// silent for as long as nothing changes.
     pub client: kube::Client,
     /// Host and port of the API server, for metrics and logs.
@@ -74,7 +74,7 @@ pub enum ClientError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Nothing says where the API server is.
+    /// No source names the API server.
     #[error(
         "no API server is configured: set --kubeconfig, --master or KUBECONFIG; the file {home} does not exist, and \
          this is not a pod (KUBERNETES_SERVICE_HOST is not set)"
@@ -83,12 +83,12 @@ pub enum ClientError {
         /// The default kubeconfig.
         home: String,
     },
-    /// What the client is built from did not come in time.
+    /// The credentials or files for the client did not arrive in time.
     #[error("{source_name}: {what} did not finish within {} s", limit.as_secs_f64())]
     Slow {
         /// Where the configuration came from.
         source_name: String,
-        /// What was waited for.
+        /// What was awaited.
         what: String,
         /// For how long.
         limit: Duration,
@@ -103,7 +103,7 @@ pub enum ClientError {
     },
 }
 
-/// Where the configuration is to be read from.
+/// Where the configuration is read from.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     /// These files, of which an earlier one wins; the name is for messages.
@@ -208,14 +208,14 @@ async fn connect_within(
             },
         })?;
     transport.keep_fresh(refresh_period);
-    // It repeats nothing: a repeated create makes a second pod, and a repetition that nobody sees outlives a
-    // deadline. The callers know what they can repeat.
+    // It retries nothing: a retried create makes a second pod, and a hidden retry outlives a
+    // deadline. The callers know which requests they can retry.
     let client = kube::Client::new(transport, namespace);
     Ok(Connection { client, host, source: name })
 }
 
-/// Does what may block on a thread of its own; `None` if it takes longer than `limit`. The thread then
-/// stays behind until its work ends by itself.
+/// Runs work that may block on a thread of its own; `None` if it takes longer than `limit`. The thread then
+/// stays behind until its work ends.
 async fn aside<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     match tokio::time::timeout(limit, tokio::task::spawn_blocking(work)).await.ok()? {
         Ok(done) => Some(done),
@@ -227,7 +227,7 @@ async fn aside<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Se
     }
 }
 
-/// What a source says.
+/// The content of a source.
 struct Loaded {
     config: Config,
     /// The credential plugin that it names.
@@ -265,7 +265,7 @@ fn load(files: &[PathBuf]) -> Result<Loaded, KubeconfigError> {
     let user = context.user.clone().unwrap_or_default();
     for named in &mut merged.auth_infos {
         let Some(user) = &mut named.auth_info else { continue };
-        // As in kubectl, what is empty is not there.
+        // As in kubectl, an empty value counts as absent.
         for text in [
             &mut user.token_file,
             &mut user.client_certificate,
@@ -284,7 +284,7 @@ fn load(files: &[PathBuf]) -> Result<Loaded, KubeconfigError> {
         if cluster.certificate_authority_data.is_none() {
             root_cert_file = cluster.certificate_authority.clone().map(PathBuf::from);
         }
-        // Its own reading of the environment is not Go's. With a proxy of the kubeconfig's it does not look there.
+        // Its own reading of the environment differs from Go's. With the kubeconfig's proxy it does not read it.
         proxy_url = cluster.proxy_url.replace("http://unused.invalid".to_owned());
     }
     // It only reads files, and never waits for anything else.
@@ -301,15 +301,15 @@ fn load(files: &[PathBuf]) -> Result<Loaded, KubeconfigError> {
     Ok(Loaded { config, plugin, proxy_url })
 }
 
-/// kube's own words in one line. The further lines of a syntax error show the file around it, and with it
+/// kube's own text in one line. The further lines of a syntax error show the file around it, and with it
 /// perhaps a token.
 fn first_line(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// Why there are no credentials. Of a plugin that fails kube shows the environment and the output, which
-/// may both hold secrets; only what it wrote for people is repeated here.
+/// Why there are no credentials. For a plugin that fails kube shows the environment and the output, which
+/// may both contain secrets; only its stderr is repeated here.
 pub(super) fn without_secrets(plugin: &str, error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_alone_is_enough_and_nothing_at_all_is_explained() {
+    fn a_url_alone_suffices_and_a_missing_configuration_is_explained() {
         let master = ClientOptions { kubeconfig: None, master: Some("http://127.0.0.1:8001".into()) };
         assert_eq!(chosen(&master, &[("HOME", "/h")], &["/h/.kube/config"]).unwrap(), Source::Master);
         let error = chosen(&ClientOptions::default(), &[("HOME", "/h")], &[]).unwrap_err().to_string();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_credential_plugin_that_fails_is_told_of_without_what_must_stay_secret() {
+    async fn a_failed_credential_plugin_is_reported_without_secrets() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
         let options = ClientOptions { kubeconfig: Some(file.clone()), master: None };

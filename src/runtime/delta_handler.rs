@@ -1,7 +1,7 @@
-//! Takes in what lists and watches bring: decodes it, changes the store, and tells the handlers.
+//! Applies the results of lists and watches: decodes objects, changes the store, and calls the handlers.
 //!
-//! No waiting happens here. Handlers are told after the store shows a change, in the order of the
-//! changes; those that listen to the position are told last.
+//! No waiting happens here. Handlers are called after the store shows a change, in the order of the
+//! changes; handlers of the position are called last.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ const REMEMBERED: usize = 1024;
 type ChangeHandler<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
 type PositionHandler = Box<dyn Fn(u64) + Send + Sync>;
 
-/// The store of one kind with its handlers. Whatever changes the store goes through here, one change at a time, so
-/// that handlers are told in the order of the changes.
+/// The store of one kind with its handlers. All changes of the store pass through here, one at a time, so
+/// that handlers are called in the order of the changes.
 pub(crate) struct Sink<T: Record> {
     pub(crate) store: Arc<Store<T>>,
     handlers: Mutex<Handlers<T>>,
@@ -34,7 +34,7 @@ struct Handlers<T: Record> {
 }
 
 impl<T: Record> Sink<T> {
-    /// Changes the store and tells the handlers.
+    /// Changes the store and calls the handlers.
     fn apply(&self, change: impl FnOnce(&Store<T>) -> Applied<T>) {
         let handlers = self.handlers.lock();
         let applied = change(&self.store);
@@ -46,8 +46,8 @@ impl<T: Record> Sink<T> {
         }
     }
 
-    /// Takes in an object that was read past the watch; see [`Store::put_early`]. One that cannot be decoded is
-    /// passed over: the list reports it.
+    /// Applies an object that was read past the watch; see [`Store::put_early`]. One that cannot be decoded is
+    /// skipped: the list reports it.
     pub(crate) fn put_early(&self, object: Encoded<'_>, interner: &mut Interner) {
         if let Ok(record) = object.decode::<T>(interner) {
             self.apply(|store| store.put_early(record));
@@ -82,7 +82,7 @@ impl<T: Record> DeltaHandler<T> {
         }
     }
 
-    /// The way into the store for who reads past the watch.
+    /// Access to the store for reads past the watch.
     pub(crate) fn sink(&self) -> Arc<Sink<T>> {
         self.sink.clone()
     }
@@ -100,11 +100,11 @@ impl<T: Record> DeltaHandler<T> {
         lists.begun != lists.completed
     }
 
-    /// Takes in an object that was listed, added or modified.
+    /// Applies an object that was listed, added or modified.
     ///
-    /// One that cannot be decoded is passed over. Its last readable state stays: to drop it would look
-    /// like a deletion, which a controller answers with a new pod, whereas an old state is what every
-    /// controller has to live with anyway. The others go on, and the position too.
+    /// One that cannot be decoded is skipped. Its last readable state stays: dropping it would look
+    /// like a deletion, which a controller answers with a new pod, whereas every controller
+    /// has to cope with an old state anyway. Other objects and the position are not affected.
     pub(crate) fn put<'a>(&mut self, object: impl Into<Encoded<'a>>) {
         let object = object.into();
         match object.decode::<T>(&mut self.interner) {
@@ -124,7 +124,7 @@ impl<T: Record> DeltaHandler<T> {
         }
     }
 
-    /// Takes out an object that was deleted. For that its name and UID are enough.
+    /// Removes an object that was deleted. Its name and UID suffice.
     pub(crate) fn delete<'a>(&mut self, object: impl Into<Encoded<'a>>) {
         let object = object.into();
         let last = object.decode::<T>(&mut self.interner);
@@ -165,13 +165,13 @@ impl<T: Record> DeltaHandler<T> {
         });
     }
 
-    /// Tells the handlers of a change that a test makes up.
+    /// Calls the handlers with a change from a test.
     #[cfg(test)]
     pub(crate) fn dispatch(&self, applied: Applied<T>) {
         self.sink.apply(|_| applied);
     }
 
-    /// Logs what could not be read: by name, never its content, which may be secret.
+    /// Logs an object that could not be decoded: by name, never its content, which may be secret.
     fn report(&mut self, identity: Option<&Identity>, error: &serde_json::Error) {
         self.undecodable.inc();
         let resource = self.resource.plural;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_even_a_name_is_passed_over() {
+    fn an_object_without_a_name_is_skipped() {
         let mut delta_handler = DeltaHandler::<Thing>::new(THINGS, &Metrics::new());
         for json in ["{}", "null", "[]", "{\"metadata\":{}}", "\"x\"", "{\"metadata\":{\"name\":1}}"] {
             delta_handler.put(json);

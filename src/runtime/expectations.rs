@@ -1,10 +1,10 @@
 //! Read your own writes: no decision for an owner on a cache older than our last write to its objects.
 //!
-//! After each write the caller notes what the cache must show before that owner is planned again: a
-//! position of the written kind's stream, or that an object is gone. Everything is keyed by the owner's
-//! UID. Keyed by name, a re-created owner would inherit what its predecessor waited for
+//! After each write the caller records what the cache must show before that owner is planned again: a
+//! position of the written kind's stream, or that an object was deleted. Everything is keyed by the owner's
+//! UID. Keyed by name, a re-created owner would inherit the waits of its predecessor
 //! (kubernetes#69376); counted instead of named, a wait that fails can only expire, and then the next
-//! decision is taken on the stale cache after all, and makes pods twice (kubernetes#129795).
+//! decision is made on the stale cache after all, and creates pods twice (kubernetes#129795).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,22 +18,22 @@ use super::store::{Lists, Store};
 use crate::metrics::Metrics;
 use crate::model::{Meta, ObjectKey, Owner, Record, Resource, Selector, Uid};
 
-/// How long a wait may take before a fresh list is demanded; as long as client-go's expectations.
+/// How long a wait may take before a fresh list is requested; as long as client-go's expectations.
 pub const SAFETY_NET: Duration = Duration::from_secs(300);
 
-/// How often to look whether the demanded list has come.
+/// How often to check whether the requested list is complete.
 const OVERDUE_CHECK: Duration = Duration::from_secs(1);
 
-/// How long a cache that was found to be behind the API server may take to catch up before a fresh list is demanded: a
-/// watch that is alive brings what has happened within a fraction of that.
+/// How long a cache that was found to be behind the API server may take to catch up before a fresh list is requested: a
+/// healthy watch delivers changes within a fraction of that.
 const EARLY_RELIST: Duration = Duration::from_secs(1);
 
-/// What [`Expectations`] need to know of the caches.
+/// The interface of [`Expectations`] to the caches.
 pub trait CacheView {
     /// The position that the cache of this kind has reached; see [`Store::position`].
     fn position(&self, resource: Resource) -> u64;
 
-    /// Whether this object is gone from the cache, or marked as deleted there.
+    /// Whether this object is absent from the cache, or being deleted there.
     fn is_gone_or_deleting(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool;
 
     /// How many lists the cache of this kind has begun and completed.
@@ -60,7 +60,7 @@ pub struct Shown {
 /// One kind's store, whatever the type of its records is.
 pub type Cache = Arc<dyn CacheView + Send + Sync>;
 
-/// The caches of several kinds as one view. A kind that is not in it is never waited for. Clones share them.
+/// The caches of several kinds as one view. A kind without a cache is never awaited. Clones share them.
 #[derive(Clone, Default)]
 pub struct Caches {
     stores: Arc<RwLock<BTreeMap<Resource, Cache>>>,
@@ -79,7 +79,7 @@ impl Caches {
         self.stores.write().insert(resource, cache);
     }
 
-    /// Takes the cache of a kind out: nobody waits for it any more.
+    /// Removes the cache of a kind: no wait depends on it any more.
     pub fn remove(&self, resource: Resource) {
         self.stores.write().remove(&resource);
     }
@@ -169,9 +169,9 @@ pub struct Awaited {
     /// The kind whose cache is behind.
     pub resource: Resource,
     /// The position that the cache has to reach. `None` where the deletion's version is not known: then
-    /// the object's own event brings the news.
+    /// the object's own event ends the wait.
     pub position: Option<u64>,
-    /// The object that has to go; `None` where the position alone counts.
+    /// The object that has to be removed; `None` where only the position counts.
     pub object: Option<ObjectKey>,
 }
 
@@ -189,7 +189,7 @@ struct Shared {
 
 type RequestRelist = Arc<dyn Fn() + Send + Sync>;
 
-/// How lists of a kind are demanded.
+/// How lists of a kind are requested.
 struct Relists {
     request: RequestRelist,
     /// The number of the list that had begun last when one was last requested.
@@ -202,9 +202,9 @@ struct Pending {
     deletions: BTreeMap<(Resource, Uid), Deletion>,
     /// When a check first found the caches behind.
     behind_since: Option<Instant>,
-    /// By kind, the number of the list that settles everything, once the safety net has been reached.
+    /// By kind, the number of the list that settles everything, once the limit has been reached.
     settled_by: BTreeMap<Resource, u64>,
-    /// What is awaited was read past the cache, and has happened by then.
+    /// The awaited state was read past the cache, and exists by then.
     is_overdue_soon: bool,
 }
 
@@ -227,19 +227,19 @@ impl Expectations {
         }
     }
 
-    /// Has `request_relist` called when the wait for this kind's cache is overdue; give it the informer's
+    /// Registers `request_relist`, called when the wait for this kind's cache is overdue; pass the informer's
     /// [`super::informer::Relist::request_relist`].
     pub fn relist_with(&self, resource: Resource, request_relist: impl Fn() + Send + Sync + 'static) {
         let relists = Relists { request: Arc::new(request_relist), requested_after: None };
         self.shared.relists.lock().insert(resource, relists);
     }
 
-    /// Demands no list of this kind any more: its informer is gone.
+    /// Requests no list of this kind any more: its informer has ended.
     pub fn no_relist_of(&self, resource: Resource) {
         self.shared.relists.lock().remove(&resource);
     }
 
-    /// Notes a write to an object of `owner`, or to the owner itself: the cache of its kind must reach
+    /// Records a write to an object of `owner`, or to the owner itself: the cache of its kind must reach
     /// the resourceVersion that the server returned.
     pub fn expect_write(&self, owner: &Uid, resource: Resource, resource_version: u64) {
         let mut owners = self.shared.owners.lock();
@@ -250,9 +250,9 @@ impl Expectations {
         pending.start_over();
     }
 
-    /// Notes a deletion: the cache must show the object gone or on its way out, or reach the version
-    /// that the server returned, if it returned one. "Not found" counts as a deletion; a deletion whose
-    /// outcome is not known does not, because the object may well stay: ask the server first.
+    /// Records a deletion: the cache must show the object deleted or being deleted, or reach the version
+    /// that the server returned, if it returned one. "Not found" counts as a deletion; a deletion of
+    /// unknown outcome does not, because the object may stay: read it first.
     pub fn expect_deletion(
         &self,
         owner: &Uid,
@@ -268,19 +268,19 @@ impl Expectations {
         pending.start_over();
     }
 
-    /// Whatever is expected for `owner` by now has happened, and a watch that is alive shows it at once: a cache that
-    /// does not is listed anew after a second. A list that is under way is not broken off for that.
+    /// Everything expected for `owner` has happened, and a healthy watch shows it at once: a cache that
+    /// does not is relisted after a second. A list that is under way is not interrupted for that.
     pub fn hurry(&self, owner: &Uid) {
         if let Some(pending) = self.shared.owners.lock().get_mut(owner) {
             pending.is_overdue_soon = true;
         }
     }
 
-    /// Says whether `owner` may be planned on these caches, and drops what they show.
+    /// Whether `owner` may be planned on these caches; drops the expectations that they meet.
     ///
-    /// A wait of more than [`SAFETY_NET`] is counted and logged, and a fresh list is demanded. It is not
-    /// believed to be over: it ends when a list that was begun afterwards is complete, because such a
-    /// list shows whatever had been written before it began, and settles even a write that the server
+    /// A wait of more than [`SAFETY_NET`] is counted and logged, and a fresh list is requested. The wait
+    /// ends when a list that was begun afterwards is complete, because such a
+    /// list shows everything that was written before it began, and settles even a write that the server
     /// has lost with its history.
     pub fn check(&self, owner: &Uid, view: &impl CacheView, now: Instant) -> Freshness {
         let mut owners = self.shared.owners.lock();
@@ -320,7 +320,7 @@ impl Expectations {
         Freshness::Behind(Behind { awaited, check_again })
     }
 
-    /// Forgets what was expected for `owner`: it is gone.
+    /// Forgets what was expected for `owner`, which was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.shared.owners.lock().remove(owner);
     }
@@ -359,7 +359,7 @@ impl Expectations {
 }
 
 impl Pending {
-    /// A new write is to be waited for anew, and no list demanded before it can settle it.
+    /// A new write restarts the wait, and no list requested before can settle it.
     fn start_over(&mut self) {
         self.behind_since = None;
         self.settled_by.clear();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds_count_and_one_without_a_cache_is_not_waited_for() {
+    fn all_kinds_count_and_one_without_a_cache_is_not_awaited() {
         let (expectations, store) = (expectations(), store_at(10));
         expectations.expect_write(&uid("o"), THINGS, 20);
         expectations.expect_write(&uid("o"), OTHERS, 1_000);
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_past_a_cache_is_listed_anew_after_a_second_and_once_for_all_owners() {
+    fn a_cache_behind_a_read_is_relisted_after_a_second_and_once_for_all_owners() {
         let metrics = Metrics::new();
         let expectations = Expectations::new(metrics.clone());
         let demands = Arc::new(AtomicUsize::new(0));
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(demands.load(Ordering::Relaxed), 0);
         assert!(!is_fresh("a", 1000) && !is_fresh("b", 1000) && !is_fresh("a", 2000));
         assert_eq!(demands.load(Ordering::Relaxed), 1);
-        // A list that is under way is waited for, and is not enough for who did not demand it.
+        // A list that is under way is awaited, and does not suffice for an owner that did not request it.
         store.begin_list(false);
         expectations.expect_write(&uid("c"), THINGS, 20);
         expectations.hurry(&uid("c"));
@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(behind(Duration::ZERO), SAFETY_NET);
         assert_eq!(behind(SAFETY_NET / 3), SAFETY_NET - SAFETY_NET / 3);
         assert_eq!(relist_requests.load(Ordering::Relaxed), 0);
-        // A list is under way already when the net is reached: it may be too old.
+        // A list is under way already when the limit is reached: it may be too old.
         store.begin_list(true);
         assert_eq!(behind(SAFETY_NET), OVERDUE_CHECK);
         store.end_list(11);

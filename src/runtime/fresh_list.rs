@@ -1,4 +1,4 @@
-//! Lists and reads past the cache: what there is now of what one owner owns.
+//! Lists and reads past the cache: the current objects of one owner.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ type PutEarly = dyn Fn(Encoded<'_>, &mut Interner) + Send + Sync;
 #[derive(Clone)]
 pub struct FreshList {
     resource: Resource,
-    /// The part of the kind that the informer looks at.
+    /// The part of the kind that the informer watches.
     scope: Option<Arc<str>>,
     has_protobuf: bool,
     cache: Cache,
@@ -49,7 +49,7 @@ impl FreshList {
     /// cache is under way, all of them, which the cache then shows early.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server's error.
     pub async fn list(&self, api: &Api, namespace: &str, selector: &Selector) -> Result<Listed, ApiError> {
         let is_early = self.cache.lists(self.resource).completed == 0;
         let accept = match is_early {
@@ -99,10 +99,10 @@ impl FreshList {
         Ok(Listed { version, objects })
     }
 
-    /// Looks one object up; `None` if there is none of this name.
+    /// Reads one object; `None` if it does not exist.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server's error.
     pub async fn get(&self, api: &Api, key: &ObjectKey) -> Result<Option<Shown>, ApiError> {
         let request = request::get_as(request::METADATA, &self.resource.path_of(key), &[]);
         match api.call_bytes(request).await {

@@ -17,7 +17,7 @@ use super::store::{Change, Store};
 use crate::metrics::{Metrics, set_gauge};
 use crate::model::{Record, Resource};
 
-/// What part of a kind an informer looks at, and how.
+/// Which part of a kind an informer watches, and how.
 #[derive(Clone, Debug)]
 pub struct InformerOptions {
     /// One namespace, or all.
@@ -28,8 +28,8 @@ pub struct InformerOptions {
     pub page_size: u32,
     /// Seeds the jitter of timeouts and delays.
     pub seed: u64,
-    /// Whether the first list may show what was a while ago, which costs the API server less. For a cache that is
-    /// brought up to date ([`Informer::read_barrier`]) before anybody acts by it.
+    /// Whether the first list may be outdated, which costs the API server less. For a cache that is
+    /// brought up to date ([`Informer::read_barrier`]) before any decision depends on it.
     pub may_lag: bool,
 }
 
@@ -42,9 +42,9 @@ impl Default for InformerOptions {
 /// Lists and watches the objects of one kind for as long as the program lives.
 ///
 /// The initial state comes as a streaming list (KEP-3157), or in pages where the server refuses that.
-/// Then a watch goes on from there. A watch that breaks is resumed where it was; one that the server
-/// cannot resume any more (410) leads to a new list, whose missing objects are told as deletions. An
-/// object that cannot be decoded is reported and passed over. None of this ever ends by itself.
+/// A watch continues from there. A watch that breaks is resumed where it was; one that the server
+/// cannot resume any more (410) leads to a new list, whose missing objects are reported as deletions. An
+/// object that cannot be decoded is reported and skipped. None of this ever ends by itself.
 pub struct Informer<T: Record> {
     resource: Resource,
     api: Api,
@@ -56,7 +56,7 @@ pub struct Informer<T: Record> {
 }
 
 impl<T: Record> Informer<T> {
-    /// An informer that has not begun; see [`Informer::run`].
+    /// An informer that has not started; see [`Informer::run`].
     pub fn new(api: Api, options: InformerOptions) -> Self {
         Self::of(T::RESOURCE, api, options)
     }
@@ -77,7 +77,7 @@ impl<T: Record> Informer<T> {
         }
     }
 
-    /// What is listed and watched.
+    /// The resource that is listed and watched.
     pub fn resource(&self) -> Resource {
         self.resource
     }
@@ -87,34 +87,34 @@ impl<T: Record> Informer<T> {
         self.delta_handler.store.clone()
     }
 
-    /// Has `handler` told of every change, right after the store shows it. Several handlers are told in
-    /// the order of their registration. A handler holds up the watch: it must only note what to do.
+    /// Registers `handler` for every change, called right after the store shows it. Several handlers are called in
+    /// the order of their registration. A handler blocks the watch: it must only record what to do.
     pub fn on_change(&mut self, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
         self.delta_handler.on_change(handler);
     }
 
-    /// Has `handler` told of every new [`Store::position`], after the changes that led there.
+    /// Registers `handler` for every new [`Store::position`], called after the changes that led there.
     pub fn on_position(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
         self.delta_handler.on_position(handler);
     }
 
-    /// Tells the handlers of a change that a test makes up.
+    /// Calls the handlers with a change from a test.
     #[cfg(test)]
     pub(crate) fn dispatch(&self, change: Change<T>) {
         self.delta_handler.dispatch(Applied { changes: vec![change], position: None });
     }
 
-    /// Tells when the first list is complete and its changes have been told.
+    /// Tells when the first list is complete and the handlers were called for its changes.
     pub fn ready(&self) -> Ready {
         Ready { synced: self.ready.subscribe(), reachability: self.reachability.clone() }
     }
 
-    /// Demands a new list, for who has reason to distrust the store.
+    /// Requests a new list, for callers with a reason to distrust the store.
     pub fn relist(&self) -> Relist {
         self.relist.clone()
     }
 
-    /// Has the store show what there is, for who begins to act where another has acted before.
+    /// The read barrier of the store, for a process that starts to act where another has acted before.
     pub fn read_barrier(&self) -> ReadBarrier {
         ReadBarrier {
             resource: self.resource,
@@ -168,7 +168,7 @@ impl Ready {
         *self.synced.borrow()
     }
 
-    /// Whether the first list is complete and the API server has answered since, for `/readyz`.
+    /// Whether the first list is complete and the API server has answered recently, for `/readyz`.
     ///
     /// # Errors
     /// When not, with the reason.
@@ -178,14 +178,14 @@ impl Ready {
     }
 }
 
-/// Demands new lists from an informer.
+/// Requests new lists from an informer.
 #[derive(Clone, Debug)]
 pub struct Relist {
     relist_requested: Arc<Notify>,
 }
 
 impl Relist {
-    /// Ends the current watch and lists anew. Demands that come together lead to one list.
+    /// Ends the current watch and lists again. Concurrent requests lead to one list.
     pub fn request_relist(&self) {
         self.relist_requested.notify_one();
     }
@@ -194,7 +194,7 @@ impl Relist {
 /// What a store keeps of an object beside its record; see [`Store`].
 const INDEX_BYTES: usize = 40;
 
-/// Shows the store's size and position whenever the metrics are looked at.
+/// Exports the store's size and position whenever the metrics are read.
 fn export<T: Record>(resource: Resource, metrics: &Metrics, store: &Arc<Store<T>>) {
     let objects = metrics.informer_objects.with_label_values(&[resource.group, resource.plural]);
     let bytes = metrics.informer_bytes.with_label_values(&[resource.group, resource.plural]);

@@ -1,8 +1,8 @@
 //! The informers of a program: one for each resource, added and removed also while the program runs.
 //!
-//! The one guarantee: whatever an informer shows is waited for. Adding one makes its store part of the
-//! [`Caches`] that expectations look at, wakes the keys that wait for its position, and lets expectations
-//! demand a new list. Removing it takes all that back, so that nobody waits for a cache that stands still.
+//! The one guarantee: whatever an informer shows can be awaited. Adding one makes its store part of the
+//! [`Caches`] that expectations read, wakes the keys that wait for its position, and lets expectations
+//! request a new list. Removing it undoes all that, so that nothing waits for a cache that stands still.
 
 use std::any::Any;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::model::{Record, Resource};
 
 /// An informer of whatever type its records have.
 pub trait AnyInformer: Send {
-    /// What it lists and watches.
+    /// The resource that it lists and watches.
     fn resource(&self) -> Resource;
     /// Its store, as far as expectations look at it.
     fn cache(&self) -> Cache;
@@ -41,7 +41,7 @@ pub trait AnyInformer: Send {
     fn on_any_position(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>);
     /// See [`Informer::run`].
     fn run_boxed(self: Box<Self>, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
-    /// The informer with its type, for who knows it.
+    /// The informer with its type, for callers that know it.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -97,7 +97,7 @@ struct Shared {
     expectations: Expectations,
     reached: Reached,
     state: Mutex<State>,
-    /// Told when a task begins.
+    /// Called when a task begins.
     begun: Notify,
 }
 
@@ -114,7 +114,7 @@ struct Entry {
     resource: Resource,
     ready: Ready,
     read_barrier: Arc<ReadBarrier>,
-    /// Until it begins.
+    /// Until it starts.
     waiting: Option<Box<dyn AnyInformer>>,
     /// Its task, and what ends that.
     running: Option<(Id, CancellationToken)>,
@@ -127,7 +127,7 @@ impl fmt::Debug for Informers {
 }
 
 impl Informers {
-    /// No informer yet. `reached` is told each position that a cache reaches, for [`super::ParkedKeys::reached`].
+    /// No informer yet. `reached` is called with each position that a cache reaches, for [`super::ParkedKeys::reached`].
     pub fn new(
         caches: Caches,
         expectations: Expectations,
@@ -138,8 +138,8 @@ impl Informers {
         Informers { shared: Arc::new(Shared { caches, expectations, reached, state, begun }) }
     }
 
-    /// Adds an informer, which begins with the others, or at once where those run already. One that there is of
-    /// the same resource makes way for it.
+    /// Adds an informer, which starts with the others, or at once where those run already. It replaces an existing one of
+    /// the same resource.
     pub fn add(&self, mut informer: Box<dyn AnyInformer>) {
         let resource = informer.resource();
         self.remove(resource);
@@ -158,7 +158,7 @@ impl Informers {
         }
     }
 
-    /// Ends the informer of this resource. Its store stays as it is with whoever holds it; nobody waits for it any
+    /// Ends the informer of this resource. Its store stays as it is with its users; nothing waits for it any
     /// more. Returns whether there was one.
     pub fn remove(&self, resource: Resource) -> bool {
         let mut state = self.shared.state.lock();
@@ -171,12 +171,12 @@ impl Informers {
         drop(state);
         self.shared.caches.remove(resource);
         self.shared.expectations.no_relist_of(resource);
-        // Whoever waited for this cache looks again, and finds nothing to wait for.
+        // Keys that waited for this cache are checked again, and find nothing to wait for.
         (self.shared.reached)(resource, u64::MAX);
         true
     }
 
-    /// Begins to list and watch, until `stop`.
+    /// Starts to list and watch, until `stop`.
     pub fn start(&self, stop: &CancellationToken) {
         let mut state = self.shared.state.lock();
         state.stop = Some(stop.clone());
@@ -184,7 +184,7 @@ impl Informers {
         self.shared.begun.notify_one();
     }
 
-    /// What is listed and watched, in the order of the additions.
+    /// The resources that are listed and watched, in the order of the additions.
     pub fn resources(&self) -> Vec<Resource> {
         self.shared.state.lock().entries.iter().map(|entry| entry.resource).collect()
     }
@@ -199,7 +199,7 @@ impl Informers {
         self.shared.state.lock().entries.iter().map(|entry| entry.read_barrier.clone()).collect()
     }
 
-    /// Waits until an informer ends that nobody has ended. Pending for as long as all is well.
+    /// Waits until an informer ends unexpectedly. Pending otherwise.
     pub async fn ended_by_itself(&self) -> Result<Ended, JoinError> {
         loop {
             let begun = self.shared.begun.notified();
@@ -212,7 +212,7 @@ impl Informers {
                         Ok((id, ended)) => (id, Ok(ended)),
                         Err(error) => (error.id(), Err(error)),
                     };
-                    // One that was removed is not among the entries any more.
+                    // A removed informer is not among the entries any more.
                     if state.entries.iter().any(|entry| entry.is_task(id)) {
                         return Poll::Ready(Some(ended));
                     }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn informers_come_and_go_while_the_others_run() {
+    async fn informers_are_added_and_removed_while_the_others_run() {
         let (caches, expectations) = (Caches::default(), Expectations::new(Metrics::new()));
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = told.clone();
@@ -318,7 +318,7 @@ mod tests {
         assert!(informers.ready()[0].1.wait().await);
         assert!(store.get(&key("things")).is_some());
 
-        // Kinds are found, and one is gone again.
+        // Kinds are found, and one is removed again.
         let (found, there) = informer(FOUND);
         informers.add(found);
         assert_eq!(informers.resources(), [THINGS, FOUND]);
@@ -326,7 +326,7 @@ mod tests {
         assert!(there.get(&key("founds")).is_some());
         assert_eq!(*told.lock(), [("things", 9), ("founds", 9)]);
 
-        // Whoever waits for a cache that goes waits no longer.
+        // A wait for a removed cache ends.
         let owner = Uid::new("o");
         expectations.expect_write(&owner, FOUND, 50);
         let now = tokio::time::Instant::now();
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(told.lock().last(), Some(&("founds", u64::MAX)));
         assert!(matches!(expectations.check(&owner, &caches, now), Freshness::Fresh));
 
-        // Its end is none that ends a daemon, and the others go on.
+        // Its end does not end the daemon, and the others continue.
         let hour = Duration::from_secs(3600);
         assert!(tokio::time::timeout(hour, informers.ended_by_itself()).await.is_err());
         stop.cancel();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_informer_that_ends_by_itself_is_named_even_if_it_was_added_last() {
+    async fn an_informer_that_ends_unexpectedly_is_named_even_if_it_was_added_last() {
         let informers = Informers::new(Caches::default(), Expectations::new(Metrics::new()), |_, _| {});
         let stop = CancellationToken::new();
         informers.start(&stop);

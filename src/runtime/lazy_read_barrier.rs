@@ -1,13 +1,13 @@
-//! The read barrier of a process that begins to act where another has acted before, or before its caches are complete.
+//! The read barrier of a process that starts to act where another has acted before, or before its caches are complete.
 //!
-//! A cache that lags is harmless to whoever acts alone, because each of its own writes is waited for. A new leader has
-//! no such memory: with an old `spec.replicas` it would take back what the leader before it has done, pods and all. So
-//! until the watch of a kind is known to have passed the version that was current at the election, an owner and what
-//! it owns are read past the caches before the first write for it. An owner for which nothing is written costs nothing,
-//! so that the price of a takeover grows with the work and not with what is cached.
+//! A cache that lags is harmless to a process that acts alone, because each of its own writes is awaited. A new leader
+//! has no such memory: with an old `spec.replicas` it would undo the work of the leader before it, pods included. So
+//! until the watch of a kind is known to have passed the version that was current at the election, an owner and its
+//! children are read past the caches before the first write for it. An owner without writes costs nothing,
+//! so that the price of a takeover grows with the work and not with the size of the caches.
 //!
-//! What was read is not decided upon by itself. It is compared with the caches, and what they do not show yet is waited
-//! for as our own writes are ([`super::expectations`]): a decision always rests on one view.
+//! No decision is made on the reads alone. They are compared with the caches, and what the caches do not show yet is
+//! awaited as our own writes are ([`super::expectations`]): a decision always depends on one view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +18,17 @@ use super::expectations::{CacheView, Shown};
 use super::store::Lists;
 use crate::model::{ObjectKey, Resource, Uid};
 
-/// How many objects that a list does not show, and the cache does, are looked up one by one.
+/// How many objects that the cache shows and a list does not are read one by one.
 const LOOKED_UP: usize = 16;
 
-/// What the caches of some kinds are good for.
+/// How far the caches of some kinds can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Footing {
-    /// They show all that had happened when this process began to act.
-    Firm,
+pub enum CacheState {
+    /// They show everything up to the start of this process' leadership.
+    Current,
     /// They are complete, and may be older than that.
     Unconfirmed,
-    /// One of them is not complete: half of what an owner owns looks like all of it.
+    /// One of them is not complete: a part of an owner's children looks like all of them.
     Incomplete,
 }
 
@@ -44,7 +44,7 @@ pub struct LazyReadBarrier {
 struct State {
     /// The version at the election, of each kind whose watch is not known to have passed it.
     ahead: BTreeMap<Resource, u64>,
-    /// The kinds that were incomplete when they were last looked at.
+    /// The kinds that were incomplete at the last check.
     incomplete: BTreeSet<Resource>,
     read: BTreeSet<Uid>,
 }
@@ -55,22 +55,23 @@ impl LazyReadBarrier {
         self.state.lock().ahead.insert(resource, version);
     }
 
-    /// What the caches of these kinds are good for. A kind without a cache says nothing.
-    pub fn footing(&self, kinds: &[Resource], view: &impl CacheView) -> Footing {
+    /// How far the caches of these kinds can be relied on. A kind without a cache does not count.
+    pub fn cache_state(&self, kinds: &[Resource], view: &impl CacheView) -> CacheState {
         let mut state = self.state.lock();
-        let footing = kinds.iter().map(|&kind| state.footing_of(kind, view)).max().unwrap_or(Footing::Firm);
+        let cache_state =
+            kinds.iter().map(|&kind| state.state_of(kind, view)).max().unwrap_or(CacheState::Current);
         if state.ahead.is_empty() && state.incomplete.is_empty() {
             state.read.clear();
         }
-        footing
+        cache_state
     }
 
-    /// The position from which on the cache of a kind is good for everything.
+    /// The position from which on the cache of a kind can be relied on.
     pub fn awaited(&self, resource: Resource) -> u64 {
         self.state.lock().ahead.get(&resource).copied().unwrap_or(0).max(1)
     }
 
-    /// Something waits for the caches of these kinds.
+    /// A key waits for the caches of these kinds.
     pub fn request(&self, kinds: &[Resource]) {
         self.requested.send_if_modified(|requested| {
             let before = requested.len();
@@ -79,14 +80,14 @@ impl LazyReadBarrier {
         });
     }
 
-    /// Waits until something waits for the cache of a kind.
+    /// Waits until a key waits for the cache of a kind.
     pub async fn requested(&self, resource: Resource) {
         let is_requested = |requested: &BTreeSet<Resource>| requested.contains(&resource);
         // The sender lives as long as this.
         let _ = self.requested.subscribe().wait_for(is_requested).await;
     }
 
-    /// An owner and what it owns were read past the caches.
+    /// An owner and its children were read past the caches.
     pub fn was_read(&self, owner: &Uid) {
         self.state.lock().read.insert(owner.clone());
     }
@@ -96,36 +97,36 @@ impl LazyReadBarrier {
         self.state.lock().read.contains(owner)
     }
 
-    /// The owner is gone.
+    /// The owner was deleted.
     pub fn forget(&self, owner: &Uid) {
         self.state.lock().read.remove(owner);
     }
 }
 
 impl State {
-    fn footing_of(&mut self, kind: Resource, view: &impl CacheView) -> Footing {
+    fn state_of(&mut self, kind: Resource, view: &impl CacheView) -> CacheState {
         let position = view.position(kind);
         if position == u64::MAX {
-            return Footing::Firm;
+            return CacheState::Current;
         }
         let Lists { completed, .. } = view.lists(kind);
         if completed == 0 && !planted!("half a cache is believed") {
             self.incomplete.insert(kind);
-            return Footing::Incomplete;
+            return CacheState::Incomplete;
         }
         self.incomplete.remove(&kind);
         match self.ahead.get(&kind) {
-            Some(version) if position < *version => Footing::Unconfirmed,
+            Some(version) if position < *version => CacheState::Unconfirmed,
             Some(_) => {
                 self.ahead.remove(&kind);
-                Footing::Firm
+                CacheState::Current
             }
-            None => Footing::Firm,
+            None => CacheState::Current,
         }
     }
 }
 
-/// The objects that a list past the cache has brought.
+/// The objects of a list past the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// The version that the list shows.
@@ -134,17 +135,17 @@ pub struct Listed {
     pub objects: Vec<Shown>,
 }
 
-/// What a cache does not show of a list, or shows beyond it.
+/// The differences between a list and the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// The position that the cache must reach to show what the list has shown; `None` where it shows all of it.
+    /// The position that the cache must reach to show the list; `None` where it shows all of it.
     pub reach: Option<u64>,
-    /// Objects that the cache shows and the list does not: to be looked up, since they may be gone, or have other
+    /// Objects that the cache shows and the list does not: to be read, since they may be deleted, or have other
     /// labels.
     pub unlisted: Vec<(ObjectKey, Uid)>,
 }
 
-/// Compares a list with what the cache shows of the same objects, which `cached` holds.
+/// Compares a list with the state of the same objects in the cache, `cached`.
 pub fn difference(
     resource: Resource,
     listed: &Listed,
@@ -159,7 +160,7 @@ pub fn difference(
     let unshown = listed.objects.iter().filter(|object| !is_shown(object));
     let mut reach = unshown.map(|object| object.version).max();
     let there: BTreeSet<&Uid> = listed.objects.iter().map(|object| &object.uid).collect();
-    // What came after the list is none of its business.
+    // Objects that were created after the list do not count.
     let is_unlisted = |object: &Shown| object.version <= listed.version && !there.contains(&object.uid);
     let mut unlisted: Vec<_> =
         cached.into_iter().filter(is_unlisted).map(|object| (object.key, object.uid)).collect();
@@ -203,54 +204,54 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_stands_firm_once_its_watch_has_passed_the_version_of_the_election() {
+    fn a_cache_is_reliable_once_its_watch_has_passed_the_version_of_the_election() {
         let (barrier, store) = (LazyReadBarrier::default(), store(&[], 10));
         let view = Caches::default().with(store.clone());
         barrier.elected(THINGS, 20);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Unconfirmed);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Unconfirmed);
         barrier.was_read(&uid("o"));
         assert!(barrier.is_read(&uid("o")) && !barrier.is_read(&uid("another")));
         store.bookmark(20);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
         assert!(!barrier.is_read(&uid("o")), "nobody asks any more");
         // A list that is under way later does not bring the barrier back.
         store.begin_list(true);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
     }
 
     #[test]
-    fn half_a_list_is_worse_than_an_old_one_and_a_kind_without_a_cache_is_not_waited_for() {
+    fn an_incomplete_list_is_worse_than_an_old_one_and_a_kind_without_a_cache_is_not_awaited() {
         let (barrier, store) = (LazyReadBarrier::default(), Arc::new(Store::<Thing>::default()));
         let view = Caches::default().with(store.clone());
         store.begin_list(false);
         store.put(thing("a", "a", 5));
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Incomplete);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Incomplete);
         barrier.elected(THINGS, 20);
         store.end_list(10);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Unconfirmed);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Unconfirmed);
         let none = Resource { plural: "others", ..THINGS };
-        assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
-        assert_eq!(barrier.footing(&[none, THINGS], &view), Footing::Unconfirmed);
+        assert_eq!(barrier.cache_state(&[none], &view), CacheState::Current);
+        assert_eq!(barrier.cache_state(&[none, THINGS], &view), CacheState::Unconfirmed);
     }
 
     #[test]
-    fn what_was_read_counts_until_all_caches_are_good_and_not_only_those_that_another_asks_about() {
+    fn a_read_counts_until_all_caches_are_reliable_and_not_only_some() {
         let (barrier, store) = (LazyReadBarrier::default(), Arc::new(Store::<Thing>::default()));
         let view = Caches::default().with(store.clone());
         let none = Resource { plural: "others", ..THINGS };
         store.begin_list(false);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Incomplete);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Incomplete);
         barrier.was_read(&uid("o"));
-        assert_eq!(barrier.footing(&[none], &view), Footing::Firm);
-        assert_eq!(barrier.footing(&[], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[none], &view), CacheState::Current);
+        assert_eq!(barrier.cache_state(&[], &view), CacheState::Current);
         assert!(barrier.is_read(&uid("o")));
         store.end_list(10);
-        assert_eq!(barrier.footing(&[THINGS], &view), Footing::Firm);
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
         assert!(!barrier.is_read(&uid("o")));
     }
 
     #[test]
-    fn a_cache_that_nobody_waits_for_is_not_asked_for() {
+    fn a_cache_without_waiting_keys_is_not_requested() {
         let barrier = LazyReadBarrier::default();
         let mut requested = Box::pin(barrier.requested(THINGS));
         assert!(requested.as_mut().now_or_never().is_none());
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_has_gone_is_forgotten() {
+    fn a_deleted_owner_is_forgotten() {
         let barrier = LazyReadBarrier::default();
         barrier.was_read(&uid("o"));
         barrier.forget(&uid("o"));
@@ -273,26 +274,26 @@ mod tests {
     fn a_cache_that_shows_what_was_listed_differs_in_nothing() {
         let store = store(&[("a", 5), ("b", 7)], 8);
         assert_eq!(compared(&store, &[("a", 5), ("b", 7)], 30), Difference::default());
-        // One went after the list, and the cache has seen it go.
+        // One was deleted after the list, and the cache has seen the deletion.
         assert_eq!(compared(&store, &[("a", 5), ("b", 7), ("gone", 6)], 30), Difference::default());
     }
 
     #[test]
-    fn what_the_cache_does_not_show_has_to_be_reached() {
+    fn objects_that_the_cache_does_not_show_must_be_reached() {
         let store = store(&[("a", 5), ("b", 7)], 8);
         let difference = compared(&store, &[("a", 20), ("b", 7), ("c", 12)], 30);
         assert_eq!(difference, Difference { reach: Some(20), unlisted: Vec::new() });
     }
 
     #[test]
-    fn what_the_list_does_not_show_is_looked_up_unless_it_came_afterwards() {
+    fn objects_that_the_list_does_not_show_are_read_unless_created_afterwards() {
         let store = store(&[("a", 5), ("b", 7), ("new", 35)], 35);
         let difference = compared(&store, &[("a", 5)], 30);
         assert_eq!(difference, Difference { reach: None, unlisted: vec![(key("b"), uid("b"))] });
     }
 
     #[test]
-    fn where_too_much_would_have_to_be_looked_up_the_cache_must_reach_the_list() {
+    fn where_too_many_objects_would_have_to_be_read_the_cache_must_reach_the_list() {
         let names: Vec<String> = (0..=LOOKED_UP).map(|n| format!("thing-{n:02}")).collect();
         let things: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 5)).collect();
         let difference = compared(&store(&things, 8), &[], 30);

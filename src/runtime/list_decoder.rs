@@ -1,7 +1,7 @@
-//! Takes a list apart while it arrives, so that a list of any length needs the memory of its largest object.
+//! Decodes a list while it arrives, so that a list of any length needs the memory of its largest object.
 //!
 //! Only the list's own structure is read here: `metadata`, and the elements of `items`, in either order. Each element
-//! is handed on as it is and decoded alone.
+//! is passed on unchanged and decoded alone.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -15,7 +15,7 @@ use super::watch_decoder::{DecodeError, LONGEST_LINE};
 use crate::model::record::Encoded;
 use crate::model::wire::{Text, parse_resource_version};
 
-/// What a list says of itself.
+/// The metadata of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListMeta {
     /// The version that the list shows; the same on all its pages.
@@ -39,7 +39,7 @@ struct ListWire<'a> {
 }
 
 impl ListMeta {
-    /// Reads it from a list that has come as a whole.
+    /// Reads it from a list that has arrived completely.
     pub(crate) fn read(list: &[u8]) -> Result<Self, DecodeError> {
         let ListWire { metadata } = serde_json::from_slice(list)?;
         ListMeta::of(metadata)
@@ -66,7 +66,7 @@ impl Part {
     }
 }
 
-/// Takes a list apart in the encoding that the server chose.
+/// Splits a list in the encoding that the server chose.
 #[derive(Debug)]
 pub(crate) enum AnyListDecoder {
     Json(ListDecoder),
@@ -82,7 +82,7 @@ impl AnyListDecoder {
         }
     }
 
-    /// Takes the next chunk, once [`AnyListDecoder::next`] has nothing more to give.
+    /// Takes the next chunk, once [`AnyListDecoder::next`] returns nothing more.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         match self {
             AnyListDecoder::Json(list) => list.push(chunk),
@@ -106,7 +106,7 @@ impl AnyListDecoder {
         }
     }
 
-    /// What the list says of itself, now that nothing more comes.
+    /// The metadata of the list, after its end.
     pub(crate) fn finish(self) -> Result<ListMeta, DecodeError> {
         match self {
             AnyListDecoder::Json(list) => list.finish(),
@@ -138,7 +138,7 @@ enum ParserState {
     End,
 }
 
-/// What a value is read for.
+/// The purpose of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Name,
@@ -243,7 +243,7 @@ impl ListDecoder {
         }
     }
 
-    /// Takes the next chunk, once [`ListDecoder::next`] has nothing more to give.
+    /// Takes the next chunk, once [`ListDecoder::next`] returns nothing more.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.chunk.is_empty(), "the parts of the last chunk come first");
         self.chunk = chunk;
@@ -275,7 +275,7 @@ impl ListDecoder {
         }
     }
 
-    /// What the list says of itself, now that nothing more comes.
+    /// The metadata of the list, after its end.
     pub(crate) fn finish(self) -> Result<ListMeta, DecodeError> {
         match (self.place, self.meta) {
             (ParserState::End, Some(meta)) => Ok(meta),
@@ -284,7 +284,7 @@ impl ListDecoder {
         }
     }
 
-    /// Goes on by a byte between the values; whether a value begins with it.
+    /// Advances by a byte between the values; whether a value begins with it.
     fn step(&mut self, byte: u8) -> Result<bool, DecodeError> {
         self.place = match (self.place, byte) {
             (ParserState::Front, b'{') => ParserState::Name,
@@ -359,7 +359,7 @@ impl ListDecoder {
             What::NoItems if &*value == b"null" => self.place = ParserState::BehindMember,
             What::NoItems => return Err(malformed("items are no list")),
             What::Item => {
-                // As a whole, so that one that is cut or garbled breaks the list off instead of missing in it.
+                // As a whole, so that a cut or garbled object ends the list instead of missing in it.
                 let _: &RawValue = serde_json::from_slice(&value)?;
                 self.place = ParserState::BehindElement;
                 return Ok(Some(Part::Item(value)));
@@ -375,7 +375,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a list apart whose bytes come in chunks of this size.
+    /// Splits a list whose bytes come in chunks of this size.
     fn parts(list: &[u8], size: usize, longest: usize) -> Result<(Vec<String>, ListMeta), DecodeError> {
         let mut decoder = ListDecoder::new(longest);
         let mut items = Vec::new();

@@ -1,24 +1,24 @@
-//! The machinery under the controllers: what lists, watches, stores, queues, waits and writes events.
+//! The machinery under the controllers: lists, watches, stores, queues, rate limits, events and leader election.
 //!
-//! The one guarantee: nothing in here gets stuck or forgets. A broken watch is resumed, a missed
-//! deletion is made up for, a failed key is retried, and a cache that is behind our own writes says so.
-//! Nothing in here knows a Deployment.
+//! The one guarantee: nothing in here gets stuck or loses a change. A broken watch is resumed, a missed
+//! deletion is detected by the next list, a failed key is retried, and a cache that is behind our own writes is
+//! detected. Nothing in here depends on a Deployment.
 //!
 //! Rules and waiting are apart: [`backoff`], [`queue`], [`store`], [`expectations`] and the correlation
-//! of events are told the time and never wait; [`worker`], [`rate_limiter`], [`informer`] and the writer of
+//! of events get the time as an argument and never wait; [`worker`], [`rate_limiter`], [`informer`] and the writer of
 //! events wait and decide little. In reading order:
 //!
-//! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: how the API server is called.
-//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`], [`informer`],
-//!   [`read_barrier`]: a cache of one kind, kept current.
-//! * [`informers`]: the caches of all kinds, which come and go.
-//! * [`lazy_read_barrier`], [`fresh_list`]: what must be read past the caches by who begins to act.
+//! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: calls to the API server.
+//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`],
+//!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
+//! * [`informers`]: the caches of all kinds, which are added and removed.
+//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
-//! * [`leader_election`]: one of several processes writes, and until when.
+//! * [`leader_election`]: which of several processes writes, and until when.
 //! * [`tasks`]: tasks that are reported by name.
-//! * [`shutdown`]: the first signal asks, the second insists.
+//! * [`shutdown`]: the first signal requests the shutdown, the second ends the process.
 
 pub mod api;
 pub mod backoff;

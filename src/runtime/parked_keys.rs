@@ -19,7 +19,7 @@ pub struct ParkedKeys<K> {
     queue: WorkQueue<K>,
 }
 
-/// Who waits, by kind, in the order of the positions.
+/// The parked keys, by kind, in the order of the positions.
 type Parked<K> = BTreeMap<Resource, BTreeSet<(u64, K)>>;
 
 impl<K> Clone for ParkedKeys<K> {
@@ -35,15 +35,15 @@ impl<K> Debug for ParkedKeys<K> {
 }
 
 impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
-    /// Nobody waits. Who is woken is added to `queue`.
+    /// No parked keys. Woken ones are added to `queue`.
     pub fn new(queue: WorkQueue<K>) -> Self {
         ParkedKeys { parked: Arc::default(), queue }
     }
 
     /// Parks a key until one of the positions that it waits for is reached.
     ///
-    /// The position is looked at once more afterwards: if it was reached between the check and now,
-    /// nobody else would wake the key.
+    /// The position is read once more afterwards: if it was reached between the check and now,
+    /// no event would wake the key.
     pub fn park(&self, key: &K, behind: &Behind, view: &impl CacheView) {
         let mut parked = self.parked.lock();
         for awaited in &behind.awaited {
@@ -73,12 +73,12 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
         }
     }
 
-    /// How many waits there are.
+    /// How many parked keys there are.
     pub fn len(&self) -> usize {
         self.parked.lock().values().map(BTreeSet::len).sum()
     }
 
-    /// Whether nobody waits.
+    /// Whether no key is parked.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,5 +1,5 @@
-//! Lists and watches in protobuf, taken apart while they arrive: see [`super::watch_decoder`] and [`super::list_decoder`] for the
-//! same in JSON.
+//! Lists and watches in protobuf, decoded while they arrive: see [`super::watch_decoder`] and
+//! [`super::list_decoder`] for the same in JSON.
 //!
 //! A list is the envelope of `runtime.Unknown` around a `PodList` or another list: its metadata in field 1, its items in
 //! field 2. A watch is a sequence of `WatchEvent` messages, each behind its length in four bytes (upstream:
@@ -77,7 +77,7 @@ pub(crate) fn watch_event(event: &[u8]) -> Result<WatchEvent<'_>, DecodeError> {
     })
 }
 
-/// What can be read of any object.
+/// The fields that any object has.
 #[derive(Default)]
 struct Partial<'a> {
     namespace: Text<'a>,
@@ -209,7 +209,7 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
     }
 }
 
-/// Takes a list apart while it arrives, so that a list of any length needs the memory of its largest object.
+/// Splits a list while it arrives, so that a list of any length needs the memory of its largest object.
 #[derive(Debug)]
 pub(crate) struct ProtobufListDecoder {
     pending: BytesMut,
@@ -284,7 +284,7 @@ impl ProtobufListDecoder {
         Ok(head(&self.pending)?)
     }
 
-    /// Takes the payload of the field at hand; `None` while it has not arrived as a whole.
+    /// Takes the payload of the current field; `None` while it has not arrived completely.
     fn field(&mut self, head: usize, payload: Option<usize>) -> Result<Option<Bytes>, DecodeError> {
         let payload = payload.unwrap_or_default();
         if payload > self.longest {
@@ -297,7 +297,7 @@ impl ProtobufListDecoder {
         Ok(Some(self.pending.split_to(payload).freeze()))
     }
 
-    /// What the list says of itself, now that nothing more comes.
+    /// The metadata of the list, after its end.
     pub(crate) fn finish(self) -> Result<ListMeta, DecodeError> {
         let is_whole = self.has_list && matches!(self.place, ParserState::Envelope | ParserState::List(0));
         match self.meta {

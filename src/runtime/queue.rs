@@ -1,28 +1,28 @@
-//! The work queue's rules: a pure value, told the time.
+//! The work queue's rules: a pure value; the caller passes the time.
 //!
 //! The rules are client-go's (`util/workqueue`): a key waits at most once, never runs twice at once, and
-//! runs once more if it was added while it ran. The waiting is done by [`super::worker`].
+//! runs once more if it was added while it ran. [`super::worker`] does the waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Later than this a key is not put off, because far instants overflow. What is due in more than half a
-/// year is looked at after half a year, which is harmless: a sync may come at any time.
+/// The longest delay of a key, because far instants overflow. A key that is due in more than half a
+/// year is synced after half a year, which is harmless: a sync may happen at any time.
 pub const LONGEST_DELAY: Duration = Duration::from_secs(180 * 24 * 3600);
 
 /// Keys that wait, keys that run, and keys that will wait from a later time on.
 #[derive(Debug)]
 pub struct Queue<K> {
-    /// What waits for a worker, in the order of arrival. Each of these keys is in `dirty` as well.
+    /// The keys that wait for a worker, in the order of arrival. Each of these keys is in `dirty` as well.
     ready: VecDeque<K>,
     /// Keys that have to run, with the time of their addition: those in `ready`, and those that were
     /// added while they ran.
     dirty: BTreeMap<K, Instant>,
     /// Keys that run, with the time of their start.
     processing: BTreeMap<K, Instant>,
-    /// What becomes ready later, in the order of time; of equal times the one put off first.
+    /// The keys that become ready later, in the order of time; of equal times the one delayed first.
     delayed: BTreeSet<(Instant, u64, K)>,
     /// Where a key stands in `delayed`.
     delayed_at: BTreeMap<K, (Instant, u64)>,
@@ -63,10 +63,10 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     /// Adds a key from the instant `at` on, at most [`LONGEST_DELAY`] from `now`. Of several such
-    /// instants the earliest counts; an addition without delay does not cancel it, since a sync in
-    /// between may have had no reason to look again.
+    /// instants the earliest counts; an addition without delay does not cancel it, since the sync in
+    /// between may have had no reason to run again.
     pub fn add_at(&mut self, key: K, at: Instant, now: Instant) {
-        // First what is due by now: an instant that has passed must not swallow the one to come.
+        // First the keys that are due by now: an instant that has passed must not replace a later one.
         self.promote(now);
         if at <= now {
             return self.enqueue(key, now);
@@ -104,8 +104,8 @@ impl<K: Ord + Clone> Queue<K> {
         Some(Taken { key, waited: now.saturating_duration_since(added) })
     }
 
-    /// Drops the keys that `keep` refuses from those that wait, now or until a later time. A key that
-    /// runs stays, and so does its wish to run once more.
+    /// Drops the waiting keys that `keep` refuses, delayed ones included. A key that
+    /// runs stays, and still runs once more if it was added meanwhile.
     pub fn retain(&mut self, mut keep: impl FnMut(&K) -> bool) {
         let Queue { ready, dirty, processing: _, delayed, delayed_at, .. } = self;
         ready.retain(|key| {
@@ -140,7 +140,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.delayed.first().map(|(at, ..)| *at)
     }
 
-    /// Hands out no more keys. Those that run may finish; see [`Queue::is_drained`].
+    /// Hands out no more keys. Running ones may finish; see [`Queue::is_drained`].
     pub fn shut_down(&mut self) {
         self.shutting_down = !planted!("a queue that is shut down goes on");
     }
@@ -175,7 +175,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.additions
     }
 
-    /// For how long the running keys have been running: in total, and the longest of them.
+    /// How long the running keys have been running: in total, and the longest of them.
     pub fn unfinished(&self, now: Instant) -> (Duration, Duration) {
         let mut total = Duration::ZERO;
         let mut longest = Duration::ZERO;
@@ -187,8 +187,8 @@ impl<K: Ord + Clone> Queue<K> {
         (total, longest)
     }
 
-    /// Lets the delayed keys that are due join the others. Done before every addition too, so that a
-    /// key that was due earlier also stands further ahead.
+    /// Moves the delayed keys that are due to the others. Done before every addition too, so that a
+    /// key that was due earlier is also processed earlier.
     fn promote(&mut self, now: Instant) {
         while self.delayed.first().is_some_and(|(at, ..)| *at <= now) {
             if let Some((at, _, key)) = self.delayed.pop_first() {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_out_in_the_order_of_arrival_and_each_once() {
+    fn keys_are_taken_in_the_order_of_arrival_and_each_once() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for key in ["a", "b", "a", "c", "b"] {
             queue.add(key, now);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_has_passed_does_not_swallow_the_next() {
+    fn a_time_that_has_passed_does_not_replace_the_next() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add_at("a", now + S, now);
         queue.add_at("a", now + 5 * S, now + 2 * S);

@@ -1,4 +1,4 @@
-//! The client's own rate limit: a token bucket that the owners of waiting requests take turns at.
+//! The client's own rate limiter: a token bucket that serves the owners of waiting requests in turn.
 
 mod round_robin;
 
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use self::round_robin::RoundRobin;
 use crate::model::Uid;
 
-/// The slowest rate: a smaller one is taken for this, which keeps all sums within a `Duration`.
+/// The slowest rate: smaller ones are raised to this, which keeps all sums within a `Duration`.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// A token bucket as arithmetic on instants: one token each `interval`, at most `burst` in store.
+/// A token bucket as arithmetic on instants: one token each `interval`, at most `burst` stored.
 ///
 /// It keeps one instant, the time at which the bucket will be full again, instead of a fractional
 /// number of tokens, so that nothing is lost to rounding over a long life.
@@ -28,7 +28,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Takes a token, or says how long to wait for one.
+    /// Takes a token, or returns how long to wait for one.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let missing = self.full_at.saturating_duration_since(now) + self.interval;
         match missing.checked_sub(self.capacity) {
@@ -41,12 +41,12 @@ impl Bucket {
     }
 }
 
-/// Holds requests back so that no more than `burst` at once and `qps` per second in the long run pass.
+/// Delays requests so that no more than `burst` at once and `qps` per second in the long run pass.
 /// Clones share the bucket.
 ///
-/// Requests that wait pass in turns: one of each owner, then the next of each. A batch of 500 pods of one
-/// ReplicaSet delays a request for another one by a single token, not by 500. What is not on behalf of an
-/// owner counts as one owner.
+/// Waiting requests pass in turns: one of each owner, then the next of each. A batch of 500 pods of one
+/// ReplicaSet delays a request for another one by a single token, not by 500. Requests without an
+/// owner count as one owner.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     shared: Option<Arc<Mutex<Shared>>>,
@@ -56,7 +56,7 @@ pub struct RateLimiter {
 #[derive(Debug)]
 struct Shared {
     bucket: Bucket,
-    /// Each with what wakes it when its turn comes.
+    /// Each with the wake-up for its turn.
     queue: RoundRobin<Option<Uid>, Arc<Notify>>,
 }
 
@@ -88,8 +88,8 @@ impl RateLimiter {
         RateLimiter { owner: Some(owner.clone()), ..self.clone() }
     }
 
-    /// Waits for a token, in turn with those who wait for one, and returns how long that took. A caller that
-    /// gives up has taken nothing.
+    /// Waits for a token, in turn with other waiting requests, and returns how long that took. A cancelled
+    /// wait takes nothing.
     pub async fn acquire(&self) -> Duration {
         let Some(shared) = &self.shared else { return Duration::ZERO };
         let start = Instant::now();
@@ -148,7 +148,7 @@ impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         let mut shared = self.shared.lock();
         shared.queue.leave(self.owner, self.ticket);
-        // Once too often where the one whose turn it is has been woken already: it looks, and waits on.
+        // Once too often where the next request has been woken already: it checks, and waits on.
         shared.wake_next();
     }
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_takes_no_token_and_blocks_nobody() {
+    async fn a_cancelled_request_takes_no_token_and_blocks_no_other() {
         let rate_limiter = RateLimiter::new(1.0, 1);
         rate_limiter.acquire().await;
         let start = Instant::now();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_gives_up_hands_its_turn_on() {
+    async fn a_cancelled_request_passes_its_turn_on() {
         let rate_limiter = RateLimiter::new(1.0, 1);
         rate_limiter.acquire().await;
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Has a cache show what there is, for controllers that read nothing past their caches ([`super::lazy_read_barrier`]).
+//! The read barrier of a cache, for controllers that read nothing past their caches ([`super::lazy_read_barrier`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use super::request;
 use super::watch_decoder::DecodeError;
 use crate::model::Resource;
 
-/// How long a watch that is alive takes to show what has happened. After that there was either nothing to show,
-/// since bookmarks come once a minute, or the watch lags: a new list tells.
+/// How long a healthy watch takes to show a change. After that there was either nothing to show,
+/// since bookmarks come once a minute, or the watch lags: a new list decides.
 const PROMPT_WAIT: Duration = Duration::from_millis(250);
 
-/// How often is looked whether the cache has caught up.
+/// How often to check whether the cache has caught up.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long to wait in silence. Then a line in the log says what is waited for, the version is read once more, since
-/// the server's history may have been set back, and what a list has not shown that has come is asked for again.
+/// How long to wait silently. Then a log line names the cache, the version is read once more, since
+/// etcd may have been restored, and a list is requested again if the last one did not suffice.
 const LONG_WAIT: Duration = Duration::from_secs(30);
 
 /// The delays between tries to read the version.
 const SHORTEST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 
-/// Has one cache show what there is; see the module.
+/// Waits until one cache has reached the current resourceVersion; see the module.
 pub struct ReadBarrier {
     pub(super) resource: Resource,
     pub(super) api: Api,
@@ -53,7 +53,7 @@ impl ReadBarrier {
     ///
     /// Never gives up: a process that cannot read must not write either.
     pub async fn run(&self) {
-        // The first list is not to be broken off.
+        // The first list must not be interrupted.
         while self.cache.lists(self.resource).completed == 0 {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -70,7 +70,7 @@ impl ReadBarrier {
                 );
                 required = required.min(self.current_version().await);
             }
-            // Again only if a list has come since: one that is on its way, for however long, would be broken off.
+            // Again only after a list has completed since: a list in progress, however long, would be interrupted.
             let completed = Some(self.cache.lists(self.resource).completed);
             if relisted_after != completed {
                 relisted_after = completed;
@@ -91,13 +91,13 @@ impl ReadBarrier {
         true
     }
 
-    /// What is listed and watched.
+    /// The resource that is listed and watched.
     pub fn resource(&self) -> Resource {
         self.resource
     }
 
-    /// The version of what there is. Asked for without one, the server answers from its majority and not from a
-    /// cache of its own. Asks until there is an answer.
+    /// The current version. Without a version in the request, the server reads from etcd and not from a
+    /// cache of its own. Retries until there is an answer.
     pub async fn current_version(&self) -> u64 {
         let mut attempt = 0u32;
         loop {

@@ -1,9 +1,9 @@
 //! The informer's loop: list, watch, and what to do when either ends.
 //!
-//! No watch is blind for long. A real API server sends a bookmark once a minute and 2 s before a watch ends, so that
+//! No watch is silent for long. A real API server sends a bookmark once a minute and 2 s before a watch ends, so that
 //! silence alone proves nothing. A watch that has been silent for [`SILENCE`] is resumed where it is, which costs the
-//! server one small request and nobody an event, and from then on it is asked for in pieces of [`QUIET_WATCH`]
-//! seconds for as long as nothing happens. One that outlives its piece is broken: the next goes over another
+//! server one small request and loses no event, and from then on it is requested in pieces of [`QUIET_WATCH`]
+//! seconds for as long as nothing happens. One that outlives its piece is broken: the next uses another
 //! connection (`client::transport`).
 
 mod list;
@@ -41,11 +41,11 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long a watch of a kind that is quiet lasts, in seconds.
 const QUIET_WATCH: u64 = 25;
 
-/// How long after its own end a watch is taken for dead.
+/// How long after its own end a watch counts as dead.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long the answer to a watch may take to begin: the first time, when its connection may be one that has died
-/// unnoticed, and after that, when an API server under load may let it wait. With [`SILENCE`], a dead connection is
+/// How long the answer to a watch may take to begin: the first time, when its connection may be dead
+/// unnoticed, and after that, when a loaded API server may delay it. With [`SILENCE`], a dead connection is
 /// replaced within 45 s.
 const FIRST_START: Duration = Duration::from_secs(10);
 const LATER_START: Duration = Duration::from_secs(30);
@@ -57,13 +57,13 @@ const LIST_SILENCE: Duration = Duration::from_secs(30);
 /// A watch that ends sooner than this is followed by a delay, however well it ended.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// How often a list that is older than what we have seen is refused before it is believed.
+/// How often a list that is older than the cache is refused before it is accepted.
 const REFUSED_STALE_LISTS: u32 = 3;
 
 /// How often a streaming list may end early before lists are read in pages from then on.
 const STREAM_ATTEMPTS: u32 = 3;
 
-/// Why a watch that is dead was given up.
+/// The reason for giving up a dead watch.
 const SILENT: &str = "silent";
 
 /// How a list or watch ended.
@@ -73,17 +73,17 @@ enum End {
     Listed,
     /// The server ended the watch.
     Closed,
-    /// The watch has been silent, which may be right.
+    /// The watch has been silent, which may be normal.
     Quiet,
-    /// The server has forgotten the version that we wanted to go on from.
+    /// The server cannot resume from our version.
     Expired,
-    /// The server does not offer streaming lists.
+    /// The server does not support streaming lists.
     StreamingRefused,
-    /// A new list is wanted.
+    /// A new list was requested.
     RelistRequested,
-    /// The list is older than what we have seen.
+    /// The list is older than the cache.
     Stale,
-    /// The server does not let us watch. Lists alone keep the cache moving then.
+    /// The server refuses watches. Lists alone keep the cache current then.
     NoWatch(&'static str),
     /// Anything else, in one word for the metrics.
     Broken(&'static str),
@@ -101,7 +101,7 @@ pub(crate) struct Reflector<T: Record> {
     relist_requested: Arc<Notify>,
     breaks: IntCounterVec,
     rng: fastrand::Rng,
-    /// Whether the server offers streaming lists, as far as we know.
+    /// Whether the server supports streaming lists, as far as we know.
     streaming: bool,
     /// Streaming lists that ended early, one after the other.
     failed_streams: u32,
@@ -111,14 +111,14 @@ pub(crate) struct Reflector<T: Record> {
     stale_lists: u32,
     /// Whether the first list may come from a server's own cache, which may lag.
     may_lag: bool,
-    /// Whether the next list must show all that has happened until then.
+    /// Whether the next list must show everything that has happened until then.
     consistent: bool,
     /// Whether nothing has happened to the kind for a while.
     quiet: bool,
     reachability: Reachability,
-    /// Delays since the last sign of life.
+    /// Delays since the last successful answer.
     attempt: u32,
-    /// Whether something has come in since the last break.
+    /// Whether an event has arrived since the last break.
     progress: bool,
     /// How long the server asked to wait with the next watch, at least.
     retry_after: Duration,
@@ -160,7 +160,7 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// Goes on for ever. The store is whole at every await, so that this may be dropped at any time.
+    /// Runs for ever. The store is consistent at every await, so that this may be dropped at any time.
     pub(crate) async fn run(mut self) -> Infallible {
         let mut listing = true;
         loop {
@@ -181,15 +181,15 @@ impl<T: Record> Reflector<T> {
                 | End::Stale
                 | End::NoWatch(_) => true,
             };
-            // A demand does not wait for the next try.
+            // A request for a list does not wait for the next retry.
             if tokio::time::timeout(wait, self.relist_requested.notified()).await.is_ok() {
                 (listing, self.consistent) = (true, true);
             }
         }
     }
 
-    /// Takes note of how a list or watch ended and says how long to wait before the next. `lasted`
-    /// tells whether it went on for a while, so that an end without an error needs no delay.
+    /// Handles the end of a list or watch and returns how long to wait before the next. `lasted`
+    /// tells whether it ran for a while, so that an end without an error needs no delay.
     fn after_end(&mut self, end: &End, lasted: bool) -> Duration {
         let resource = self.resource.plural;
         if self.progress {
@@ -217,8 +217,8 @@ impl<T: Record> Reflector<T> {
                     position = self.delta_handler.store.position(),
                     "watch position has expired; listing again"
                 );
-                // The first time at once. If the list is no help, a server that says so again and again
-                // must not be asked without a pause.
+                // The first time at once. If the list does not help, a server that answers so again and again
+                // must not be called without a pause.
                 if lasted || self.attempt == 0 {
                     self.attempt = 1;
                     Duration::ZERO
@@ -259,19 +259,19 @@ impl<T: Record> Reflector<T> {
     }
 
     fn begin_list(&mut self) -> bool {
-        // What was demanded until now, this list brings.
+        // This list covers all requests until now.
         self.consistent |= self.relist_requested.notified().now_or_never().is_some();
         let trusting = self.stale_lists >= REFUSED_STALE_LISTS;
         self.delta_handler.begin_list(trusting);
         trusting
     }
 
-    /// Whether a list of this version must be refused: it is older than what we have seen, so to take
-    /// it would undo what has happened since. If the server insists, its history was set back, from a
-    /// backup for example, and the list is the truth.
+    /// Whether a list of this version must be refused: it is older than the cache, so applying
+    /// it would undo later changes. If the server insists, its history was set back, by a restored
+    /// backup for example, and the list is accepted.
     ///
-    /// The price: a streaming list tells its version only at its end. What an old one showed of objects
-    /// that are long gone stays in the store until the next list.
+    /// The price: a streaming list tells its version only at its end. Deleted objects that an old one showed
+    /// stay in the store until the next list.
     fn is_stale(&mut self, version: u64, trusting: bool) -> bool {
         let position = self.delta_handler.store.position();
         if version >= position {
@@ -371,7 +371,7 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// Turns the early end of a streaming list into a refusal when it happens again and again.
+    /// Treats the early end of a streaming list as a refusal when it happens again and again.
     fn cut(&mut self, end: End) -> End {
         if !self.delta_handler.is_listing() || matches!(end, End::Stale) {
             return end;
@@ -399,13 +399,13 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// What is asked for, in the encoding that the kind is decoded from best.
+    /// A GET in the encoding that the kind is decoded from best.
     fn get(&self, query: &[(&str, &str)]) -> http::Request<Vec<u8>> {
         let accept = if T::HAS_PROTOBUF { request::PROTOBUF } else { request::JSON };
         request::get_as(accept, &self.path, query)
     }
 
-    /// Takes in all complete events.
+    /// Applies all complete events.
     fn read(&mut self, events: &mut EventSplitter, trusting: bool) -> Result<(), End> {
         loop {
             let event = match events.next() {

@@ -1,6 +1,6 @@
 //! Requests to the API server, as plain HTTP: paths, queries and JSON bodies.
 //!
-//! Nothing here needs a type of the API, so nothing is lost to a type that is older than the cluster.
+//! Nothing here needs a type of the API, so no field is lost to a type that is older than the cluster.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request};
@@ -12,7 +12,7 @@ pub const JSON: &str = "application/json";
 /// Protobuf where the server offers it for a kind, JSON where it does not.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 
-/// The metadata of an object and nothing else, where the server can leave the rest out.
+/// The metadata of an object only, where the server supports that.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The same for each object of a list.
@@ -31,7 +31,7 @@ pub enum PatchType {
 }
 
 impl PatchType {
-    /// The `Content-Type` that says so.
+    /// Its `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             PatchType::Merge => "application/merge-patch+json",
@@ -53,8 +53,8 @@ pub fn get_as(accept: &'static str, path: &str, query: &[(&str, &str)]) -> Reque
     request
 }
 
-/// The same request, answered with the metadata of the object and nothing else: for a pod of 15 KB that is a tenth.
-/// A server that cannot leave the rest out answers with all of it.
+/// The same request, answered with the metadata of the object only: for a pod of 15 KB that is a tenth.
+/// A server that does not support that answers with the whole object.
 #[must_use]
 pub fn metadata_only(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_be_asked_for_in_its_metadata_alone_or_else_as_it_is() {
+    fn an_answer_may_be_requested_as_metadata_only() {
         let request = metadata_only(post("/api/v1/x", &[], &json!({})).unwrap());
         let accepted: Vec<&str> = request.headers()[ACCEPT].to_str().unwrap().split(',').collect();
         assert_eq!(

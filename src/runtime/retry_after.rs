@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, ApiError, LARGEST_BODY, collect};
 
-/// How often a request is repeated at most: `maxRetries` of client-go.
+/// How often a request is retried at most: `maxRetries` of client-go.
 const REPETITIONS: u32 = 10;
 
-/// How long to wait when a 429 does not say. client-go takes such an answer for a failure.
+/// How long to wait after a 429 without `Retry-After`. client-go takes such an answer for a failure.
 const UNSAID: Duration = Duration::from_secs(1);
 
-/// Why a request is not repeated.
+/// Why a request is not retried.
 const ENDING: &str = "the daemon is shutting down";
 const UNWANTED: &str = "the request is no longer needed";
 
@@ -61,7 +61,7 @@ impl Api {
         api
     }
 
-    /// Sends a request, and again after each answer that asks for it.
+    /// Sends a request, and retries it after each answer that asks for it.
     pub(super) async fn send(
         &self,
         request: Request<Vec<u8>>,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_repeated_when_the_server_asks_for_it_and_after_as_long_as_it_asks() {
+    async fn a_request_is_retried_when_and_after_as_long_as_the_server_asks() {
         let (api, log, _ending) = retrying(&[(429, "3"), (503, "7"), (500, "2"), (429, ""), (200, "")]);
         assert!(api.call::<Value>(post()).await.is_ok());
         assert_eq!(seconds_between(&log), [3, 7, 2, 1]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_behind_an_attempt_that_may_have_been_carried_out_says_so() {
+    async fn an_error_behind_an_attempt_that_may_have_been_carried_out_is_marked() {
         let (api, ..) = retrying(&[(503, "1"), (409, "")]);
         let error = api.call::<Value>(post()).await.unwrap_err();
         assert!(error.is_already_exists() && error.outcome_unknown(), "{error:?}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_repetition_passes_the_fence_and_the_rate_limit_again() {
+    async fn a_retry_passes_the_fence_and_the_rate_limiter_again() {
         let (api, log, _ending) = retrying(&[(429, "50")]);
         let (control, fence) = fence();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The first signal asks the program to stop, the second insists.
+//! The first signal requests the shutdown, the second ends the process.
 
 use std::io;
 use std::task::Poll;
@@ -66,8 +66,8 @@ pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
     }))
 }
 
-/// Cancels `shutdown` at the first signal and returns the second, upon which `main` should end the
-/// process at once. Pending for ever if the second never comes.
+/// Cancels `shutdown` at the first signal and returns the second, upon which `main` must end the
+/// process at once. Pending for ever without a second one.
 pub async fn escalate(
     mut signals: impl Stream<Item = Signal> + Unpin,
     shutdown: CancellationToken,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_signal_asks_and_the_second_insists() {
+    async fn the_first_signal_requests_the_shutdown_and_the_second_ends_the_process() {
         let (send, receive) = futures::channel::mpsc::unbounded();
         let shutdown = CancellationToken::new();
         let second = tokio::spawn(escalate(receive, shutdown.clone()));

@@ -11,22 +11,22 @@ use parking_lot::RwLock;
 
 use crate::model::{Meta, ObjectKey, Owner, Record, Selector, Uid};
 
-/// What happened to an object, told to handlers after the store shows it.
+/// A change of an object, passed to handlers after the store shows it.
 ///
 /// A name that was given to a new object is two changes, `Deleted` and `Added`, even if the watch had
-/// only one event for it. Deletions that a break of the watch swallowed are told after the next list.
+/// only one event for it. Deletions that a broken watch missed are reported after the next list.
 #[derive(Debug)]
 pub enum Change<T> {
     /// The object is new.
     Added(Arc<T>),
     /// The object changed.
     Updated {
-        /// What it was.
+        /// Its state before.
         old: Arc<T>,
-        /// What it is.
+        /// Its state now.
         new: Arc<T>,
     },
-    /// The object is gone. This is its last known state.
+    /// The object was deleted. This is its last known state.
     Deleted(Arc<T>),
 }
 
@@ -58,7 +58,7 @@ pub struct Lists {
     pub completed: u64,
 }
 
-/// What an application to the store did.
+/// The result of a change to the store.
 #[derive(Debug)]
 pub(crate) struct Applied<T> {
     pub(crate) changes: Vec<Change<T>>,
@@ -66,7 +66,7 @@ pub(crate) struct Applied<T> {
     pub(crate) position: Option<u64>,
 }
 
-/// The objects of one kind, as far as the watch has brought them. Many read, the informer writes.
+/// The objects of one kind, as far as the watch has delivered them. The informer writes, all others read.
 ///
 /// All lists are in the order of keys. Next to a record an object costs about forty bytes: a pointer and
 /// a mark among all objects, and a pointer in the index of its owner or of the orphans. The keys are
@@ -86,14 +86,14 @@ struct Inner<T> {
     labeled: BTreeMap<Label, BTreeSet<ByKey<T>>>,
     position: u64,
     lists: Lists,
-    /// Take what the list says even where it is older than what we have.
+    /// Accept the list's objects even where they are older than ours.
     trusting: bool,
 }
 
 /// A namespace, the key of a label, and its value.
 type Label = (Arc<str>, Arc<str>, Arc<str>);
 
-/// A record that stands in a set by its key.
+/// A record as a set element, ordered by its key.
 struct ByKey<T>(Arc<T>);
 
 impl<T: Record> ByKey<T> {
@@ -187,7 +187,7 @@ impl<T: Record> Store<T> {
         inner.owners.get(&reference.uid).map(|owner| &owner.0).filter(|owner| owner.controls(object)).cloned()
     }
 
-    /// The objects of a namespace whose names begin with `prefix`, whosever they are.
+    /// The objects of a namespace whose names begin with `prefix`, whoever controls them.
     pub fn named(&self, namespace: &Arc<str>, prefix: &str) -> Vec<Arc<T>> {
         let inner = self.inner.read();
         inner
@@ -202,10 +202,10 @@ impl<T: Record> Store<T> {
             .collect()
     }
 
-    /// The objects of a namespace that no controller owns and that the selector matches.
+    /// The objects of a namespace without a controller that the selector matches.
     ///
-    /// Costs as much as there are orphans with the rarest of the labels that the selector asks for; only
-    /// a selector without `matchLabels` looks at all orphans of the namespace.
+    /// Costs as much as there are orphans with the rarest of the labels that the selector requires; only
+    /// a selector without `matchLabels` visits all orphans of the namespace.
     pub fn orphans_selected_by(&self, namespace: &Arc<str>, selector: &Selector) -> Vec<Arc<T>> {
         let selected = |object: &Arc<T>| selector.matches(&object.meta().labels);
         let inner = self.inner.read();
@@ -228,7 +228,7 @@ impl<T: Record> Store<T> {
         }
     }
 
-    /// The objects of a namespace that no controller owns.
+    /// The objects of a namespace without a controller.
     pub fn orphans(&self, namespace: &str) -> Vec<Arc<T>> {
         let inner = self.inner.read();
         inner
@@ -273,13 +273,13 @@ impl<T: Record> Store<T> {
     }
 
     /// The resourceVersion up to which the store shows everything that happened to this kind: that of
-    /// the last event, bookmark or complete list. It stands still while a list is under way, because a
-    /// list brings its objects in any order.
+    /// the last event, bookmark or complete list. It does not move while a list is under way, because a
+    /// list delivers its objects in any order.
     pub fn position(&self) -> u64 {
         self.inner.read().position
     }
 
-    /// Whether a complete list has been absorbed.
+    /// Whether a complete list has been applied.
     pub fn is_synced(&self) -> bool {
         self.lists().completed > 0
     }
@@ -289,7 +289,7 @@ impl<T: Record> Store<T> {
         self.inner.read().lists
     }
 
-    /// Whether the object with this name and UID is gone, or on its way out.
+    /// Whether the object with this name and UID is absent, or being deleted.
     pub fn is_gone_or_deleting(&self, key: &ObjectKey, uid: &Uid) -> bool {
         match self.inner.read().objects.get_key_value(key) {
             Some((object, _)) if object.0.meta().uid == *uid => object.0.meta().is_deleting(),
@@ -297,7 +297,7 @@ impl<T: Record> Store<T> {
         }
     }
 
-    /// Begins a list. What it does not show by [`Store::end_list`] is gone. With `trusting` its objects
+    /// Begins a list. Objects that it has not shown by [`Store::end_list`] are deleted. With `trusting` its objects
     /// count even where they are older than ours: the server's history was set back.
     pub(crate) fn begin_list(&self, trusting: bool) {
         let mut inner = self.inner.write();
@@ -305,7 +305,7 @@ impl<T: Record> Store<T> {
         inner.trusting = trusting;
     }
 
-    /// Takes in an object that a list or a watch shows.
+    /// Applies an object that a list or a watch shows.
     pub(crate) fn put(&self, record: T) -> Applied<T> {
         let mut inner = self.inner.write();
         let version = record.meta().resource_version;
@@ -313,17 +313,17 @@ impl<T: Record> Store<T> {
         Applied { changes, position: inner.advance(version) }
     }
 
-    /// Takes in an object that was read past the watch, while the first list is under way. The position stays.
+    /// Applies an object that was read past the watch, while the first list is under way. The position stays.
     ///
-    /// A list that shows neither it nor a later state of it tells by its version whether the object had gone by then,
-    /// or came afterwards, which the watch will bring; see [`Store::end_list`].
+    /// A list that shows neither it nor a later state of it tells by its version whether the object was deleted by then,
+    /// or created afterwards, which the watch will deliver; see [`Store::end_list`].
     pub(crate) fn put_early(&self, record: T) -> Applied<T> {
         let mut inner = self.inner.write();
         let changes = if inner.lists.completed > 0 { Vec::new() } else { inner.put_early(Arc::new(record)) };
         Applied { changes, position: None }
     }
 
-    /// Takes note of an object that exists but could not be read: its last readable state stays.
+    /// Records an object that exists but could not be decoded: its last readable state stays.
     pub(crate) fn keep(&self, key: &ObjectKey, version: u64) -> Applied<T> {
         let mut inner = self.inner.write();
         let epoch = inner.lists.begun;
@@ -333,10 +333,10 @@ impl<T: Record> Store<T> {
         Applied { changes: Vec::new(), position: inner.advance(version) }
     }
 
-    /// Takes out the object with this name and UID. `last` is its last state, if it could be read.
+    /// Removes the object with this name and UID. `last` is its last state, if it could be decoded.
     pub(crate) fn remove(&self, key: &ObjectKey, uid: &Uid, version: u64, last: Option<T>) -> Applied<T> {
         let mut inner = self.inner.write();
-        // A UID never comes back, so a deletion is believed whatever its version says.
+        // A UID is never used again, so a deletion is accepted whatever its version is.
         let is_stored =
             inner.objects.get_key_value(key).is_some_and(|(object, _)| object.0.meta().uid == *uid);
         let stored = if is_stored { inner.unlink(key) } else { None };
@@ -344,12 +344,12 @@ impl<T: Record> Store<T> {
         Applied { changes: changes.into_iter().collect(), position: inner.advance(version) }
     }
 
-    /// Takes note of a bookmark.
+    /// Applies a bookmark.
     pub(crate) fn bookmark(&self, version: u64) -> Applied<T> {
         Applied { changes: Vec::new(), position: self.inner.write().advance(version) }
     }
 
-    /// Ends the list that was begun last: what it has not shown is deleted, and `version` is the
+    /// Ends the list that was begun last: objects that it has not shown are deleted, and `version` is the
     /// position from now on, even if it is lower than before.
     pub(crate) fn end_list(&self, version: u64) -> Applied<T> {
         let mut inner = self.inner.write();
@@ -371,16 +371,16 @@ impl<T: Record> Store<T> {
     }
 }
 
-/// Stands for the number of the list that has shown an object which none has shown.
+/// The list number of an object that no list has shown.
 const EARLY: u64 = u64::MAX;
 
-/// The labels of an object, each as the index of orphans has it.
+/// The labels of an object, in the form of the index of orphans.
 fn labels<T: Record>(object: &Arc<T>) -> impl Iterator<Item = Label> {
     let namespace = &object.meta().key.namespace;
     object.meta().labels.pairs().map(|(key, value)| (namespace.clone(), key.clone(), value.clone()))
 }
 
-/// Stands before all objects of the namespace.
+/// Sorts before all objects of the namespace.
 fn first_of(namespace: &str) -> ObjectKey {
     ObjectKey::new(namespace, "")
 }
@@ -511,7 +511,7 @@ mod tests {
         applied.changes.iter().map(word).collect()
     }
 
-    /// A store that has absorbed an empty list at version 10.
+    /// A store that has applied an empty list at version 10.
     fn synced() -> Store<Thing> {
         let store = Store::default();
         store.begin_list(false);
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_early_stays_unless_the_list_tells_that_it_has_gone() {
+    fn an_object_put_early_stays_unless_the_list_shows_its_deletion() {
         let store = Store::<Thing>::default();
         store.begin_list(false);
         let _listed_first = store.put(thing("changed", "changed", 5));
@@ -528,7 +528,7 @@ mod tests {
             assert_eq!(store.put_early(thing(name, name, version)).position, None);
         }
         assert!(store.put_early(thing("changed", "changed", 7)).changes.is_empty(), "an earlier state");
-        // The list shows what there was at 30, in the states of then.
+        // The list shows the state at 30.
         store.put(thing("listed", "listed", 22));
         assert!(store.put(thing("older", "older", 19)).changes.is_empty(), "not taken back");
         let applied = store.end_list(30);
@@ -541,7 +541,7 @@ mod tests {
             .collect();
         let expected = [("changed", 25), ("later", 40), ("listed", 22), ("older", 21)];
         assert_eq!(versions, expected.map(|(name, version)| (name.to_owned(), version)));
-        // From here on the watch alone speaks.
+        // From here on only the watch counts.
         assert!(store.put_early(thing("late", "late", 50)).changes.is_empty());
         store.begin_list(false);
         store.put(thing("changed", "changed", 25));
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_of_the_name_that_was_put_in_early_replaces_the_one_before() {
+    fn another_object_of_the_name_that_was_put_early_replaces_the_earlier_one() {
         let store = Store::<Thing>::default();
         store.begin_list(false);
         store.put(thing("a", "1", 5));
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_makes_up_for_the_deletions_that_were_missed() {
+    fn a_list_reports_the_deletions_that_were_missed() {
         let store = synced();
         for (name, version) in [("a", 11), ("b", 12), ("c", 13)] {
             store.put(thing(name, name, version));
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_was_given_up_deletes_nothing() {
+    fn an_aborted_list_deletes_nothing() {
         let store = synced();
         store.put(thing("a", "a", 11));
         store.begin_list(false);
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restored_backup_the_list_is_believed_even_where_it_is_older() {
+    fn after_a_restored_backup_the_list_is_accepted_even_where_it_is_older() {
         let store = synced();
         store.put(thing("a", "a", 50));
         store.begin_list(true);
@@ -738,7 +738,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, the indexes are those that the objects themselves give.
+        /// After any changes, the indexes equal those that are rebuilt from the objects.
         #[test]
         fn the_indexes_always_equal_rebuilt_ones(
             steps in prop::collection::vec((0..6u8, 0..3u8, 0..4u8, 0..60u64, 0..4u8), 0..150),

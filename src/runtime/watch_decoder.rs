@@ -1,4 +1,4 @@
-//! What comes over the wire: lines of a watch, and what can be read of any object.
+//! The format of a watch: its lines, and the fields that any object has.
 //!
 //! Everything is borrowed from the response's own bytes. An object's JSON is passed on as it is, so
 //! that each is decoded alone and one that cannot be decoded does not take the others with it.
@@ -17,13 +17,13 @@ use crate::model::wire::{Pairs, Text, parse_resource_version};
 use crate::model::{ObjectKey, Uid};
 
 /// The longest line that a watch may send. The largest object that the API server stores has about
-/// 1.5 MiB; a line that goes on beyond this is no event, and must not become our memory.
+/// 1.5 MiB; a longer line is no event, and must not fill the memory.
 pub(crate) const LONGEST_LINE: usize = 16 << 20;
 
 /// The annotation of the bookmark that ends a streaming list (KEP-3157).
 pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Why the bytes of a watch or list make no sense.
+/// Why the bytes of a watch or list cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     /// A line has no end.
@@ -54,7 +54,7 @@ impl LineSplitter {
         LineSplitter { chunk: Bytes::new(), begun: BytesMut::new(), longest }
     }
 
-    /// Takes the next chunk, once [`LineSplitter::next`] has nothing more to give.
+    /// Takes the next chunk, once [`LineSplitter::next`] returns nothing more.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.chunk.is_empty(), "the lines of the last chunk come first");
         self.chunk = chunk;
@@ -108,7 +108,7 @@ impl EventSplitter {
         }
     }
 
-    /// Takes the next chunk, once [`EventSplitter::next`] has nothing more to give.
+    /// Takes the next chunk, once [`EventSplitter::next`] returns nothing more.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         match self {
             EventSplitter::Json(lines) => lines.push(chunk),
@@ -152,7 +152,7 @@ pub(crate) enum WatchEvent<'a> {
     Bookmark { version: u64, ends_list: bool },
     /// The watch ends with this error.
     Error(Box<Status>),
-    /// A type that we do not know.
+    /// An unknown type.
     Unknown(String),
 }
 
@@ -182,7 +182,7 @@ impl WatchEvent<'_> {
     }
 }
 
-/// What can be read of an object whose kind's shape it does not have.
+/// The fields of an object that could not be decoded as its kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) key: ObjectKey,

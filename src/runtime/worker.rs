@@ -1,4 +1,4 @@
-//! The work queue's waiting: workers that sleep until a key is due, run its sync and deal with the end.
+//! The work queue's waiting: workers that sleep until a key is due, run its sync and handle the result.
 //!
 //! The rules are in [`super::queue`] and [`super::backoff`]. The one guarantee here: a sync that fails,
 //! or panics, is retried; it never takes a worker with it.
@@ -22,16 +22,16 @@ use super::queue::{LONGEST_DELAY, Queue, Taken};
 use super::tasks::panic_text;
 use crate::metrics::{Metrics, set_gauge, set_seconds};
 
-/// What a sync that did its work asks for.
+/// The result of a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing: an event will wake the key.
     Settled,
-    /// To look again after this time, because something is due then.
+    /// Sync again after this time, because something is due then.
     After(Duration),
 }
 
-/// What the workers need to know of an error.
+/// The interface of the workers to an error.
 pub trait SyncFailure: Display {
     /// The kind of error in one word of a closed set, for metrics and logs.
     fn label(&self) -> &'static str;
@@ -41,13 +41,13 @@ pub trait SyncFailure: Display {
         None
     }
 
-    /// The longest wait that makes sense, however often the key has failed: what stood in the way has ended by then.
+    /// The longest useful wait, however often the key has failed: its cause is over by then.
     fn retry_within(&self) -> Duration {
         Duration::MAX
     }
 
-    /// Whether the error is the ordinary course of things, as a conflict with another writer is. It is
-    /// then logged for debugging only.
+    /// Whether the error is expected, such as a conflict with another writer. It is
+    /// then logged at level debug only.
     fn is_ordinary(&self) -> bool {
         false
     }
@@ -110,7 +110,7 @@ impl<K> Debug for WorkQueue<K> {
     }
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 enum NextAction<K> {
     Run(K),
     Wait(Option<Instant>),
@@ -159,7 +159,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         self.retry_between(key, Duration::ZERO, Duration::MAX)
     }
 
-    /// For how long the longest running sync has been running; nothing if none runs.
+    /// How long the longest running sync has been running; zero if none runs.
     pub fn longest_running(&self) -> Duration {
         self.shared.state.lock().queue.unfinished(Instant::now()).1
     }
@@ -169,8 +169,8 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         self.change(|state, _| state.backoff.forget(key));
     }
 
-    /// Drops the waiting keys that `keep` refuses: a standby's queue must not collect the keys of all that
-    /// was deleted while it stood by. Keys that run are not touched.
+    /// Drops the waiting keys that `keep` refuses: a standby's queue must not accumulate the keys of deleted
+    /// objects. Running keys are not affected.
     pub fn retain(&self, keep: impl FnMut(&K) -> bool) {
         self.change(|state, _| state.queue.retain(keep));
     }
@@ -193,7 +193,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
     /// Starts no more syncs; [`run_workers`] returns when the running ones have finished.
     pub fn shut_down(&self) {
         self.change(|state, _| state.queue.shut_down());
-        // Each worker registers before it looks at the queue, so none can miss this.
+        // Each worker registers before it reads the queue, so none can miss this.
         self.shared.wake.notify_waiters();
     }
 
@@ -232,8 +232,8 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
     /// The next key to run; `None` when the queue is shut down.
     async fn next(&self) -> Option<K> {
         loop {
-            // Registered before the look at the queue, so that no addition in between is missed. Who
-            // finds a key drops the registration, and tokio hands a wake-up that it got on to another.
+            // Registered before the queue is read, so that no addition in between is missed. A worker that
+            // finds a key drops the registration, and tokio passes a received wake-up on to another.
             let woken = self.shared.wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
@@ -258,7 +258,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
     }
 }
 
-/// Brings the gauges that time moves up to date.
+/// Updates the gauges that depend on the time.
 fn refresh<K: Ord + Clone>(shared: &Weak<Shared<K>>) -> bool {
     let Some(shared) = shared.upgrade() else { return false };
     let state = shared.state.lock();
@@ -315,7 +315,7 @@ where
 {
     let name = queue.shared.name.as_str();
     // Nothing that the closure captures is used after a panic except through locks that do not poison,
-    // and a sync keeps its state in the cluster, so that it is safe to go on.
+    // and a sync keeps its state in the cluster, so that continuing is safe.
     match AssertUnwindSafe(async move { sync(key.clone()).await }).catch_unwind().await {
         Ok(Ok(next)) => {
             queue.forget(key);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_are_synced_and_looked_at_again_when_they_ask_for_it() {
+    async fn keys_are_synced_and_requeued_on_request() {
         let (metrics, log) = (Metrics::new(), Log::default());
         let queue = WorkQueue::new("test", &metrics);
         queue.add(1);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idle_workers_start_at_once_on_whatever_comes_first() {
+    async fn idle_workers_start_at_once_on_the_first_key() {
         let (metrics, log) = (Metrics::new(), Log::default());
         let queue = WorkQueue::new("test", &metrics);
         let adding = queue.clone();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_server_s_wish_for_a_longer_wait_is_respected() {
+    async fn the_server_s_retry_after_is_respected() {
         let (metrics, log) = (Metrics::new(), Log::default());
         let queue = WorkQueue::new("test", &metrics);
         queue.add(1);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_is_a_failed_sync_and_the_worker_lives_on() {
+    async fn a_panic_is_a_failed_sync_and_the_worker_continues() {
         let (metrics, log) = (Metrics::new(), Log::default());
         let queue = WorkQueue::new("test", &metrics);
         queue.add(1);

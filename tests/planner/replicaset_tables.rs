@@ -102,7 +102,7 @@ fn check_order(what: &str, pods: &[PodBuilder], siblings: &[PodBuilder], expecte
     for turn in 0..pods.len().max(1) {
         let mut turned: Vec<&Arc<Pod>> = pods.iter().collect();
         turned.rotate_left(turn);
-        let gone = deletion_order::least_worthy(&turned, Some(&siblings), expected.len(), ago(0));
+        let gone = deletion_order::first_to_delete(&turned, Some(&siblings), expected.len(), ago(0));
         let names: Vec<&str> = gone.iter().map(|pod| &*pod.meta.key.name).collect();
         assert_eq!(names, expected, "{what}");
     }

@@ -101,7 +101,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             let request = request::post(&collection, &[self.context.field_manager()], &body)
                 .map(request::metadata_only)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            self.name_asked(owner, name);
+            self.name_requested(owner, name);
             let still_wanted = || self.still_needs(owner, true);
             let error = match self.context.api_for(owner).call_while::<Written>(request, still_wanted).await {
                 Ok(written) => {
@@ -172,22 +172,23 @@ impl<O: ReplicaKind> ReplicaController<O> {
 
     /// Deletes pods, each with the observed UID as precondition.
     async fn delete_pods(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
-        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(self.doomed_first(owner, pods))
-            .map(|pod| async move {
-                if self.may_continue(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
-            })
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
+        let deleted: Vec<Result<(), SyncError>> =
+            futures::stream::iter(self.maybe_deleted_first(owner, pods))
+                .map(|pod| async move {
+                    if self.may_continue(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+                })
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
         first_refusal(deleted)
     }
 
     /// As many pods as planned. Those that an earlier deletion may still reach come first: if it does
     /// reach them, no further pod is lost (S12).
-    fn doomed_first(&self, owner: &O, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    fn maybe_deleted_first(&self, owner: &O, planned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let Meta { uid: owner_uid, .. } = owner.meta();
         let mut chosen: Vec<Arc<Pod>> = Vec::with_capacity(planned.len());
-        for (key, uid, seen) in self.context.in_doubt_writes.take_doomed(owner_uid, Instant::now()) {
+        for (key, uid, seen) in self.context.in_doubt_writes.take_maybe_deleted(owner_uid, Instant::now()) {
             let pod = self.pods.get(&key).filter(|pod| {
                 pod.meta.uid == uid
                     && pod.is_active()
@@ -196,7 +197,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             });
             match pod {
                 Some(pod) if chosen.len() < planned.len() => chosen.push(pod),
-                Some(_) => self.context.in_doubt_writes.doomed(owner_uid, key, uid, seen),
+                Some(_) => self.context.in_doubt_writes.maybe_deleted(owner_uid, key, uid, seen),
                 None => {}
             }
         }

@@ -80,7 +80,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     }
 
     /// A pod is about to be created under this name.
-    pub fn name_asked(&self, owner: &impl Record, name: &str) {
+    pub fn name_requested(&self, owner: &impl Record, name: &str) {
         self.with_names(owner, |sequence, known| {
             if let Some(position) = sequence.position(name) {
                 known.used.requested(position);

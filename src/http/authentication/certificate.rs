@@ -14,10 +14,10 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::User;
 use crate::http::certificates::certificates;
 
-/// Tells a certificate apart in audit logs, as kube-apiserver has it.
+/// Identifies a certificate in audit logs, as kube-apiserver does.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The authorities that vouch for clients.
+/// The trusted authorities for clients.
 #[derive(Clone)]
 pub(super) struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -44,7 +44,7 @@ impl Authority {
         Ok(Authority { verifier: verifier.map_err(|error| error.to_string())? })
     }
 
-    /// Whether these authorities vouch for this certificate as a client's, at this time.
+    /// Whether these authorities signed this certificate for a client, and it is valid at this time.
     pub(super) fn vouches(
         &self,
         own: &CertificateDer<'_>,
@@ -76,8 +76,8 @@ pub(super) fn subject(own: &CertificateDer<'_>) -> Result<Subject, String> {
     Ok(Subject { common_name, organizations })
 }
 
-/// Whose certificate this is; `None` if it names nobody.
-pub(super) fn who(
+/// The user of this certificate; `None` without a common name.
+pub(super) fn authenticate(
     authority: &Authority,
     own: &CertificateDer<'_>,
     chain: &[CertificateDer<'_>],

@@ -1,8 +1,7 @@
-//! Whom we trust to vouch for clients: from files, or from the ConfigMap in which the API server
-//! publishes its own choice.
+//! The trusted client CAs: from files, or from the ConfigMap in which the API server publishes its own.
 //!
-//! `kube-system/extension-apiserver-authentication` is written by kube-apiserver. Where it does not exist
-//! there is nobody to trust, and that is no error: tokens still work. A file given by flag replaces its
+//! kube-apiserver writes `kube-system/extension-apiserver-authentication`. Where it does not exist
+//! no client CA is trusted, and that is no error: tokens still work. A file given by flag replaces its
 //! half of the ConfigMap.
 
 use std::collections::BTreeMap;
@@ -17,7 +16,7 @@ use super::front_proxy::FrontProxy;
 use crate::runtime::api::{Api, ApiError};
 use crate::runtime::request;
 
-/// Where the API server publishes whom it trusts.
+/// The ConfigMap with the client CAs of the API server.
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 /// How the headers of a front proxy are read when its authority is given by flag.
@@ -52,7 +51,7 @@ impl Default for RequestHeaderOptions {
     }
 }
 
-/// Why it is not known whom to trust.
+/// Why the client CAs are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// A file that a flag names.
@@ -72,7 +71,7 @@ pub enum TrustError {
          --authentication-tolerate-lookup-failure or --authentication-skip-lookup do without"
     )]
     Lookup(#[source] ApiError),
-    /// A value in the ConfigMap makes no sense.
+    /// A value in the ConfigMap is not valid.
     #[error("{key} in the ConfigMap kube-system/extension-apiserver-authentication: {reason}")]
     Value {
         /// The key.
@@ -83,7 +82,7 @@ pub enum TrustError {
 }
 
 impl TrustError {
-    /// Whether waiting may cure it: nobody answered, or the API server has troubles of its own.
+    /// Whether the error may be temporary: no answer, or an error of the API server itself.
     pub fn is_transient(&self) -> bool {
         match self {
             TrustError::Lookup(ApiError::Status(status)) => status.code >= 500 || status.code == 429,
@@ -93,14 +92,14 @@ impl TrustError {
     }
 }
 
-/// Whom we trust at present.
+/// The client CAs that are trusted now.
 #[derive(Clone, Debug, Default)]
 pub(in crate::http) struct Trust {
     pub(super) clients: Option<Authority>,
     pub(super) front_proxy: Option<FrontProxy>,
 }
 
-/// What the answer depends on, as read.
+/// The inputs, as read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Read {
     client_ca: Option<Vec<u8>>,
@@ -114,7 +113,7 @@ struct ConfigMap {
     data: BTreeMap<String, String>,
 }
 
-/// Reads whom to trust, and keeps the last good answer.
+/// Reads the client CAs, and keeps the last good result.
 pub(in crate::http) struct TrustSource {
     client_ca_file: Option<PathBuf>,
     request_header: RequestHeaderOptions,
@@ -124,7 +123,7 @@ pub(in crate::http) struct TrustSource {
 }
 
 impl TrustSource {
-    /// Trusts nobody until it is read. `lookup` is for the ConfigMap; `None` does without.
+    /// Trusts no CA until it is read. `lookup` is for the ConfigMap; `None` does not read it.
     pub(in crate::http) fn new(
         client_ca_file: Option<PathBuf>,
         request_header: RequestHeaderOptions,
@@ -139,18 +138,18 @@ impl TrustSource {
         }
     }
 
-    /// Whom we trust at present.
+    /// The client CAs that are trusted now.
     pub(in crate::http) fn current(&self) -> Arc<Trust> {
         self.trust.read().clone()
     }
 
-    /// Whether there is anybody whose certificates we could accept.
+    /// Whether any client CA is trusted.
     pub(in crate::http) fn any(&self) -> bool {
         let trust = self.trust.read();
         trust.clients.is_some() || trust.front_proxy.is_some()
     }
 
-    /// Reads the files alone, where the ConfigMap cannot be had.
+    /// Reads the files alone, where the ConfigMap cannot be read.
     ///
     /// # Errors
     /// When a file cannot be used.
@@ -163,7 +162,7 @@ impl TrustSource {
     /// Reads everything again, and returns whether it changed.
     ///
     /// # Errors
-    /// When something cannot be read or used; whom we trusted before is trusted still.
+    /// When something cannot be read or used; the earlier CAs stay trusted.
     pub(in crate::http) async fn reload(&self) -> Result<bool, TrustError> {
         let (client_ca, proxy_ca) = self.files().await?;
         let published = self.published().await?;
@@ -175,7 +174,7 @@ impl TrustSource {
             return Ok(false);
         }
         let trust = self.understand(&read);
-        // Kept even if it makes no sense, so that the same mistake is told of once.
+        // Kept even if it is not valid, so that the same mistake is reported once.
         *self.read.lock() = Some(read);
         *self.trust.write() = Arc::new(trust?);
         Ok(true)
@@ -188,7 +187,7 @@ impl TrustSource {
     }
 
     async fn published(&self) -> Result<BTreeMap<String, String>, TrustError> {
-        // With both halves given there is nothing to look up.
+        // With both halves given there is nothing to read.
         let given = self.client_ca_file.is_some() && self.request_header.client_ca_file.is_some();
         let Some(api) = self.lookup.as_ref().filter(|_| !given) else { return Ok(BTreeMap::new()) };
         match api.call::<ConfigMap>(request::get(PATH, &[])).await {
@@ -264,7 +263,7 @@ fn value<'a>(published: &'a BTreeMap<String, String>, key: &str) -> Option<&'a s
     published.get(key).map(String::as_str).filter(|value| !value.trim().is_empty())
 }
 
-/// A list of the ConfigMap, which is JSON in a string. Whoever may write the ConfigMap chooses it.
+/// A list of the ConfigMap, which is JSON in a string. Any writer of the ConfigMap chooses it.
 fn list(published: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String>, TrustError> {
     let Some(text) = value(published, key) else { return Ok(Vec::new()) };
     serde_json::from_str(text).map_err(|error| TrustError::Value {

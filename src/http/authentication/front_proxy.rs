@@ -1,7 +1,7 @@
-//! The headers in which a front proxy, such as the API server's aggregator, says for whom it asks.
+//! The headers in which a front proxy, such as the API server's aggregator, names the user of a request.
 //!
-//! Anybody can send these headers. They count only together with a client certificate that the front
-//! proxies' own authority signed, and whose name is allowed; else they are as if they were not there.
+//! Any client can send these headers. They count only together with a client certificate that the front
+//! proxies' own authority signed, and whose name is allowed; else they are ignored.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use super::User;
 use super::certificate::{Authority, subject};
 
-/// Which headers count, and from whom.
+/// Which headers count, and from which proxies.
 #[derive(Clone, Debug)]
 pub(super) struct FrontProxy {
     pub(super) authority: Authority,
@@ -25,11 +25,11 @@ pub(super) struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// For whom the proxy asks; `None` if it does not say.
+    /// The user that the proxy names; `None` without one.
     ///
     /// # Errors
     /// Why the certificate is not a proxy's.
-    pub(super) fn who(
+    pub(super) fn authenticate(
         &self,
         headers: &HeaderMap,
         own: &CertificateDer<'_>,
@@ -57,7 +57,7 @@ impl FrontProxy {
         extra
     }
 
-    /// The key that an extra header stands for: what follows the prefix, in lower case, unescaped.
+    /// The key of an extra header: its name after the prefix, in lower case, unescaped.
     fn extra_key(&self, name: &HeaderName) -> Option<String> {
         let name = name.as_str();
         let prefixes = self.extra_headers_prefixes.iter().map(|prefix| prefix.to_ascii_lowercase());
@@ -67,7 +67,7 @@ impl FrontProxy {
         Some(unescaped.unwrap_or(key).to_lowercase())
     }
 
-    /// Removes all headers that say who somebody is.
+    /// Removes all headers that identify a user.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         let named = [&self.username_headers, &self.uid_headers, &self.group_headers];
         for header in named.into_iter().flatten() {

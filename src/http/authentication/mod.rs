@@ -1,8 +1,8 @@
-//! Who asks: by client certificate, by the headers of a front proxy, by bearer token; else nobody.
+//! Authenticates a request: by client certificate, by the headers of a front proxy, by bearer token; else anonymous.
 //!
 //! The order and the rules are those of a delegating server (`k8s.io/apiserver` `authenticatorfactory`):
-//! the first of the three that knows somebody decides; a credential that is shown and not good is refused
-//! with 401, and whoever shows none is `system:anonymous`.
+//! the first of the three that authenticates decides; an invalid credential is refused
+//! with 401, and a request without any is `system:anonymous`.
 
 mod certificate;
 mod client_ca;
@@ -22,39 +22,39 @@ pub(super) use client_ca::TrustSource;
 pub use client_ca::{RequestHeaderOptions, TrustError};
 pub(super) use token::{Bearer, TokenReviewer, bearer_token};
 
-/// The group of everybody who showed who they are.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
-/// The group of everybody else.
+/// The group of all others.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// The name of whoever has not said who they are.
+/// The name of an unauthenticated user.
 pub const ANONYMOUS: &str = "system:anonymous";
 
-/// Somebody, as a review wants to hear of them.
+/// A user, in the form of a review.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct User {
     /// The name.
     #[serde(rename(serialize = "user", deserialize = "username"))]
     pub name: String,
-    /// What tells two users of one name apart; often empty.
+    /// Distinguishes two users of one name; often empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// More about them, by key.
+    /// Extra attributes, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// Whoever shows no credentials.
+    /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
-    /// In the group that every known user is in. Who is called anonymous is not known, whoever says so
+    /// Adds the group of all authenticated users. A user called anonymous is not authenticated, whatever the source
     /// (upstream: `AuthenticatedGroupAdder`).
     fn authenticated(mut self) -> Self {
         if self.name == ANONYMOUS {
@@ -68,47 +68,51 @@ impl User {
     }
 }
 
-/// What can be said without asking the API server.
+/// The result without a call to the API server.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
-    /// This is who.
+pub(super) enum ClientIdentity {
+    /// The user is known.
     User(User),
-    /// A certificate was shown, and this is what is wrong with it. A token may still be good.
+    /// The certificate is not valid, with the reason. A token may still be.
     Refused(String),
-    /// There is nothing to go by.
-    Nothing,
+    /// There are no credentials.
+    None,
 }
 
-/// Finds out who asks, as far as certificates and headers say it.
+/// Authenticates by certificates and headers.
 pub(super) struct Certified {
     pub(super) trust: Arc<TrustSource>,
     pub(super) clock: Clock,
 }
 
 impl Certified {
-    /// `certificates` are those that the client proved to have the key of, its own first.
-    pub(super) fn who(&self, headers: &HeaderMap, certificates: &[CertificateDer<'static>]) -> Said {
-        // No certificate, nobody: headers of a front proxy count only with the proxy's own certificate.
-        let Some((own, chain)) = certificates.split_first() else { return Said::Nothing };
+    /// `certificates` are those whose key the client has proven, its own first.
+    pub(super) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        certificates: &[CertificateDer<'static>],
+    ) -> ClientIdentity {
+        // Headers of a front proxy count only with the proxy's own certificate.
+        let Some((own, chain)) = certificates.split_first() else { return ClientIdentity::None };
         let trust = self.trust.current();
         let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
         let mut refused = None;
         if let Some(proxy) = &trust.front_proxy {
-            match proxy.who(headers, own, chain, now) {
-                Ok(Some(user)) => return Said::User(user.authenticated()),
+            match proxy.authenticate(headers, own, chain, now) {
+                Ok(Some(user)) => return ClientIdentity::User(user.authenticated()),
                 Ok(None) => {}
                 Err(reason) => refused = Some(reason),
             }
         }
         if let Some(authority) = &trust.clients {
-            match certificate::who(authority, own, chain, now) {
-                Ok(Some(user)) => return Said::User(user.authenticated()),
+            match certificate::authenticate(authority, own, chain, now) {
+                Ok(Some(user)) => return ClientIdentity::User(user.authenticated()),
                 Ok(None) => {}
                 Err(reason) => refused = Some(reason),
             }
         }
-        refused.map_or(Said::Nothing, Said::Refused)
+        refused.map_or(ClientIdentity::None, ClientIdentity::Refused)
     }
 
     /// The names of headers that a handler must not see.
@@ -125,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_called_anonymous_is_in_no_group_of_known_users_whoever_says_so() {
+    fn a_user_called_anonymous_is_not_authenticated_whatever_the_source() {
         let groups = |name: &str| User { name: name.to_owned(), ..User::default() }.authenticated().groups;
         assert_eq!(groups("alice"), [AUTHENTICATED]);
         assert_eq!(groups(ANONYMOUS), [""; 0]);

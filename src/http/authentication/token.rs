@@ -1,4 +1,4 @@
-//! A bearer token: the API server says whose it is, by a TokenReview.
+//! Authenticates a bearer token by a TokenReview of the API server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::User;
 use crate::http::metrics::ServingMetrics;
-use crate::http::review_cache::{Answered, ReviewCache, Standing, Unasked};
+use crate::http::review_cache::{Answered, NotReviewed, ReviewCache, Standing};
 use crate::http::reviews::{Kind, Reviews};
 
 const REVIEW: Kind = Kind {
@@ -19,14 +19,14 @@ const REVIEW: Kind = Kind {
     kind: "TokenReview",
 };
 
-/// How long a refusal is kept at most: a token may be known to the API server a moment later.
+/// How long a refusal is cached at most: the API server may accept the token a moment later.
 const REFUSED: Duration = Duration::from_secs(5);
 
-/// How long is remembered that there was no answer, so that an API server in trouble is not asked for
-/// each request. Upstream asks each time.
+/// How long a missing answer is cached, so that an API server with problems is not called for
+/// each request. Upstream calls it each time.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// The token of an `Authorization: Bearer` header. Other schemes are not ours and count as nothing.
+/// The token of an `Authorization: Bearer` header. Other schemes are ignored.
 pub(in crate::http) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut words = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
     let scheme = words.next()?;
@@ -34,12 +34,12 @@ pub(in crate::http) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// What the API server says of a token.
+/// The answer to a TokenReview.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::http) enum Bearer {
-    /// It is this user's.
+    /// The token of this user.
     User(Box<User>),
-    /// It is nobody's.
+    /// The token is not valid.
     Refused(String),
     /// There was no answer.
     Failed(String),
@@ -48,7 +48,7 @@ pub(in crate::http) enum Bearer {
 /// The hash of a token: the cache holds no secrets.
 type Hash = [u8; 32];
 
-/// Asks for TokenReviews, and keeps the answers for a while.
+/// Sends TokenReviews, and caches the answers.
 pub(in crate::http) struct TokenReviewer {
     reviews: Reviews,
     ttl: Duration,
@@ -65,12 +65,12 @@ struct Status {
 }
 
 impl TokenReviewer {
-    /// `ttl` is how long an answer is kept.
+    /// `ttl` is how long an answer is cached.
     pub(in crate::http) fn new(reviews: Reviews, ttl: Duration, metrics: ServingMetrics) -> Self {
         TokenReviewer { reviews, ttl, cache: ReviewCache::default(), metrics }
     }
 
-    /// What is known of the token without asking.
+    /// The cached answer.
     pub(in crate::http) fn known(&self, token: &str) -> Option<Bearer> {
         let known = self.cache.known(&hash(token), Instant::now());
         if known.is_some() {
@@ -79,18 +79,18 @@ impl TokenReviewer {
         known
     }
 
-    /// Whether it was somebody's when it was last asked about.
+    /// Whether the last review accepted it.
     pub(in crate::http) fn was_good(&self, token: &str) -> bool {
         self.cache.standing(&hash(token), Instant::now()) == Standing::Regular
     }
 
-    /// Whose the token is. `pay` is asked first if the API server has to be, about a token that was not
-    /// good before.
+    /// The user of the token. `pay` is called before a review is sent, for a token that was not
+    /// accepted before.
     pub(in crate::http) async fn review(
         &self,
         token: &str,
         pay: impl FnOnce() -> bool,
-    ) -> Result<Bearer, Unasked> {
+    ) -> Result<Bearer, NotReviewed> {
         self.metrics.token_cache.with_label_values(&["miss"]).inc();
         let (reviews, metrics, ttl) = (self.reviews.clone(), self.metrics.clone(), self.ttl);
         let (question, token) = (hash(token), token.to_owned());
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_bearer_scheme_is_ours() {
+    fn only_the_bearer_scheme_is_accepted() {
         let token = |value: &'static str| {
             let headers =
                 HeaderMap::from_iter([(header::AUTHORIZATION, header::HeaderValue::from_static(value))]);

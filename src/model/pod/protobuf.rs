@@ -30,7 +30,7 @@ impl<'a> SpecWire<'a> {
         for field in Fields(message) {
             match field? {
                 (10, value) => spec.node_name = value.text()?,
-                // Of a pod that is bound nobody asks where it may be bound to.
+                // The affinity of a bound pod is not needed.
                 (18, value) if spec.node_name.as_str().is_empty() => {
                     spec.affinity = Some(AffinityWire::from_protobuf(value.bytes()?)?);
                 }

@@ -23,7 +23,7 @@ pub struct Context<'a> {
     /// Its revisions.
     pub history: &'a History<'a>,
     /// Pods that a lost deletion may still reach.
-    pub doomed: &'a BTreeSet<Uid>,
+    pub maybe_deleted: &'a BTreeSet<Uid>,
     /// The nodes on which pods have failed.
     pub backoff: &'a FailedPodBackoff,
     /// The time of the decision.
@@ -38,7 +38,7 @@ impl Context<'_> {
 
     /// Whether a budget may count the pod as available: not if a lost deletion may still delete it.
     fn is_counted_on(&self, pod: &Pod) -> bool {
-        self.is_available(pod) && !self.doomed.contains(&pod.meta.uid)
+        self.is_available(pod) && !self.maybe_deleted.contains(&pod.meta.uid)
     }
 }
 
@@ -100,7 +100,7 @@ pub fn manage<'a>(context: Context<'_>, place: Place<'a>) -> Managed<'a> {
 }
 
 fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
-    let Context { daemon_set, history, doomed: _, backoff, now } = context;
+    let Context { daemon_set, history, maybe_deleted: _, backoff, now } = context;
     let surge = daemon_set.allows_surge();
     let mut delete = Vec::new();
     let mut going = |pod: &Arc<Pod>, reason| delete.push(Deletion { pod: pod.clone(), reason });
@@ -213,7 +213,7 @@ mod tests {
         taints: Value,
         pods: &[&str],
         backoff: &FailedPodBackoff,
-        doomed: &BTreeSet<Uid>,
+        maybe_deleted: &BTreeSet<Uid>,
     ) -> (String, i64) {
         let daemon_set = daemon_set(max_surge);
         let history = History::of(&daemon_set, &[]);
@@ -223,7 +223,8 @@ mod tests {
         let pods = pods.iter().enumerate().map(|(nth, text)| pod(nth, text, &history.hash)).collect();
         let members = Members::of(&daemon_set, pods, Vec::new());
         let place = members.places(&verdicts).next().unwrap();
-        let context = Context { daemon_set: &daemon_set, history: &history, doomed, backoff, now: now() };
+        let context =
+            Context { daemon_set: &daemon_set, history: &history, maybe_deleted, backoff, now: now() };
         let managed = manage(context, place);
         let mut going: Vec<&str> =
             managed.delete.iter().map(|deletion| &*deletion.pod.meta.key.name).collect();
@@ -287,9 +288,9 @@ mod tests {
     #[test]
     fn no_budget_counts_on_a_pod_that_a_lost_deletion_may_still_reach() {
         let none = FailedPodBackoff::default();
-        let doomed = |uid: &str| BTreeSet::from([Uid::new(uid)]);
+        let maybe_deleted = |uid: &str| BTreeSet::from([Uid::new(uid)]);
         let of = |max_surge, pods: &[&str], uid: &str| {
-            managed_but(max_surge, json!([]), pods, &none, &doomed(uid))
+            managed_but(max_surge, json!([]), pods, &none, &maybe_deleted(uid))
         };
         assert_eq!(of(0, &["new available"], "u7"), (String::new(), 0));
         assert_eq!(of(0, &["new available"], "u0"), (String::new(), 1));

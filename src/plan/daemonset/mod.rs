@@ -64,7 +64,7 @@ pub struct Observed<'a> {
     /// be adopted. Read only where an orphan exists ([`wants_to_adopt`]); if the read failed, the plan is empty.
     pub may_adopt: bool,
     /// Pods that a deletion whose reply was lost may still reach: no budget counts them as available.
-    pub doomed: BTreeSet<Uid>,
+    pub maybe_deleted: BTreeSet<Uid>,
     /// The nodes on which its pods have failed.
     pub backoff: Arc<FailedPodBackoff>,
     /// Which names of new pods have been used.

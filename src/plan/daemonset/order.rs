@@ -31,15 +31,15 @@ impl Seniority {
 /// that not always the same nodes come first. Two leaders who each see a part of the rollout choose the same nodes:
 /// the one with the older view chooses what is done already.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn<'a> {
+pub struct RolloutPosition<'a> {
     hash: u64,
     node: &'a str,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> RolloutPosition<'a> {
     /// The place of a node in the rollout of a revision.
     pub fn of(revision: &str, node: &'a str) -> Self {
-        Turn { hash: mixed(fnv1a_64([node.as_bytes(), b"/", revision.as_bytes()])), node }
+        RolloutPosition { hash: mixed(fnv1a_64([node.as_bytes(), b"/", revision.as_bytes()])), node }
     }
 }
 
@@ -76,9 +76,10 @@ mod tests {
     fn each_revision_has_an_order_of_its_own_and_always_the_same() {
         let nodes: Vec<String> = (0..9).map(|n| format!("n{n}")).collect();
         let order = |revision: &str| {
-            let mut turns: Vec<Turn<'_>> = nodes.iter().map(|node| Turn::of(revision, node)).collect();
-            turns.sort();
-            turns.into_iter().map(|turn| turn.node.to_owned()).collect::<Vec<_>>()
+            let mut positions: Vec<RolloutPosition<'_>> =
+                nodes.iter().map(|node| RolloutPosition::of(revision, node)).collect();
+            positions.sort();
+            positions.into_iter().map(|turn| turn.node.to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(order("abc"), order("abc"));
         assert_ne!(order("abc"), order("abd"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::manage::Class;
-use super::order::Turn;
+use super::order::RolloutPosition;
 use super::placement::Verdict;
 use super::{Deletion, Reason};
 use crate::model::int_or_percent::clamp;
@@ -91,7 +91,7 @@ impl Budget {
     }
 
     /// How many more nodes the budget allows.
-    pub fn room(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         let (Budget::Unavailable { max, unavailable: used } | Budget::Surge { max, surging: used }) = self;
         let more = i64::from(planted!("the bounds of a DaemonSet are one too large"));
         usize::try_from(max.saturating_sub(*used).saturating_add(more)).unwrap_or(0)
@@ -111,14 +111,14 @@ pub struct Step<'a> {
 
 /// Decides. Unavailable old pods are replaced first and at once, whatever the budget.
 pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec<Outdated<'a>>) -> Step<'a> {
-    outdated.sort_by_cached_key(|old| Turn::of(revision, old.node));
+    outdated.sort_by_cached_key(|old| RolloutPosition::of(revision, old.node));
     let (available, unavailable): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|old| old.is_available);
     let delete = |old: &Outdated<'a>| Deletion { pod: old.pod.clone(), reason: Reason::Outdated };
     match budget {
         Budget::Unavailable { .. } => {
             let delete: Vec<_> =
-                unavailable.iter().chain(available.iter().take(budget.room())).map(delete).collect();
-            let staying = available.len().saturating_sub(budget.room());
+                unavailable.iter().chain(available.iter().take(budget.remaining())).map(delete).collect();
+            let staying = available.len().saturating_sub(budget.remaining());
             Step { create: Vec::new(), delete, staying }
         }
         Budget::Surge { .. } => {
@@ -127,11 +127,11 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             // Pods where none should run stay until enough others are available.
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
-                replaced.iter().chain(running.iter().take(budget.room())).map(|old| old.node).collect();
-            let early = if planted!("with surge old daemon pods go first") { budget.room() } else { 0 };
+                replaced.iter().chain(running.iter().take(budget.remaining())).map(|old| old.node).collect();
+            let early = if planted!("with surge old daemon pods go first") { budget.remaining() } else { 0 };
             let gone = leaving.iter().take(surplus).chain(running.iter().take(early));
             let delete = dropped.iter().chain(gone).map(delete).collect();
-            Step { create, delete, staying: running.len().saturating_sub(budget.room()) }
+            Step { create, delete, staying: running.len().saturating_sub(budget.remaining()) }
         }
     }
 }

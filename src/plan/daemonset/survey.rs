@@ -38,8 +38,8 @@ pub struct Survey {
 impl Survey {
     /// Visits every node that should run a pod or has one.
     pub fn of(observed: &Observed<'_>, history: &History<'_>) -> Self {
-        let Observed { daemon_set, verdicts, members, doomed, backoff, now, .. } = observed;
-        let context = Context { daemon_set, history, doomed, backoff, now: *now };
+        let Observed { daemon_set, verdicts, members, maybe_deleted, backoff, now, .. } = observed;
+        let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
         let mut survey = Survey::default();
         let mut outdated = Vec::new();
         let nowhere =

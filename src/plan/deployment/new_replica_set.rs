@@ -11,16 +11,16 @@ use crate::plan::replicaset::new_pod::OwnerReference;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SetBody<'a> {
+struct ReplicaSetBody<'a> {
     api_version: &'static str,
     kind: &'static str,
-    metadata: SetMeta<'a>,
-    spec: SetSpec,
+    metadata: ReplicaSetMeta<'a>,
+    spec: ReplicaSetSpec,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SetMeta<'a> {
+struct ReplicaSetMeta<'a> {
     name: &'a str,
     namespace: &'a str,
     labels: &'a BTreeMap<&'a str, &'a str>,
@@ -30,7 +30,7 @@ struct SetMeta<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SetSpec {
+struct ReplicaSetSpec {
     replicas: i32,
     #[serde(skip_serializing_if = "is_zero")]
     min_ready_seconds: i32,
@@ -66,10 +66,10 @@ pub fn replica_set_body(deployment: &Deployment, new: &NewReplicaSet) -> Result<
     let labels: BTreeMap<&str, &str> =
         deployment.template.labels.iter().chain([(POD_TEMPLATE_HASH, new.hash.as_str())]).collect();
 
-    serde_json::to_vec(&SetBody {
+    serde_json::to_vec(&ReplicaSetBody {
         api_version: "apps/v1",
         kind: "ReplicaSet",
-        metadata: SetMeta {
+        metadata: ReplicaSetMeta {
             name: &new.name,
             namespace: &deployment.meta.key.namespace,
             labels: &labels,
@@ -81,7 +81,7 @@ pub fn replica_set_body(deployment: &Deployment, new: &NewReplicaSet) -> Result<
                 &deployment.meta.uid,
             )],
         },
-        spec: SetSpec {
+        spec: ReplicaSetSpec {
             replicas: new.replicas,
             min_ready_seconds: deployment.min_ready_seconds,
             selector: deployment.selector.with_label(POD_TEMPLATE_HASH, &new.hash),

@@ -50,7 +50,7 @@ pub fn counts_neighbours(replica_set: &ReplicaSet) -> bool {
 ///
 /// `siblings` are the active pods of other ReplicaSets with the same owner: with `active` they tell how
 /// crowded a node is. `None` where that does not count; see [`counts_neighbours`].
-pub fn least_worthy(
+pub fn first_to_delete(
     active: &[&Arc<Pod>],
     siblings: Option<&[Arc<Pod>]>,
     count: usize,
@@ -171,7 +171,7 @@ mod tests {
     #[track_caller]
     fn check_goes_first(first: Case) {
         let (worse, good) = (pod(Case { name: "worse", ..first }), pod(GOOD));
-        let order = least_worthy(&[&good, &worse], None, 2, Timestamp::from_second(NOW).unwrap());
+        let order = first_to_delete(&[&good, &worse], None, 2, Timestamp::from_second(NOW).unwrap());
         assert_eq!(&*order[0].meta.key.name, "worse");
     }
 
@@ -191,7 +191,7 @@ mod tests {
     fn an_earlier_criterion_outweighs_all_later_ones() {
         let unassigned = pod(Case { name: "a", node: "", cost: "100", ..GOOD });
         let cheap = pod(Case { name: "b", cost: "-100", restarts: 9, ready_at: None, ..GOOD });
-        let order = least_worthy(&[&cheap, &unassigned], None, 1, Timestamp::from_second(NOW).unwrap());
+        let order = first_to_delete(&[&cheap, &unassigned], None, 1, Timestamp::from_second(NOW).unwrap());
         assert_eq!(&*order[0].meta.key.name, "a");
     }
 
@@ -201,13 +201,13 @@ mod tests {
         let there = pod(Case { name: "there", node: "n2", ..GOOD });
         let sibling = pod(Case { name: "sibling", node: "n2", ..GOOD });
         let now = Timestamp::from_second(NOW).unwrap();
-        let order = least_worthy(&[&here, &there], Some(&[sibling]), 1, now);
+        let order = first_to_delete(&[&here, &there], Some(&[sibling]), 1, now);
         assert_eq!(&*order[0].meta.key.name, "there");
         // Without an owner the number of pods on a node does not count, and the UID decides.
         let also_there = pod(Case { name: "x-there", node: "n2", ..GOOD });
         let active = [&there, &here, &also_there];
-        assert_eq!(&*least_worthy(&active, Some(&[]), 1, now)[0].meta.key.name, "there");
-        assert_eq!(&*least_worthy(&active, None, 1, now)[0].meta.key.name, "here");
+        assert_eq!(&*first_to_delete(&active, Some(&[]), 1, now)[0].meta.key.name, "there");
+        assert_eq!(&*first_to_delete(&active, None, 1, now)[0].meta.key.name, "here");
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
             Arc::new(pod)
         };
         let (a, b, c) = (restarted("a", 1, 0), restarted("b", 1, 2), restarted("c", 0, 9));
-        let order = least_worthy(&[&a, &b, &c], None, 3, Timestamp::from_second(NOW).unwrap());
+        let order = first_to_delete(&[&a, &b, &c], None, 3, Timestamp::from_second(NOW).unwrap());
         let names: Vec<&str> = order.iter().map(|pod| &*pod.meta.key.name).collect();
         assert_eq!(names, ["b", "a", "c"]);
     }
@@ -277,10 +277,10 @@ mod tests {
             .collect();
         let mut active: Vec<&Arc<Pod>> = pods.iter().collect();
         let now = Timestamp::from_second(NOW).unwrap();
-        let order = least_worthy(&active, None, 600, now);
+        let order = first_to_delete(&active, None, 600, now);
         for _ in 0..5 {
             rng.shuffle(&mut active);
-            assert_eq!(least_worthy(&active, None, 600, now), order);
+            assert_eq!(first_to_delete(&active, None, 600, now), order);
         }
     }
 }

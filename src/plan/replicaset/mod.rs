@@ -262,7 +262,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         let all: Vec<&Arc<Pod>> = pod_sets.active.iter().chain(orphans).collect();
         let to_delete = to_delete(have - desired);
         let siblings = deletion_order::counts_neighbours(replica_set).then_some(&siblings[..]);
-        plan.writes.push(Write::Delete(deletion_order::least_worthy(&all, siblings, to_delete, *now)));
+        plan.writes.push(Write::Delete(deletion_order::first_to_delete(&all, siblings, to_delete, *now)));
     }
     plan
 }

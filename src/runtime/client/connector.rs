@@ -1,8 +1,8 @@
-//! Opens connections to the API server: TCP with signs of life, through a proxy or not, with TLS or not.
+//! Opens connections to the API server: TCP with keepalive probes, through a proxy or not, with TLS or not.
 //!
 //! The kernel probes each connection and gives it up when the other end does not acknowledge for
-//! [`DEAD_AFTER`]. What still acknowledges and relays nothing, such as a proxy that hangs, is noticed by those who
-//! wait for an answer; see [`super::transport`].
+//! [`DEAD_AFTER`]. A peer that still acknowledges and relays nothing, such as a proxy that hangs, is detected by
+//! requests that time out; see [`super::transport`].
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use tower::{Service, ServiceExt};
 
 use super::proxy::{Protocol, Proxy, Route, port_of, unbracketed};
 
-/// How long a connection may take, with the proxy and the TLS handshake. A server that accepts and then says
+/// How long a connection may take, with the proxy and the TLS handshake. A server that accepts and then sends
 /// nothing is given up after it.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -140,7 +140,7 @@ fn name_of(host: &str) -> io::Result<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).map_err(io::Error::other)
 }
 
-/// Has an HTTP proxy relay everything from here on.
+/// Asks an HTTP proxy to relay the connection.
 async fn tunnel(stream: &mut Boxed, proxy: &Proxy, host: &str, port: u16) -> io::Result<()> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let mut request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n").into_bytes();
@@ -169,7 +169,7 @@ async fn tunnel(stream: &mut Boxed, proxy: &Proxy, host: &str, port: u16) -> io:
     Err(io::Error::other(format!("the proxy {proxy} refused to connect to {host}:{port}: {code}")))
 }
 
-/// `Proxy-Authorization` for an HTTP proxy that wants to know who we are.
+/// `Proxy-Authorization` for an HTTP proxy that requires authentication.
 pub(super) fn proxy_authorization(proxy: &Proxy) -> Option<HeaderValue> {
     let (user, password) = proxy.credentials.as_ref()?;
     let encoded = serde_json::to_value(k8s_openapi::ByteString(format!("{user}:{password}").into_bytes()));
@@ -178,7 +178,7 @@ pub(super) fn proxy_authorization(proxy: &Proxy) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Has a SOCKS 5 proxy (RFC 1928, RFC 1929) relay everything from here on. It resolves the name.
+/// Asks a SOCKS 5 proxy (RFC 1928, RFC 1929) to relay the connection. It resolves the name.
 async fn socks5(stream: &mut Boxed, proxy: &Proxy, host: &str, port: u16) -> io::Result<()> {
     let refused = |what: &str| io::Error::other(format!("the proxy {proxy} {what}"));
     let short = |text: &str| u8::try_from(text.len()).map_err(|_| refused("cannot take so long a name"));

@@ -1,4 +1,4 @@
-//! The files that say who we are and whom we believe, which others replace while we run.
+//! The files with our credentials and trusted authorities, which may be replaced at run time.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use http::HeaderValue;
 use kube::Config;
 use ring::digest::{SHA256, digest};
 
-/// What the files held, without keeping their secrets.
+/// Digests of the files, without their secrets.
 pub(super) type Digests = Vec<Vec<u8>>;
 
 /// The files that a client's credentials come from.
@@ -19,8 +19,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The files of a configuration. The token file is taken out of it: it is ours to read, since kube would send a
-    /// newline at its end along. As in kubectl it wins over a token that stands in the kubeconfig.
+    /// The files of a configuration. The token file is removed from it: this module reads it, since kube would send a
+    /// newline at its end along. As in kubectl it overrides a token in the kubeconfig.
     pub(super) fn of(config: &mut Config) -> Self {
         let user = &mut config.auth_info;
         let certificates = [
@@ -55,7 +55,7 @@ impl Files {
     }
 }
 
-/// The header with the token that a file holds; the error names the file and not what is in it.
+/// The header with the token of a file; the error names the file and not its content.
 pub(super) fn token(file: &Path) -> Result<HeaderValue, String> {
     let wrong = |what: &dyn std::fmt::Display| format!("the token file {}: {what}", file.display());
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;

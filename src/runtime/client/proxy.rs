@@ -9,14 +9,14 @@ use std::net::IpAddr;
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// How a connection gets to the API server.
+/// The route of a connection to the API server.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Route {
     Direct,
     Proxied(Proxy),
 }
 
-/// A proxy, and who we are to it. It has no `Debug` of its own secrets.
+/// A proxy, and our credentials for it. It has no `Debug` of its own secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
     pub(super) protocol: Protocol,

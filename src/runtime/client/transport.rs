@@ -1,9 +1,10 @@
-//! The way of a request to the API server: credentials, a pool of connections, and what replaces either.
+//! The transport of requests to the API server: credentials, a pool of connections, and what replaces either.
 //!
-//! HTTP/1.1 on purpose: a connection that hangs holds up one request and not all of them, the renewal of the lease
-//! included. Two things replace the whole pool, without breaking what is under way:
-//! - A caller gave up after [`SUSPECT_AFTER`] without the beginning of an answer. What froze this connection, a proxy
-//!   or a firewall that forgot it, has likely frozen the idle ones as well, so that the next try goes over a new one.
+//! HTTP/1.1 on purpose: a connection that hangs delays one request and not all of them, the renewal of the lease
+//! included. Two events replace the whole pool, without breaking requests in flight:
+//! - A caller gave up after [`SUSPECT_AFTER`] without the beginning of an answer. The cause, a proxy
+//!   or a firewall that forgot the connection, has likely affected the idle ones as well, so that the retry uses a new
+//!   one.
 //! - A file with a certificate or key has changed.
 
 use std::pin::Pin;
@@ -29,14 +30,14 @@ use super::connector::{Connector, proxy_authorization};
 use super::credentials::{Digests, Files, token};
 use super::proxy::{Protocol, Route};
 
-/// A caller that has waited for as long in vain casts doubt on the idle connections. Short of the 5 s after which a
-/// renewal of the lease is given up, so that the second try has a new connection and the leader remains one.
+/// A caller that has waited this long in vain makes the idle connections suspect. Shorter than the 5 s after which a
+/// renewal of the lease is given up, so that the retry has a new connection and the leader keeps the lease.
 const SUSPECT_AFTER: Duration = Duration::from_secs(3);
 
 /// How long a connection may be idle before it is closed.
 const IDLE: Duration = Duration::from_secs(90);
 
-/// The shortest time between two looks at the credentials' files.
+/// The shortest time between two checks of the credentials' files.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
 type Pool = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
@@ -59,7 +60,7 @@ pub(super) struct Transport {
 }
 
 struct Shared {
-    /// What TLS is built from, again and again.
+    /// The configuration that TLS is built from.
     config: Config,
     base: BaseUriLayer,
     /// Credentials that are no file: a password, a token, a plugin.
@@ -73,14 +74,14 @@ struct Shared {
     token: RwLock<Option<HeaderValue>>,
     /// What the files held when the current TLS configuration was built.
     digests: Mutex<Digests>,
-    /// The last complaint about the files, so that it is logged once.
+    /// The last error about the files, so that it is logged once.
     complaint: Mutex<String>,
     suspect_after: Duration,
-    /// The server does not know us any more.
+    /// The server no longer accepts our credentials.
     unauthorized: Arc<Notify>,
 }
 
-/// The pool in use; its number tells it from those before.
+/// The pool in use; its number distinguishes it from earlier ones.
 struct Current {
     number: u64,
     connector: Connector,
@@ -126,7 +127,7 @@ impl Transport {
         Ok(Transport { shared: Arc::new(shared) })
     }
 
-    /// Looks at the files each `period`, and at once when the server says that it does not know us, for as long as
+    /// Checks the files each `period`, and at once when the server answers 401, for as long as
     /// the transport is used.
     pub(super) fn keep_fresh(&self, period: Duration) {
         if self.shared.files.is_empty() {
@@ -142,7 +143,7 @@ async fn keep_fresh(shared: Weak<Shared>, unauthorized: Arc<Notify>, period: Dur
         tokio::time::sleep(SHORTEST_REFRESH.min(period)).await;
         let _ = tokio::time::timeout(period, unauthorized.notified()).await;
         let Some(shared) = shared.upgrade() else { return };
-        // Files may be far away. A panic there leaves things as they are.
+        // Files may be on a network. A panic there changes nothing.
         let _ = tokio::task::spawn_blocking(move || shared.refresh()).await;
     }
 }
@@ -167,7 +168,7 @@ fn pool(
 }
 
 impl Shared {
-    /// Replaces the pool, unless somebody has done so since pool `number`.
+    /// Replaces the pool, unless another caller has done so since pool `number`.
     fn suspect(&self, number: u64) {
         let mut current = self.current.write();
         if current.number == number {
@@ -182,7 +183,7 @@ impl Shared {
         *current = Current { number: current.number + 1, connector, pool };
     }
 
-    /// Takes over what has changed in the files. What cannot be read or used leaves things as they are.
+    /// Applies changes of the files. A file that cannot be read or used changes nothing.
     fn refresh(&self) {
         match self.try_refresh() {
             Ok(()) => self.complaint.lock().clear(),
@@ -220,7 +221,7 @@ impl Shared {
     }
 }
 
-/// Somebody waits for the beginning of an answer.
+/// A caller that waits for the beginning of an answer.
 struct Waiting {
     shared: Arc<Shared>,
     number: u64,

@@ -1,8 +1,8 @@
-//! Decides what becomes of an event: a new object, a higher count on an old one, or nothing.
+//! Decides how an event is written: as a new object, a higher count on an old one, or not at all.
 //!
 //! The rules are client-go's (`tools/record/events_cache.go`). Events that are equal in everything are
 //! counted; those that differ in the message only are combined once there are too many; and an object
-//! that causes very many is listened to less. Distinct messages stay distinct until then: "from 3 to 6"
+//! that causes very many is throttled. Distinct messages stay distinct until then: "from 3 to 6"
 //! must not disappear into the count of "from 0 to 3".
 
 use std::collections::BTreeSet;
@@ -18,15 +18,15 @@ use super::{Exact, Kind, Recorded, Subject};
 /// How long an event is remembered after it last happened.
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// So many messages of one kind within the window are kept apart; further ones are combined. client-go combines from
+/// How many messages of one kind within the window stay separate; further ones are combined. client-go combines from
 /// the tenth on.
 const DISTINCT: usize = 9;
 
-/// So many events per source and object pass at once, and then one in each interval.
+/// How many events per source and object pass at once; after that one in each interval.
 const BURST: u32 = 25;
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// So many events, kinds and objects are remembered.
+/// How many events, kinds and objects are remembered.
 const REMEMBERED: usize = 4096;
 
 /// What combined events begin with.
@@ -74,17 +74,17 @@ struct Similar {
 #[derive(Debug)]
 struct Budget {
     left: u32,
-    /// When the next one comes back; counts from here.
+    /// When the next token is added, from now on.
     since: Instant,
 }
 
-/// What is known of recent events.
+/// The state of recent events.
 #[derive(Debug)]
 pub(super) struct Correlator {
     seen: Lru<Exact, Seen>,
     similar: Lru<Kind, Similar>,
     budgets: Lru<Subject, Budget>,
-    /// Makes the names: a random start, counted up.
+    /// The source of the names: a random start, counted up.
     next_name: u64,
 }
 
@@ -114,7 +114,7 @@ impl Correlator {
         if now.saturating_duration_since(seen.last) > WINDOW {
             *seen = fresh();
         }
-        // An event that is not let through counts all the same, so that the next one that is shows it.
+        // A dropped event counts all the same, so that the next one that is written includes it.
         seen.count += 1;
         seen.last = now;
         let decided =
@@ -122,7 +122,7 @@ impl Correlator {
         self.spend(&decided.exact.kind.subject, now).then_some(decided)
     }
 
-    /// Forgets an event whose object is not there (any more): the next one makes a new object.
+    /// Forgets an event whose object does not exist (any more): the next one creates a new object.
     pub(super) fn forget(&mut self, exact: &Exact) {
         self.seen.remove(exact);
     }
@@ -144,7 +144,7 @@ impl Correlator {
         (combined, Exact { kind, message: COMBINED.into() })
     }
 
-    /// Takes one from the object's budget, if there is one left.
+    /// Takes a token from the object's budget, if one is left.
     fn spend(&mut self, subject: &Subject, now: Instant) -> bool {
         let budget = self.budgets.get_or_insert_with(subject, || Budget { left: BURST, since: now });
         let back = now.saturating_duration_since(budget.since).as_secs() / INTERVAL.as_secs();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_comes_back_after_ten_minutes_is_a_new_one() {
+    fn an_event_that_recurs_after_ten_minutes_is_a_new_one() {
         let (mut correlator, now) = (Correlator::new(1), Instant::now());
         let mut observe = |after: u32| correlator.observe(&event("web", "m"), now + S * after).unwrap();
         let (first, within, after) = (observe(0), observe(600), observe(1201));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_noisy_object_is_heard_25_times_and_then_once_in_five_minutes() {
+    fn a_noisy_object_gets_25_events_and_then_one_in_five_minutes() {
         let (mut correlator, now) = (Correlator::new(1), Instant::now());
         let mut heard = |object: &str, after: u32| {
             (0..100).filter(|_| correlator.observe(&event(object, "m"), now + S * after).is_some()).count()
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn memory_of_events_is_bounded() {
         let (mut correlator, now) = (Correlator::new(1), Instant::now());
         for n in 0..REMEMBERED + 10 {
             correlator.observe(&event(&format!("o{n}"), "m"), now);

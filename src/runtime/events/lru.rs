@@ -1,8 +1,8 @@
-//! A map that forgets what was not used for longest.
+//! A map that drops the entries that were not used for longest.
 
 use std::collections::BTreeMap;
 
-/// At most `capacity` values; a further one takes the place of the one used least recently.
+/// At most `capacity` values; a further one replaces the one used least recently.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     values: BTreeMap<K, (u64, V)>,
@@ -16,7 +16,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         Lru { values: BTreeMap::new(), by_use: BTreeMap::new(), clock: 0, capacity: capacity.max(1) }
     }
 
-    /// The value of `key`, made by `make` if there is none. Counts as a use.
+    /// The value of `key`, created by `make` if absent. Counts as a use.
     pub(super) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         self.clock += 1;
         if let Some((used, _)) = self.values.get(key) {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_used_least_recently_goes_first() {
+    fn the_value_used_least_recently_is_dropped_first() {
         let mut lru = Lru::new(2);
         for key in ["a", "b", "a", "c"] {
             *lru.get_or_insert_with(&key, || 0) += 1;

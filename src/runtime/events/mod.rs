@@ -1,8 +1,8 @@
 //! Events: what users read in `kubectl describe` and `kubectl get events`.
 //!
-//! The one guarantee: recording never waits. An event goes into a bounded queue, and a task of its own
-//! decides what becomes of it (`correlate`) and writes it. When the API server is slow, events are
-//! lost and counted; no sync is.
+//! The one guarantee: recording never waits. An event is added to a bounded queue, and a task of its own
+//! decides how to write it (`correlate`) and writes it. When the API server is slow, events are
+//! lost and counted; no sync waits.
 
 mod correlate;
 mod lru;
@@ -44,9 +44,9 @@ pub struct EventTarget {
 /// Whether an event needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventType {
-    /// The ordinary course of things.
+    /// A regular event.
     Normal,
-    /// Something that somebody may have to look at.
+    /// An event that may need attention.
     Warning,
 }
 
@@ -86,8 +86,8 @@ impl fmt::Debug for EventRecorder {
 }
 
 impl EventRecorder {
-    /// A recorder, and the writer that has to run for its events to arrive. `seed` must differ between
-    /// two processes that share a cluster: it makes the names of the events.
+    /// A recorder, and the writer that must run for its events to be written. `seed` must differ between
+    /// two processes that share a cluster: the names of the events depend on it.
     ///
     /// `api` should have a rate limit of its own, so that events take nothing from the syncs.
     pub fn new(api: Api, clock: Clock, seed: u64) -> (EventRecorder, EventWriter) {
@@ -125,7 +125,7 @@ fn truncate(mut message: String) -> String {
     message
 }
 
-/// Shared by what has to tell one event from another.
+/// The fields that both kinds of identity share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
     source: &'static str,

@@ -21,7 +21,7 @@ const EVENTS: Resource = Resource { group: "", version: "v1", kind: "Event", plu
 /// How long one write may take. Others wait behind it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pauses between the tries of one event. After the last it is dropped: a user prefers the next
+/// The pauses between the retries of one event. After the last it is dropped: a user prefers the next
 /// event now to this one in an hour.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
@@ -46,12 +46,12 @@ impl EventWriter {
         EventWriter { api: api.with_timeout(TIMEOUT), recorded, correlator: Correlator::new(seed) }
     }
 
-    /// Writes events until `shutdown`, and then for two seconds those that still wait. Returns whether all
-    /// were dealt with; if not, the last write may be under way still.
+    /// Writes events until `shutdown`, and then for two seconds those that are still queued. Returns whether all
+    /// were written or dropped; if not, the last write may still be in flight.
     pub async fn run(mut self, shutdown: CancellationToken) -> bool {
         let all = async {
             loop {
-                // A write is never broken off for the shutdown alone: it may be the last word.
+                // A write is never interrupted by the shutdown alone: it may be the last event.
                 let event = tokio::select! {
                     biased;
                     event = self.recorded.recv() => event,
@@ -95,7 +95,7 @@ impl EventWriter {
                 return; // An earlier try whose answer was lost.
             }
             if !create && error.is_not_found() {
-                // The event has expired at the server; it begins anew, with the count it has.
+                // The event has expired at the server; it is created again, with the count it has.
                 create = true;
                 continue;
             }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_answer_is_tried_again_under_the_same_name() {
+    async fn a_lost_answer_is_retried_under_the_same_name() {
         let (api, log) = server(&[504, 409], Duration::ZERO);
         run(&api, &target("shop"), &["a"], MINUTE).await;
         let log = log.lock();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_at_the_shutdown_is_written_within_two_seconds_or_not_at_all() {
+    async fn queued_events_are_written_within_two_seconds_of_the_shutdown_or_not_at_all() {
         let (api, log) = server(&[201], Duration::from_millis(700));
         let start = Instant::now();
         run(&api, &target("shop"), &["a", "b", "c", "d", "e", "f"], Duration::ZERO).await;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn recording_never_waits_and_what_does_not_fit_is_counted() {
+    async fn recording_never_waits_and_dropped_events_are_counted() {
         let (api, _) = server(&[201], MINUTE);
         let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
         let (recorder, _writer) = EventRecorder::new(api.clone(), clock, 1);

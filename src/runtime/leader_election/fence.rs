@@ -2,7 +2,7 @@
 //!
 //! The one guarantee: no write is sent at or after the deadline, those under way are cut off at it, and
 //! a fence that has shut never opens again. [`super::lease`] moves the deadline with every renewal of the
-//! lease; [`crate::runtime::api::Api::fenced`] stands behind it. Each judges the time by itself, so that writes
+//! lease; [`crate::runtime::api::Api::fenced`] checks it. Each reads the clock itself, so that writes
 //! end on time even if the task that renews the lease hangs.
 
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ enum State {
 
 /// How long a write may still be carried out after we stopped waiting for its outcome: the minute after
 /// which kube-apiserver gives a request up (`--request-timeout`). It is not counted from when the write
-/// was sent, since something in between may have held it back until we hung up.
+/// was sent, since a component in between may have delayed it until we closed the connection.
 pub const IN_DOUBT: Duration = Duration::from_secs(60);
 
 /// The state that a fence and its control share.
@@ -43,7 +43,7 @@ struct Gate {
     moved: Notify,
 }
 
-/// Says whether a write may be sent now. Clones look at the same fence.
+/// Tells whether a write may be sent now. Clones share the fence.
 #[derive(Clone, Debug)]
 pub struct Fence {
     gate: Arc<Gate>,
@@ -51,8 +51,8 @@ pub struct Fence {
     last_in_doubt: Arc<Mutex<Option<Instant>>>,
 }
 
-/// A write that the fence let through. Dropped before it has [`WritePermit::completed`], its outcome is unknown:
-/// whatever cut it short, a limit on time or a task that was aborted, the request may still be on its way.
+/// A write that the fence let through. Dropped before [`WritePermit::completed`], its outcome is unknown:
+/// whatever ended it, a timeout or a task that was aborted, the request may still be in flight.
 #[derive(Debug)]
 #[must_use = "a write that is not said to have ended counts as one that may still be carried out"]
 pub struct WritePermit {
@@ -75,7 +75,7 @@ impl Drop for WritePermit {
     }
 }
 
-/// Opens, extends and shuts a [`Fence`]. There is one for each fence, and it belongs to the election.
+/// Opens, extends and shuts a [`Fence`]. There is one for each fence, and the election owns it.
 #[derive(Debug)]
 pub struct FenceControl {
     gate: Arc<Gate>,
@@ -158,9 +158,9 @@ impl Fence {
         }
     }
 
-    /// Waits until no write may be sent, and says why.
+    /// Waits until no write may be sent, and returns the reason.
     ///
-    /// Each time it is polled it looks at the clock itself. A process that was stopped and goes on finds
+    /// Each poll reads the clock itself. A process that was stopped and continues finds
     /// many tasks ready at once, and its timer need not be the first of them.
     pub async fn wait_closed(&self) -> &'static str {
         let waiting = self.wait();

@@ -1,8 +1,8 @@
 //! The election's calls and waits: reads, creates and replaces the Lease, and moves the fence.
 //!
 //! The rules are in [`super::rules`]. The guarantees here: the fence is never open longer than the
-//! rules allow, every call is bounded in time and none is repeated in secret, and nothing of the Lease
-//! that is not ours is lost. The object is replaced as it was read, but for the fields that an election
+//! rules allow, every call is bounded in time and none is retried silently, and no foreign field of the Lease
+//! is lost. The object is replaced as it was read, except for the fields that an election
 //! writes; labels, owner references and fields that are newer than this program stay as they are.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::reachability::Reachability;
 use crate::runtime::request;
 
-/// Leases.
+/// The resource of Leases.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases" };
 
@@ -32,17 +32,17 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// Where the Lease lives if we are in no pod; upstream's default.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
-/// How long giving the lease up may take. Who fails to wait out the rest is no worse off than after a crash.
+/// How long the release of the lease may take. If it fails, the effect is that of a crash.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long after the end of a lease its holder may go on believing in it before it counts as wedged, as
+/// How long after the end of a lease its holder may still act as leader before it counts as wedged, as
 /// in kube-controller-manager.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
 /// The source of the election's events.
 const COMPONENT: &str = "windlass";
 
-/// The lease is lost, and with it the right to act.
+/// The lease is lost, and with it the right to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leader election lost: this process no longer holds the lease {lease}: {loss}")]
 pub struct LeaseLost {
@@ -73,15 +73,15 @@ pub struct Election {
     slow_path: IntCounter,
 }
 
-/// What a candidate calls with and reports to.
+/// The services that a candidate uses.
 #[derive(Debug)]
 pub struct Tools {
     /// The API server, through a client and a rate limit that nothing else uses: a renewal must not wait
     /// behind other calls.
     pub api: Api,
-    /// The time of day, for people who read the Lease.
+    /// The time of day, for human readers of the Lease.
     pub clock: Clock,
-    /// Where leadership is announced; its writer stands behind the same fence.
+    /// Where leadership is announced; its writer is behind the same fence.
     pub recorder: EventRecorder,
     /// Controls the fence that all other writes must pass.
     pub control: FenceControl,
@@ -128,13 +128,13 @@ impl Election {
         &self.key
     }
 
-    /// Who we are.
+    /// Our identity.
     pub fn identity(&self) -> &str {
         self.elector.identity()
     }
 
-    /// Stands for election, and renews the lease once elected, until `stop`. The fence tells whether and
-    /// until when we lead. A call that is under way at `stop` is awaited, since it may decide the election.
+    /// Takes part in the election, and renews the lease once elected, until `stop`. The fence tells whether and
+    /// until when we lead. A call that is in flight at `stop` is awaited, since it may decide the election.
     ///
     /// # Errors
     /// When the lease is lost. The fence is shut then, and no write has been sent since its deadline.
@@ -165,14 +165,14 @@ impl Election {
         self.elector.may_hold()
     }
 
-    /// Announces that we stop, as long as events are still written.
+    /// Announces the end of the leadership, as long as events are still written.
     pub fn announce_end(&self) {
         if self.leads {
             self.announce("stopped leading");
         }
     }
 
-    /// Gives the lease up, if it is or may be ours and the options want that. To be called when the last
+    /// Releases the lease, if it is or may be ours and the options say so. To be called when the last
     /// write has ended: another may lead from the next moment on. Returns whether the lease is free now, or
     /// was never ours.
     pub async fn release(mut self) -> bool {
@@ -203,14 +203,14 @@ impl Election {
             let Some(found) = self.get().await? else { return Ok(()) };
             let Some(record) = self.elector.release(&found, self.clock.now()) else { return Ok(()) };
             match self.put(&record).await {
-                // Somebody wrote to the Lease, or our own last renewal arrived late.
+                // Another client wrote the Lease, or our own last renewal arrived late.
                 Err(error) if error.is_conflict() => {}
                 result => return result,
             }
         }
     }
 
-    /// Brings fence, metrics and log in line with what the step before led to.
+    /// Updates fence, metrics and log after a step.
     fn settle(&mut self, next: &Step) -> Result<(), LeaseLost> {
         if let Step::Lost(loss) = next {
             return Err(self.lost(loss.clone()));
@@ -340,7 +340,7 @@ impl Election {
     async fn put(&mut self, record: &LeaseRecord) -> Result<(), ApiError> {
         let mut object = self.object.clone().unwrap_or_default();
         if object["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty) {
-            // Without one a server may overwrite whatever is there.
+            // Without one a server may overwrite any version.
             let reason = "the Lease has no resourceVersion";
             return Err(ApiError::Decode(serde_json::Error::custom(reason)));
         }
@@ -356,7 +356,7 @@ impl Election {
     }
 }
 
-/// Looks whether a leader is wedged: it believes to lead, but has not renewed for longer than the lease
+/// Checks whether a leader is wedged: it acts as leader, but has not renewed for longer than the lease
 /// and a tolerance of 20 s. client-go's `HealthzAdaptor`.
 #[derive(Clone, Debug)]
 pub struct Watchdog {
@@ -366,16 +366,16 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches over an election by its fence.
+    /// Monitors an election by its fence.
     pub fn new(fence: Fence, election: &Election, options: &ElectionOptions) -> Self {
         let overdue = options.lease_duration.saturating_sub(options.renew_deadline) + TOLERANCE;
         Watchdog { fence, lease: election.lease().clone(), overdue }
     }
 
-    /// Whether all is well.
+    /// Whether the leader is not wedged.
     ///
     /// # Errors
-    /// When the leader is wedged, in words for `/healthz`.
+    /// When the leader is wedged, with the text for `/healthz`.
     pub fn check(&self) -> Result<(), String> {
         if self.fence.overdue() > self.overdue {
             return Err(format!("the lease {} has not been renewed for too long", self.lease));
@@ -384,7 +384,7 @@ impl Watchdog {
     }
 }
 
-/// Reads what an election reads of a Lease. What is absent or of the wrong type is empty; a holder that
+/// Reads the election's fields of a Lease. A field that is absent or of the wrong type is empty; a holder that
 /// is no string is still a holder.
 fn record(object: &Value) -> LeaseRecord {
     let spec = &object["spec"];
@@ -452,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_the_lease_that_is_not_ours_is_touched() {
+    fn foreign_fields_of_the_lease_stay() {
         let mut object = json!({
             "metadata": {"name": "x", "labels": {"a": "b"}, "ownerReferences": [{"uid": "u"}]},
             "spec": {"holderIdentity": "old", "strategy": "OldestEmulationVersion", "preferredHolder": "p",

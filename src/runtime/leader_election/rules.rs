@@ -1,7 +1,7 @@
-//! The rules of leader election: a pure value, told the time and what the Lease says.
+//! The rules of leader election: a pure value; the caller passes the time and the content of the Lease.
 //!
 //! The rules are client-go's (`tools/leaderelection`), made stricter where it trusts more than it has to.
-//! The waiting and the calls are done by [`super::lease`].
+//! [`super::lease`] does the waiting and the calls.
 //!
 //! # Why no two leaders write at once
 //!
@@ -15,8 +15,8 @@
 //! may come in unseen; then the write of the other one carries an old resourceVersion and is refused.
 //!
 //! What this cannot know: `CLOCK_MONOTONIC` stands still while a machine sleeps or a virtual machine is
-//! frozen and moved. A leader that wakes from that may write for what it believes is left of its time.
-//! And who edits or deletes the Lease by hand decides over the leadership, with all that follows.
+//! frozen and moved. A leader that wakes from that may write for the rest of its time by its own clock.
+//! And an edit or deletion of the Lease by hand decides over the leadership, with all consequences.
 
 use std::time::Duration;
 
@@ -32,20 +32,20 @@ const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How to take part in an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionOptions {
-    /// How long the others wait after the last renewal that they saw. The Lease has whole seconds, so
+    /// How long other candidates wait after the last renewal that they saw. The Lease has whole seconds, so
     /// that a fraction is rounded up there.
     pub lease_duration: Duration,
     /// How long the leader acts without a successful renewal, counted from before that was sent.
     pub renew_deadline: Duration,
-    /// The time between renewals, and the longest between two looks of a standby.
+    /// The time between renewals, and the longest between two reads of a standby.
     pub retry_period: Duration,
     /// The name of the Lease.
     pub name: String,
     /// Its namespace. `None` is that of the pod we run in, or `kube-system` outside of a pod.
     pub namespace: Option<String>,
-    /// Who we are, unique among all candidates. `None` is made from the host name and a random UUID.
+    /// Our identity, unique among all candidates. `None` is made from the host name and a random UUID.
     pub identity: Option<String>,
-    /// Whether a clean exit gives the lease up, so that another need not wait for its end.
+    /// Whether a clean exit releases the lease, so that another need not wait for its end.
     pub release_on_cancel: bool,
 }
 
@@ -118,28 +118,28 @@ impl ElectionOptions {
     }
 }
 
-/// Whether an object may have this name. The API server knows more rules; these keep it within its path.
+/// Whether an object may have this name. The API server checks more; this keeps the name within its path.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     (1..=253).contains(&name.len()) && name.chars().all(allowed) && name != "." && name != ".."
 }
 
-/// What the specification of a Lease says. What is absent there is empty or 0 here.
+/// The specification of a Lease. Absent fields are empty or 0 here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who leads; empty if nobody does.
+    /// The holder; empty if there is none.
     pub holder: String,
-    /// How long the others have to wait, in seconds.
+    /// How long other candidates have to wait, in seconds.
     pub duration_seconds: i64,
-    /// When the holder was elected, by its clock. For people.
+    /// When the holder was elected, by its clock. For human readers.
     pub acquire_time: String,
-    /// When it last renewed, by its clock. Only read to see that it has changed.
+    /// When it last renewed, by its clock. Only compared for changes.
     pub renew_time: String,
     /// How often the holder has changed.
     pub transitions: i64,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the election stands still until its step is done"]
 pub enum Step {
@@ -149,19 +149,19 @@ pub enum Step {
     Create(LeaseRecord),
     /// Write this record over the version last read or written, then as for `Create`.
     Update(LeaseRecord),
-    /// Nothing before this instant; then [`Elector::begin`].
+    /// Do nothing before this instant; then [`Elector::begin`].
     Wait(Instant),
-    /// Nothing any more: the lease is lost.
+    /// Do nothing any more: the lease is lost.
     Lost(Loss),
 }
 
-/// How a lease is lost.
+/// How a lease was lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
     /// No renewal succeeded in time.
     #[error("it was not renewed within {0:?}")]
     Overdue(Duration),
-    /// The Lease names somebody else, or nobody.
+    /// The Lease names another holder, or none.
     #[error("{}", taken(.0))]
     Taken(String),
 }
@@ -189,7 +189,7 @@ enum Standing {
     Lost(Loss),
 }
 
-/// One candidate's view of the election. It leads at most once: what has been lost is not won again,
+/// One candidate's view of the election. It leads at most once: a lost lease is not acquired again,
 /// because the process ends.
 #[derive(Debug)]
 pub struct Elector {
@@ -199,13 +199,13 @@ pub struct Elector {
     retry_period: Duration,
     observed: Option<Observed>,
     standing: Standing,
-    /// Whether a write was ever asked for: if so the Lease may be ours without our knowing.
+    /// Whether a write was ever requested: if so the Lease may be ours without our knowing.
     attempted: bool,
     rng: fastrand::Rng,
 }
 
 impl Elector {
-    /// A candidate that has seen nothing yet. `seed` makes the jitter.
+    /// A candidate that has seen nothing yet. `seed` seeds the jitter.
     pub fn new(options: &ElectionOptions, identity: &str, seed: u64) -> Self {
         Elector {
             identity: identity.to_owned(),
@@ -219,7 +219,7 @@ impl Elector {
         }
     }
 
-    /// Who we are.
+    /// Our identity.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -235,13 +235,13 @@ impl Elector {
         }
     }
 
-    /// Who held the lease when we last looked; empty for nobody.
+    /// Who held the lease at the last read; empty for none.
     pub fn holder(&self) -> &str {
         self.observed.as_ref().map_or("", |observed| &observed.record.holder)
     }
 
     /// Begins a try. A leader renews without reading the Lease: it knows the version it wrote. `wall` is
-    /// the time of day, for people who read the Lease.
+    /// the time of day, for human readers of the Lease.
     pub fn begin(&mut self, now: Instant, wall: Timestamp) -> Step {
         if let Some(lost) = self.overdue(now) {
             return lost;
@@ -255,7 +255,7 @@ impl Elector {
         }
     }
 
-    /// Takes in what the Lease says; `None` if there is none. `now` is when the answer came.
+    /// Applies a read of the Lease; `None` if it does not exist. `now` is when the answer came.
     pub fn observe(&mut self, found: Option<LeaseRecord>, now: Instant, wall: Timestamp) -> Step {
         if let Some(lost) = self.overdue(now) {
             return lost;
@@ -264,7 +264,7 @@ impl Elector {
         let Some(record) = found else {
             return match &self.observed {
                 Some(observed) if leads => Step::Create(self.renewal(&observed.record, wall)),
-                // Whoever deleted the Lease did not stop its holder.
+                // The deletion of the Lease did not stop its holder.
                 Some(observed) if self.is_held_by_another(observed, now) => Step::Wait(self.retry_at(now)),
                 _ => self.create(wall),
             };
@@ -278,8 +278,8 @@ impl Elector {
             return Step::Update(self.renewal(&record, wall));
         }
         if leads {
-            // client-go would take a lease that was emptied again without a pause. Others may have led
-            // meanwhile, and emptying it is how an administrator asks for another leader.
+            // client-go would acquire a lease that was emptied again without a pause. Others may have led
+            // meanwhile, and emptying it is how an administrator requests another leader.
             return self.lose(Loss::Taken(record.holder));
         }
         if self.observed.as_ref().is_some_and(|observed| self.is_held_by_another(observed, now)) {
@@ -290,7 +290,7 @@ impl Elector {
         Step::Update(self.claim(wall, &record.renew_time, transitions))
     }
 
-    /// Takes in that this record was written. `sent` is the instant before the request was sent.
+    /// Applies a successful write of this record. `sent` is the instant before the request was sent.
     pub fn written(&mut self, record: LeaseRecord, sent: Instant, now: Instant) -> Step {
         if let Some(lost) = self.overdue(now) {
             return lost;
@@ -306,7 +306,7 @@ impl Elector {
         Step::Wait((sent + self.retry_period).max(now + self.retry_period / 4))
     }
 
-    /// Takes in that a step failed, or that nobody knows whether it did.
+    /// Applies a failed step, or one of unknown outcome.
     pub fn failed(&mut self, now: Instant) -> Step {
         if let Some(lost) = self.overdue(now) {
             return lost;
@@ -319,12 +319,12 @@ impl Elector {
         Step::Wait(self.retry_at(now))
     }
 
-    /// Whether the lease may be ours, so that giving it up makes sense.
+    /// Whether the lease may be ours, so that releasing it makes sense.
     pub fn may_hold(&self) -> bool {
         self.attempted && !matches!(self.standing, Standing::Lost(_))
     }
 
-    /// The record that gives the lease up, if it is ours. The next holder counts the transition.
+    /// The record that releases the lease, if it is ours. The next holder counts the transition.
     pub fn release(&self, found: &LeaseRecord, wall: Timestamp) -> Option<LeaseRecord> {
         if found.holder != self.identity {
             return None;
@@ -379,8 +379,7 @@ impl Elector {
         !holder.is_empty() && *holder != self.identity && now < self.expiry(observed)
     }
 
-    /// By the record's own duration. One that has none, or a senseless one, gets ours: its holder cannot
-    /// be asked what it meant.
+    /// By the record's own duration. Without a valid one ours applies.
     fn expiry(&self, observed: &Observed) -> Instant {
         let duration = match u64::try_from(observed.record.duration_seconds) {
             Ok(seconds @ 1..) => Duration::from_secs(seconds),
@@ -390,10 +389,10 @@ impl Elector {
     }
 
     /// When to try again. A leader waits for the retry period, but not beyond its deadline. A standby
-    /// waits for a part of it by chance, so that standbys do not march in step, and looks once more right
+    /// waits for a random part of it, so that standbys do not read in step, and reads once more right
     /// when the lease ends.
     ///
-    /// client-go makes the wait longer by chance, up to 4.4 s with the defaults; that is how long nobody
+    /// client-go makes the wait longer by a random part, up to 4.4 s with the defaults; for that long no process
     /// would lead after a clean stop. Here it is made shorter, in the same proportion. The price is one
     /// small read in 1.5 s instead of 3.2 s for each standby.
     fn retry_at(&mut self, now: Instant) -> Instant {
@@ -422,7 +421,7 @@ impl Elector {
     }
 }
 
-/// The time of day as `metav1.MicroTime` has it; a microsecond on if it would read as `before`. Others
+/// The time of day as `metav1.MicroTime` has it; a microsecond later if it would equal `before`. Others
 /// see a renewal by its change, and a clock that stands still would hide it.
 fn later_than(before: &str, wall: Timestamp) -> String {
     let text = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
@@ -510,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn each_renewal_that_is_seen_starts_the_wait_anew_whatever_times_it_tells() {
+    fn each_observed_renewal_restarts_the_wait_whatever_its_times() {
         let start = Instant::now();
         let mut elector = elector("me");
         // Far future, distant past, nonsense: only the change counts.
@@ -523,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_looks_at_least_once_in_a_retry_period_and_never_in_a_hurry() {
+    fn a_standby_reads_at_least_once_in_a_retry_period_and_never_in_a_hot_loop() {
         let (mut elector, now) = (elector("me"), Instant::now());
         let waits: Vec<Duration> = (0..200)
             .map(|n| waits(&elector.observe(Some(held_by("other", &n.to_string())), now, wall())) - now)
@@ -534,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_given_up_is_taken_at_once_and_the_transition_counts() {
+    fn a_released_lease_is_acquired_at_once_and_the_transition_counts() {
         let now = Instant::now();
         let mut other = elector("other");
         let released = leader(now).release(&held_by("me", "t0"), wall()).unwrap();
@@ -566,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_cannot_renew_has_lost_at_its_deadline_and_stays_so() {
+    fn a_leader_that_cannot_renew_loses_the_lease_at_its_deadline_for_good() {
         let now = Instant::now();
         let lost = Step::Lost(Loss::Overdue(10 * S));
         assert_eq!(leader(now).begin(now + 10 * S, wall()), lost);
@@ -603,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_whose_answer_was_lost_is_found_again_by_our_own_name() {
+    fn a_write_whose_answer_was_lost_is_recognized_by_our_own_identity() {
         let now = Instant::now();
         let mut elector = elector("me");
         assert!(matches!(elector.observe(None, now, wall()), Step::Create(_)));
@@ -631,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_leases_neither_panic_nor_win() {
+    fn hostile_leases_cause_neither_panic_nor_election() {
         let now = Instant::now();
         for seconds in [i64::MIN, -1, 0] {
             let mut elector = elector("me");
@@ -659,8 +658,8 @@ mod tests {
         let _ = elector.observe(Some(held_by("other", "")), now, Timestamp::MIN);
     }
 
-    /// H1 and H2: a leader whose clock is slow and a standby whose clock is fast, both as the rules have
-    /// it. Returns for how long, in real milliseconds, the leader has stopped when the other takes over;
+    /// H1 and H2: a leader whose clock is slow and a standby whose clock is fast, both by the rules.
+    /// Returns for how long, in real milliseconds, the leader has stopped when the other takes over;
     /// negative is an overlap.
     fn margin(slow: f64, fast: f64, offset: u64, last_renewal: Duration, look: Duration) -> i64 {
         let start = Instant::now() + S;
@@ -672,7 +671,7 @@ mod tests {
         let Step::Update(record) = leader.begin(sent, wall()) else { panic!("renews") };
         let _ = leader.written(record.clone(), sent, sent);
         let stops = real(leader.leads_until().unwrap() - start, slow);
-        // The other sees that renewal at the earliest moment there is, and looks on by its own clock.
+        // The other sees that renewal at the earliest possible moment, and measures by its own clock.
         let mut standby = elector("standby");
         let mut now = theirs + last_renewal.mul_f64(fast);
         loop {

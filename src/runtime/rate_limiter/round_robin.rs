@@ -1,4 +1,4 @@
-//! Whose request is next: one of each owner in turn, the requests of one owner in their order.
+//! The order of waiting requests: one of each owner in turn, the requests of one owner in their order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -56,7 +56,7 @@ impl<O: Clone + Ord, W> RoundRobin<O, W> {
         Some(request)
     }
 
-    /// Removes a request that has given up. Its owner keeps its place in the round for the others that it has.
+    /// Removes a cancelled request. Its owner keeps its place in the round for its other requests.
     pub(super) fn leave(&mut self, owner: &O, ticket: u64) {
         let Some(requests) = self.waiting.get_mut(owner) else { return };
         // Tickets rise.
@@ -69,7 +69,7 @@ impl<O: Clone + Ord, W> RoundRobin<O, W> {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no request waits.
     pub(super) fn is_empty(&self) -> bool {
         self.round.is_empty()
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_asks_again_and_again_gets_no_more_turns_than_one_that_waits() {
+    fn an_owner_with_repeated_requests_gets_no_more_turns_than_one_that_waits() {
         let mut queue = RoundRobin::default();
         for _ in 0..4 {
             queue.join(&'a', "batch");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_more_than_one_request_of_each_other_owner() {
+    fn no_request_waits_for_more_than_one_of_each_other_owner() {
         let mut rng = fastrand::Rng::with_seed(17);
         for _ in 0..200 {
             let mut queue = RoundRobin::default();

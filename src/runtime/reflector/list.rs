@@ -1,4 +1,4 @@
-//! Lists in pages, taken in while they arrive.
+//! Lists in pages, applied while they arrive.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::model::Record;
 use crate::runtime::api::{ApiError, LIST_TIMEOUT};
 use crate::runtime::list_decoder::{AnyListDecoder, ListMeta, Part};
 
-/// How often a paged list may expire on the way before it is asked for in one piece.
+/// How often a paged list may expire on the way before it is requested in one piece.
 const PAGED_ATTEMPTS: u32 = 2;
 
 /// How long the answer to a page may take to begin. A whole list, which the API server reads from its database, may
@@ -22,15 +22,15 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// What the next list must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListFreshness {
-    /// Whatever the server has at hand: it only fills a cache that somebody brings up to date before it is used.
+    /// Any state: it only fills a cache that is brought up to date before it is used.
     Any,
-    /// At least what we have seen. The server may take it from a cache of its own.
+    /// At least the state of the cache. The server may take it from a cache of its own.
     NotOlder(u64),
     /// Everything that has happened until now.
     Everything,
 }
 
-/// Why a page could not be had.
+/// Why a page failed.
 pub(super) struct Failure {
     reason: &'static str,
     text: String,
@@ -47,16 +47,16 @@ impl Failure {
     }
 }
 
-/// How a page ended that did not come.
+/// The end of a failed page.
 enum PageError {
-    /// It may be asked for again.
+    /// The page may be requested again.
     Failed(Failure),
-    /// The whole list is to begin anew.
+    /// The whole list must begin again.
     Restart(End),
 }
 
 impl<T: Record> Reflector<T> {
-    /// Reads a list in pages. A page that fails is asked for again, not the pages before it.
+    /// Reads a list in pages. A page that fails is requested again, not the pages before it.
     pub(super) async fn list(&mut self) -> End {
         let mut trusting = self.begin_list();
         let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
@@ -77,7 +77,7 @@ impl<T: Record> Reflector<T> {
                 Err(PageError::Failed(failure)) => failure,
             };
             if first_version.is_none() {
-                // What came of the first page may be gone when it comes again, at another version.
+                // Objects of the first page may be missing when it is read again, at another version.
                 trusting = self.begin_list();
             }
             attempt += 1;
@@ -98,7 +98,7 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// Takes in one page. A server that has a cache of its own may send the whole list, whatever the limit.
+    /// Applies one page. A server that has a cache of its own may send the whole list, whatever the limit.
     async fn page(
         &mut self,
         token: Option<&str>,
@@ -113,7 +113,7 @@ impl<T: Record> Reflector<T> {
                 limit = self.page_size.to_string();
                 query.extend([("limit", limit.as_str()), ("continue", token)]);
             }
-            // In one piece, since only so it comes from the server's cache and costs its database nothing.
+            // In one piece, since only then it comes from the server's cache and does not load etcd.
             (None, ListFreshness::NotOlder(seen)) if in_pieces => {
                 position = seen.to_string();
                 query.extend([
@@ -138,7 +138,7 @@ impl<T: Record> Reflector<T> {
                 return Err(PageError::Restart(End::Expired));
             }
             Err(error) if error.is_gone() || error.has_cause("ResourceVersionTooLarge") => {
-                // The server has forgotten what we have seen, or has never had it.
+                // The server has compacted our version, or has never had it.
                 self.consistent = true;
                 return Err(PageError::Failed(Failure::of(&error)));
             }

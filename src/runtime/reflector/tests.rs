@@ -55,7 +55,7 @@ enum Answer {
     Stream(Vec<Step>),
     Status(u16, Value),
     Page(Value),
-    /// Nothing, for ever: the connection is there and relays nothing.
+    /// Nothing, for ever: the connection is open and relays nothing.
     Nothing,
 }
 
@@ -93,7 +93,7 @@ impl Answer {
     }
 }
 
-/// An informer at work, with the server's log and what the handlers were told.
+/// A running informer, with the server's log and the calls of the handlers.
 struct World {
     requests: Arc<Mutex<Vec<(Duration, String)>>>,
     dispatched: Arc<Mutex<Vec<String>>>,
@@ -153,7 +153,7 @@ fn start_with(script: Vec<Answer>, options: InformerOptions) -> World {
 }
 
 impl World {
-    /// What the handlers were told since the last look, in words.
+    /// The calls of the handlers since the last check, as text.
     fn dispatched(&self) -> Vec<String> {
         std::mem::take(&mut *self.dispatched.lock())
     }

@@ -272,7 +272,7 @@ impl World {
             revisions,
             orphan_revisions,
             may_adopt: true,
-            doomed: BTreeSet::new(),
+            maybe_deleted: BTreeSet::new(),
             backoff: Arc::new(self.backoff.clone()),
             marks: Arc::new(self.marks.clone()),
             recent: Arc::default(),

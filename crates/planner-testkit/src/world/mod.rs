@@ -238,7 +238,7 @@ impl World {
                     .collect();
                 let pod_sets: Vec<&Arc<Pod>> = pods.iter().collect();
                 let siblings = replica_set.meta.controller.is_some().then_some(&siblings[..]);
-                let gone = deletion_order::least_worthy(&pod_sets, siblings, surplus, self.now);
+                let gone = deletion_order::first_to_delete(&pod_sets, siblings, surplus, self.now);
                 let stays = |pod: &Arc<Pod>| !gone.iter().any(|g| g.meta.uid == pod.meta.uid);
                 let available = |pod: &Arc<Pod>| pod.is_available(replica_set.min_ready_seconds, self.now);
                 pods.iter().filter(|pod| stays(pod) && available(pod)).count() as i64

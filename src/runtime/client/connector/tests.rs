@@ -1,4 +1,4 @@
-//! Connections over real sockets: their signs of life, and the proxies on the way.
+//! Connections over real sockets: their keepalive probes, and proxies.
 
 use http::Request;
 use http_body_util::{BodyExt, Empty};
@@ -101,7 +101,7 @@ async fn a_server_that_accepts_and_says_nothing_is_given_up_soon() {
 }
 
 #[tokio::test]
-async fn an_http_proxy_is_asked_to_connect_and_told_who_we_are() {
+async fn an_http_proxy_gets_connect_with_credentials() {
     let (server_tls, client_tls) = tls("api.example.com");
     let (port, seen) = server(Some(server_tls)).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -126,7 +126,7 @@ async fn an_http_proxy_is_asked_to_connect_and_told_who_we_are() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_asked_for_by_its_whole_url() {
+async fn a_server_without_tls_is_requested_by_its_whole_url() {
     let (port, seen) = server(None).await;
     let (_, client_tls) = tls("api");
     let connector = Connector::new(client_tls, None, proxy(&format!("http://127.0.0.1:{port}")));
@@ -167,7 +167,7 @@ async fn a_proxy_that_refuses_is_named_without_our_password() {
 }
 
 #[tokio::test]
-async fn a_socks_proxy_is_told_who_we_are_and_resolves_the_name() {
+async fn a_socks_proxy_gets_credentials_and_resolves_the_name() {
     let (server_tls, client_tls) = tls("api.example.com");
     let (port, seen) = server(Some(server_tls)).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

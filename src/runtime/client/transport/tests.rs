@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::runtime::client::{ClientOptions, connect_within};
 
-/// How often the files are looked at in these tests.
+/// How often the files are checked in these tests.
 const OFTEN: Duration = Duration::from_millis(20);
 
 /// A server that answers each request with its head, and counts connections.
@@ -90,7 +90,7 @@ async fn get(client: &kube::Client) -> Result<String, kube::Error> {
     Ok(String::from_utf8(answer.into_body().collect().await?.to_bytes().to_vec()).unwrap())
 }
 
-/// Asks until the answer contains the words.
+/// Sends requests until the answer contains the text.
 async fn until(client: &kube::Client, words: &str) {
     let mut last = String::new();
     for _ in 0..500 {
@@ -136,7 +136,7 @@ async fn a_token_file_may_end_in_a_newline_and_is_read_again_when_it_changes() {
     assert!(get(&client).await.unwrap().contains("authorization: Bearer one\r\n"));
     std::fs::write(directory.path().join("token"), "two \r\n").unwrap();
     until(&client, "authorization: Bearer two\r\n").await;
-    // What is written just now, or has gone, does not take the token away.
+    // A file that is being written, or is missing, does not remove the token.
     std::fs::write(directory.path().join("token"), "").unwrap();
     tokio::time::sleep(5 * OFTEN).await;
     assert!(get(&client).await.unwrap().contains("Bearer two\r\n"));
@@ -147,7 +147,7 @@ async fn a_token_file_may_end_in_a_newline_and_is_read_again_when_it_changes() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_known_any_more_is_read_again_at_once() {
+async fn a_token_that_is_not_accepted_any_more_is_read_again_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(None).await;
     let url = format!("http://127.0.0.1:{}", server.port);
@@ -258,7 +258,7 @@ async fn the_authority_of_the_server_is_read_again_when_it_changes() {
 }
 
 #[tokio::test]
-async fn the_proxy_of_the_environment_is_used_and_told_who_we_are() {
+async fn the_proxy_of_the_environment_is_used_with_credentials() {
     let directory = tempfile::tempdir().unwrap();
     let proxy = Server::start(None).await;
     let env = [("HTTP_PROXY", format!("http://me:secret@127.0.0.1:{}", proxy.port))];
@@ -277,7 +277,7 @@ async fn the_proxy_of_the_environment_is_used_and_told_who_we_are() {
 }
 
 #[tokio::test]
-async fn after_a_call_without_an_answer_the_next_goes_over_a_new_connection() {
+async fn after_a_call_without_an_answer_the_next_uses_a_new_connection() {
     let server = Server::start(None).await;
     let mut config = Config::new(format!("http://127.0.0.1:{}", server.port).parse().unwrap());
     config.default_retry = false;
@@ -289,7 +289,7 @@ async fn after_a_call_without_an_answer_the_next_goes_over_a_new_connection() {
     assert!(one.is_ok() && two.is_ok() && three.is_ok());
     let before = server.connections.load(Ordering::SeqCst);
     server.frozen.store(before, Ordering::SeqCst);
-    // Somebody who gives up at once proves nothing, and a call that still waits is left alone.
+    // A caller that gives up at once proves nothing, and a call that still waits is left alone.
     assert!(tokio::time::timeout(Duration::from_millis(20), get(&client)).await.is_err());
     assert_eq!(server.connections.load(Ordering::SeqCst), before);
     assert!(tokio::time::timeout(Duration::from_millis(300), get(&client)).await.is_err());

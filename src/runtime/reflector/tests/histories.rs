@@ -5,7 +5,7 @@ use super::*;
 /// What happened at the server: one object each second. `(time, version, kind, JSON)`.
 type History = Vec<(Duration, u64, &'static str, Value)>;
 
-/// Makes a history of random wishes: each wish names an object, which is created, changed or deleted.
+/// Builds a history of random steps: each names an object, which is created, changed or deleted.
 fn history(wishes: &[(u8, bool)]) -> History {
     let mut alive = std::collections::BTreeMap::<u8, u64>::new();
     let mut history = Vec::new();
@@ -92,10 +92,10 @@ fn answer(history: &History, query: &str, now: Duration, fault: Option<(u8, u8)>
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// Whatever breaks on the way, in the end the store shows what exists, and so does the sum of the
-    /// changes that the handlers were told.
+    /// Whatever fails on the way, in the end the store shows what exists, and so does the sum of the
+    /// changes that the handlers got.
     #[test]
-    fn after_any_faults_the_store_and_the_told_changes_agree_with_the_server(
+    fn after_any_faults_the_store_and_the_reported_changes_agree_with_the_server(
         wishes in proptest::collection::vec((0..5u8, proptest::bool::ANY), 1..60),
         faults in proptest::collection::vec((0..9u8, 0..12u8), 0..12),
         seed in 0..1000u64,

@@ -1,4 +1,4 @@
-//! Lists: as streams, in pages, too old, cut off, and demanded.
+//! Lists: as streams, in pages, too old, cut off, and requested.
 
 use super::*;
 
@@ -44,7 +44,7 @@ async fn either_form_of_410_leads_to_a_list_that_makes_up_for_missed_deletions()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_410_to_everything_is_asked_ever_more_slowly() {
+async fn a_server_that_answers_410_to_everything_is_called_with_growing_delays() {
     let mut script = vec![Answer::Stream(vec![complete(10), Step::Wait(2 * S), Step::End])];
     for _ in 0..50 {
         script.push(Answer::Status(410, status(410, "Gone")));
@@ -56,7 +56,7 @@ async fn a_server_that_says_410_to_everything_is_asked_ever_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_listed_in_pages_and_asked_only_once() {
+async fn a_server_without_streaming_lists_is_listed_in_pages_after_one_attempt() {
     let world = start(vec![
         refused(),
         page(30, &[("a", 5), ("b", 6)], "two"),
@@ -81,7 +81,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_asked_only_once
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ignores_the_wish_for_a_streaming_list_is_found_out() {
+async fn a_server_that_ignores_the_request_for_a_streaming_list_is_detected() {
     let world = start(vec![Answer::Stream(vec![added("a", 5)]), page(30, &[("a", 5)], "")]);
     tokio::time::sleep(29 * S).await;
     assert!(!world.ready.is_ready());
@@ -100,7 +100,7 @@ async fn streaming_lists_that_are_always_cut_off_give_way_to_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_fails_is_asked_for_again_with_its_token() {
+async fn a_page_that_fails_is_requested_again_with_its_token() {
     let mut busy = status(429, "TooManyRequests");
     busy["details"] = json!({"retryAfterSeconds": 20});
     let world = start(vec![
@@ -163,7 +163,7 @@ async fn a_list_older_than_the_cache_is_refused_until_the_server_insists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_can_be_demanded_and_demands_that_come_together_are_one() {
+async fn a_list_can_be_requested_and_concurrent_requests_are_one() {
     let world =
         start(vec![Answer::Stream(vec![added("a", 5), complete(10)]), Answer::Stream(vec![complete(20)])]);
     tokio::time::sleep(S).await;
@@ -223,10 +223,10 @@ async fn a_list_that_only_fills_a_cache_costs_the_servers_database_nothing() {
             "limit=500&resourceVersion=0",
             "limit=500&continue=two",
             "resourceVersion=30&resourceVersionMatch=NotOlderThan",
-            // The server has never had that version: what it has is the truth, once it is asked for it.
+            // The server has never had that version: its state is accepted, once it is requested without one.
             "resourceVersion=40&resourceVersionMatch=NotOlderThan",
             "limit=500",
-            // Whoever demands a list wants what there is now.
+            // A requested list shows the current state.
             "limit=500",
         ]
     );
@@ -278,7 +278,7 @@ async fn a_list_in_one_piece_may_be_larger_than_any_answer_that_is_kept_whole() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_stops_on_the_way_is_asked_for_again() {
+async fn a_list_that_stops_on_the_way_is_requested_again() {
     let world = start(vec![
         refused(),
         Answer::Stream(vec![Step::Send(br#"{"metadata":{"resourceVersion":"30"},"items":["#.to_vec())]),

@@ -1,4 +1,4 @@
-//! A cache that is to show what there is, for who begins to act where another has acted before.
+//! The read barrier of a cache, after an election.
 
 use super::*;
 
@@ -10,7 +10,7 @@ async fn caught_up(world: &World) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_shows_what_there_is_costs_a_list_of_one_object() {
+async fn a_current_cache_costs_a_list_of_one_object() {
     let world = start(vec![Answer::Stream(vec![complete(10), bookmark(20)]), page(20, &[("a", 5)], "more")]);
     tokio::time::sleep(S).await;
     assert_eq!(caught_up(&world).await, Duration::ZERO);
@@ -18,7 +18,7 @@ async fn a_cache_that_shows_what_there_is_costs_a_list_of_one_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_is_waited_for_and_not_listed_anew() {
+async fn a_list_in_progress_is_awaited_and_not_repeated() {
     let steps = vec![complete(10), Step::Wait(S + Duration::from_millis(90)), modified("a", 20)];
     let world = start(vec![Answer::Stream(steps), page(20, &[("a", 20)], "")]);
     tokio::time::sleep(S).await;
@@ -42,7 +42,7 @@ async fn a_watch_that_lags_is_replaced_by_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_cannot_be_read_is_asked_for_again() {
+async fn a_version_that_cannot_be_read_is_requested_again() {
     let world = start(vec![
         Answer::Stream(vec![complete(10)]),
         Answer::Status(500, status(500, "InternalError")),
@@ -55,9 +55,9 @@ async fn a_version_that_cannot_be_read_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_has_been_set_back_is_not_waited_for_without_end() {
+async fn a_server_that_was_set_back_is_not_awaited_without_end() {
     let mut script = vec![Answer::Stream(vec![complete(100)]), page(120, &[], "")];
-    // Lists of a server that was restored from a backup: what is refused for its age is believed in the end.
+    // Lists of a server that was restored from a backup: refused for their age at first, accepted in the end.
     script.extend((0..4).map(|_| Answer::Stream(vec![complete(30)])));
     script.push(page(30, &[], ""));
     let world = start(script);
@@ -68,7 +68,7 @@ async fn a_server_that_has_been_set_back_is_not_waited_for_without_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_shows_less_than_there_was_is_asked_for_again() {
+async fn a_list_older_than_the_required_version_is_requested_again() {
     let world = start(vec![
         Answer::Stream(vec![complete(10)]),
         page(20, &[], ""),
@@ -83,7 +83,7 @@ async fn a_list_that_shows_less_than_there_was_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_takes_long_is_not_broken_off() {
+async fn a_slow_list_is_not_interrupted() {
     let slow = (0..5).map(|_| page(10, &[], ""));
     let mut script = vec![
         Answer::Stream(vec![complete(10)]),
@@ -103,7 +103,7 @@ async fn a_list_that_takes_long_is_not_broken_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_demanded_list_does_not_wait_for_the_next_try_of_a_watch() {
+async fn a_requested_list_does_not_wait_for_the_next_retry_of_a_watch() {
     let mut script = vec![Answer::Stream(vec![complete(10), Step::Break])];
     script.extend((0..4).map(|_| Answer::Status(500, status(500, "InternalError"))));
     script.extend([page(20, &[], ""), Answer::Stream(vec![complete(20)])]);

@@ -1,4 +1,4 @@
-//! Watches: resumed, broken, silent, and what is told of them.
+//! Watches: resumed, broken, silent, and how they are reported.
 
 use super::*;
 
@@ -13,7 +13,7 @@ async fn a_watch_that_the_server_ends_is_resumed_at_the_last_position_without_de
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_watch_is_resumed_and_nothing_is_told_twice() {
+async fn a_broken_watch_is_resumed_and_no_change_is_reported_twice() {
     let world = start(vec![
         Answer::Stream(vec![added("a", 5), complete(10), added("b", 11), Step::Break]),
         Answer::Stream(vec![added("b", 11), added("c", 12)]),
@@ -122,7 +122,7 @@ async fn a_kind_in_which_something_happens_again_is_watched_for_long_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_lost_the_server_for_a_minute_is_not_ready_and_says_why() {
+async fn an_informer_without_the_server_for_a_minute_is_not_ready_and_reports_why() {
     let mut script = vec![Answer::Stream(vec![complete(10)])];
     script.extend(vec![Answer::Status(503, json!({})); 8]);
     script.push(Answer::Stream(vec![]));
@@ -159,7 +159,7 @@ async fn one_unreadable_object_does_not_stall_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_server_is_tried_again_with_growing_jittered_delays() {
+async fn an_unreachable_server_is_retried_with_growing_jittered_delays() {
     let world = start(vec![Answer::Status(503, json!({})); 12]);
     tokio::time::sleep(200 * S).await;
     let gaps: Vec<u128> = world.times().windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -181,7 +181,7 @@ async fn a_watch_is_opened_no_sooner_than_the_server_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_list_and_not_watch_lists_again_and_again() {
+async fn an_informer_that_may_list_and_not_watch_lists_again_and_again() {
     let no = Answer::Status(403, status(403, "Forbidden"));
     let world =
         start(vec![no.clone(), page(30, &[("a", 5)], ""), no.clone(), page(40, &[("b", 35)], ""), no]);
@@ -250,7 +250,7 @@ impl SyncFailure for Never {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_ends_at_the_shutdown_and_at_no_other_time() {
+async fn an_informer_ends_only_at_the_shutdown() {
     let world = start(vec![Answer::Stream(vec![complete(10)])]);
     tokio::time::sleep(3600 * S).await;
     assert!(!world.running.is_finished());
