@@ -132,10 +132,11 @@ impl<C: Controller> Driver<C> {
                 return Ok(self.wait_for_caches(object, self.entry.watches));
             }
         }
-        if cache_state == CacheState::Incomplete && !context.was_read(&object.meta().uid) {
-            if !self.read_past_caches(object).await? {
-                return Ok(Next::Settled);
-            }
+        if cache_state == CacheState::Incomplete
+            && !context.was_read(&object.meta().uid)
+            && !self.read_past_caches(object).await?
+        {
+            return Ok(Next::Settled);
         }
         let adopts = controller.wants_to_adopt(object);
         let mut may_adopt = adopts && context.may_adopt(object).await?;
