@@ -167,7 +167,7 @@ fn a_daemon_that_cannot_start_says_which_flag_to_mend() {
         (&["--concurrent-deployment-syncs=0"][..], 2, "--concurrent-deployment-syncs must be"),
         (&["--no-such-flag"][..], 2, "--no-such-flag"),
         (&["--kubeconfig=/no/such/file"][..], 1, "--kubeconfig"),
-        (&[][..], 1, "give --kubeconfig"),
+        (&[][..], 1, "set --kubeconfig"),
     ] {
         let output = run(&windlass(), args);
         let errors = String::from_utf8_lossy(&output.stderr);
