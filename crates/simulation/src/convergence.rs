@@ -204,7 +204,8 @@ fn replica_sets_of(picture: &Picture) -> BTreeSet<&str> {
     owned.map(|replica_set| text(replica_set, "/metadata/uid")).collect()
 }
 
-fn selects(owner: &Value, object: &Value) -> bool {
+/// Whether an owner selects an object by its labels.
+pub fn selects(owner: &Value, object: &Value) -> bool {
     let wanted = owner["spec"]["selector"]["matchLabels"].as_object();
     let labels = &object["metadata"]["labels"];
     wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::replica_sets::Wish;
 use super::{Breach, Commit, Invariants, Terms, bare, controller, is_deleting, number, text};
+use crate::convergence::selects;
 
 fn revision(replica_set: &Value) -> i64 {
     text(replica_set, "/metadata/annotations/deployment.kubernetes.io~1revision").parse().unwrap_or(0)
@@ -83,8 +84,13 @@ impl Invariants {
         // The Deployment tells of the highest, also of sets that are not seen yet, unless somebody has written another
         // there. Who begins with an old list of sets has not looked for the one that the Deployment tells of.
         let told = commit.by_uid("deployments", deployment).filter(|_| !self.past).map_or(0, revision);
+        // One that the Deployment does not select is released, and counts for nothing. A process that has just begun
+        // does not look for it.
+        let owner = commit.by_uid("deployments", deployment);
+        let is_selected = |replica_set: &Value| owner.is_none_or(|owner| selects(owner, replica_set));
         let counts = |replica_set: &&Value| {
             text(replica_set, "/metadata/uid") != uid
+                && is_selected(replica_set)
                 && (revision(replica_set) <= told || self.history.is_known(replica_set, since))
         };
         let others = commit.owned("replicasets", deployment).into_iter();
