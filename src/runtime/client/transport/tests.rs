@@ -234,9 +234,11 @@ async fn a_client_certificate_is_read_again_when_it_changes() {
     let url = format!("https://127.0.0.1:{}", server.port);
     let user = "client-certificate: crt, client-key: key";
     let client = connected(directory.path(), &url, "certificate-authority: ca", user, OFTEN, &[]).await;
-    assert!(get(&client).await.unwrap().contains("CN=one"));
-    assert!(get(&client).await.unwrap().contains("CN=one"));
-    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    for _ in 0..5 {
+        assert!(get(&client).await.unwrap().contains("CN=one"));
+    }
+    // A connection may not be idle again yet when the next request begins.
+    assert!(server.connections.load(Ordering::SeqCst) < 5, "connections are kept");
     write("two");
     until(&client, "CN=two").await;
     std::fs::remove_file(directory.path().join("crt")).unwrap();
