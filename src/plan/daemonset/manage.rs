@@ -76,6 +76,8 @@ pub enum Class<'a> {
         /// Whether it is available.
         is_available: bool,
     },
+    /// An available old one that is being deleted, beside the available new one: there are two until that has happened.
+    Replaced,
     /// An old one that waits for a new one, which is unavailable, or has failed and is not replaced yet.
     Both {
         /// Whether the old one is available.
@@ -115,7 +117,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
     }
     in_phase(Phase::Succeeded).for_each(|pod| going(pod, Reason::Succeeded));
 
-    let (mut new, mut old, mut has_excess) = (None, None, false);
+    let (mut new, mut old, mut has_excess, mut is_replaced) = (None, None, false, false);
     for pod in live().filter(|pod| !pod.is_terminal()) {
         let is_new = history.is_new(pod);
         // With surge the first of each kind stays, and without the first of all.
@@ -136,6 +138,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
             context.is_counted_on(replacement).then_some(Reason::Replaced)
         };
         if let Some(reason) = reason {
+            is_replaced = reason == Reason::Replaced;
             going(replaced, reason);
             old = None;
         }
@@ -147,6 +150,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
         || !place.pods.iter().any(|pod| pod.meta.is_deleting());
     let class = match (new, old) {
         _ if has_excess => Class::Excess,
+        _ if is_replaced => Class::Replaced,
         (None, None) => Class::Missing,
         (Some(new), None) => Class::New { is_available: context.is_counted_on(new) },
         (None, Some(pod)) if until.is_none() => Class::Old { pod, is_available: context.is_counted_on(pod) },

@@ -18,7 +18,8 @@ pub struct Tally {
     pub desired: i64,
     /// Nodes that have pods or should, without an available one; those whose unavailable old pod is deleted now included.
     pub unavailable: i64,
-    /// Nodes on which a new pod has been created beside an old one and is not available, or that have too many pods.
+    /// Nodes that have a new pod beside an old one, or too many pods. Those whose old pod is deleted now included: a node
+    /// that followed in the same step would have two pods before this one has one.
     pub surging: i64,
     /// Nodes, those that should not run a pod included, whose old pod or, if there is none, new one is available.
     pub available: i64,
@@ -31,6 +32,7 @@ impl Tally {
             Class::Gone => (false, false, false),
             Class::Missing => (true, false, false),
             Class::Excess => (true, true, false),
+            Class::Replaced => (false, true, true),
             Class::New { is_available } | Class::Old { is_available, .. } => {
                 (!is_available, false, is_available)
             }
@@ -202,6 +204,7 @@ mod tests {
             Class::Gone,
             Class::Missing,
             Class::Excess,
+            Class::Replaced,
             Class::New { is_available: true },
             Class::New { is_available: false },
             Class::Old { pod: &pod, is_available: true },
@@ -210,8 +213,8 @@ mod tests {
         ] {
             tally.add(Some(Verdict::Run), class);
         }
-        assert_eq!(tally, Tally { desired: 8, unavailable: 4, surging: 2, available: 3 });
+        assert_eq!(tally, Tally { desired: 9, unavailable: 4, surging: 3, available: 4 });
         tally.add(Some(Verdict::Continue), Class::New { is_available: true });
-        assert_eq!((tally.desired, tally.available), (8, 4));
+        assert_eq!((tally.desired, tally.available), (9, 5));
     }
 }

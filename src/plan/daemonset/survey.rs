@@ -56,7 +56,7 @@ impl Survey {
                     outdated.push(Outdated { node: place.node, runs, pod, is_available });
                 }
                 Class::Both { .. } => survey.outdated += 1,
-                Class::Gone | Class::Missing | Class::Excess | Class::New { .. } => {}
+                Class::Gone | Class::Missing | Class::Excess | Class::Replaced | Class::New { .. } => {}
             }
             let has_room = survey.create.len() < BURST;
             if managed.create && has_room {

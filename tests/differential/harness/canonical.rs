@@ -45,7 +45,7 @@ impl Canonical {
             };
             let called = match change.kind {
                 _ if is_own => name.clone(),
-                "ReplicaSet" => {
+                "ReplicaSet" | "ControllerRevision" => {
                     let owner = owner().unwrap_or_else(|| "nobody".into());
                     let number = replica_sets_of.entry(owner.clone()).or_default();
                     *number += 1;
@@ -57,13 +57,17 @@ impl Canonical {
                 }
                 _ => name.clone(),
             };
-            let hash = text(&metadata["labels"]["pod-template-hash"]);
+            let labels = &metadata["labels"];
+            let hash = match text(&labels["pod-template-hash"]) {
+                "" => text(&labels["controller-revision-hash"]),
+                hash => hash,
+            };
             if !is_own && !hash.is_empty() && !texts.contains_key(hash) {
                 hashes += 1;
                 texts.insert(hash.to_owned(), format!("HASH{hashes}"));
             }
             match change.kind {
-                "ReplicaSet" | "ReplicationController" => {
+                "ReplicaSet" | "ReplicationController" | "DaemonSet" => {
                     canonical.replica_sets.insert(called.clone());
                 }
                 "Deployment" => {

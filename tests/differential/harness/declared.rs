@@ -181,6 +181,14 @@ pub static NOISE: &[Noise] = &[
         ["seen", "absent"],
     ),
     Noise {
+        workload: "daemon_*",
+        section: "created",
+        object: "pods of DaemonSet/*",
+        path: "*matchFields.0.values.0",
+        values: ["*", "*"],
+        reason: "upstream walks over nodes in the order of a Go map",
+    },
+    Noise {
         workload: "a_replica_set_of_a_deployment_is_deleted",
         section: "counts",
         object: "pods of ReplicaSet/*",

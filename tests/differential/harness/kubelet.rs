@@ -57,6 +57,12 @@ fn ended(phase: &str, reason: Option<&str>) -> Value {
     json!({"status": status})
 }
 
+/// The node that a daemon pod is for.
+pub fn target(pod: &Value) -> Option<&str> {
+    let required = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str()
+}
+
 impl Stage {
     fn pod_path(&self, pod: &Pod) -> String {
         format!("{}/{}", self.path("Pod"), pod.name())
@@ -98,7 +104,7 @@ impl Stage {
 
     async fn bind_if_needed(&self, pod: &Pod) {
         if self.one("Pod", pod.name())["spec"]["nodeName"].is_null() {
-            self.bind(pod, NODE).await;
+            self.bind(pod, target(&pod.object).unwrap_or(NODE)).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The same scripted workload played with kube-controller-manager and with Windlass, and compared.
 //!
 //! - `play` starts etcd, an API server and the controllers, and plays the workloads.
-//! - `stage` is the interface of a workload's script; `kubelet` simulates pods.
+//! - `stage` is the interface of a workload's script; `kubelet` simulates pods, and `nodes` has those of DaemonSets.
 //! - `recording` keeps what a watch shows; `canonical` replaces random values, such as names.
 //! - `facts` turns a recording into facts; `compare` compares the facts of two plays.
 //! - `declared` are the intended differences; `table` renders them for users.
@@ -16,6 +16,7 @@ pub mod coverage;
 pub mod declared;
 pub mod facts;
 pub mod kubelet;
+pub mod nodes;
 pub mod objects;
 pub mod play;
 pub mod recording;

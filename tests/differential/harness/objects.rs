@@ -37,6 +37,16 @@ pub fn replication_controller(name: &str) -> Object {
     }))
 }
 
+/// A DaemonSet, for the nodes of its namespace's workload.
+pub fn daemon_set(name: &str, namespace: &str) -> Object {
+    let mut template = template(name);
+    template["spec"]["nodeSelector"] = json!({"workload": namespace});
+    Object(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
+    }))
+}
+
 /// A pod by itself, with the label `app`.
 pub fn pod(name: &str, app: &str) -> Object {
     let mut pod = template(app);
@@ -71,6 +81,13 @@ impl Object {
     pub fn rolling(self, surge: impl Into<Value>, unavailable: impl Into<Value>) -> Self {
         let rolling = json!({"maxSurge": surge.into(), "maxUnavailable": unavailable.into()});
         self.spec("strategy", json!({"type": "RollingUpdate", "rollingUpdate": rolling}))
+    }
+
+    /// Updates a DaemonSet in this way.
+    #[must_use]
+    pub fn updating(self, surge: impl Into<Value>, unavailable: impl Into<Value>) -> Self {
+        let rolling = json!({"maxSurge": surge.into(), "maxUnavailable": unavailable.into()});
+        self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": rolling}))
     }
 
     #[must_use]

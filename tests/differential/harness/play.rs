@@ -29,7 +29,8 @@ const LONGEST: Duration = Duration::from_secs(400);
 const REST: &str = "garbage-collector-controller,namespace-controller,resourcequota-controller";
 
 /// Upstream's controllers of the same workloads.
-const COMPARED: &str = "deployment-controller,replicaset-controller,replicationcontroller-controller";
+const COMPARED: &str =
+    "deployment-controller,replicaset-controller,replicationcontroller-controller,daemonset-controller";
 
 /// One workload, played.
 pub struct Played {

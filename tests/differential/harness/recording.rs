@@ -12,10 +12,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// The kinds whose objects users look at, and where they are.
-pub const KINDS: [(&str, &str); 5] = [
+pub const KINDS: [(&str, &str); 7] = [
     ("Deployment", "/apis/apps/v1/deployments"),
     ("ReplicaSet", "/apis/apps/v1/replicasets"),
     ("ReplicationController", "/api/v1/replicationcontrollers"),
+    ("DaemonSet", "/apis/apps/v1/daemonsets"),
+    ("ControllerRevision", "/apis/apps/v1/controllerrevisions"),
     ("Pod", "/api/v1/pods"),
     ("Event", "/api/v1/events"),
 ];

@@ -13,6 +13,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::kubelet::target;
 use super::objects::Object;
 use super::recording::{Current, History};
 
@@ -108,6 +109,9 @@ pub fn controller_of(object: &Value) -> Option<&str> {
     owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
 }
 
+/// The label that says of which revision a daemon pod is.
+const REVISION_HASH: &str = "controller-revision-hash";
+
 /// Who owns what, so that unready images are known: pods with this tag run and are never ready.
 const BROKEN: &str = ":broken";
 
@@ -125,6 +129,8 @@ impl Stage {
             "Deployment" => ("apis/apps/v1", "deployments"),
             "ReplicaSet" => ("apis/apps/v1", "replicasets"),
             "ReplicationController" => ("api/v1", "replicationcontrollers"),
+            "DaemonSet" => ("apis/apps/v1", "daemonsets"),
+            "ControllerRevision" => ("apis/apps/v1", "controllerrevisions"),
             "Pod" => ("api/v1", "pods"),
             "ResourceQuota" => ("api/v1", "resourcequotas"),
             "ConfigMap" => ("api/v1", "configmaps"),
@@ -469,7 +475,31 @@ fn is_consistent(history: &History) -> bool {
             && ["replicas", "readyReplicas", "availableReplicas"].into_iter().all(reported)
             && terminating == sum("terminatingReplicas")
     };
-    of("ReplicaSet").all(replica_set)
+    let daemon_set = |it: &Current| {
+        let uid = it.object["metadata"]["uid"].as_str();
+        let is_counted = |pod: &&Value| {
+            controller_of(pod) == uid && pod["metadata"]["deletionTimestamp"].is_null() && is_ready(pod)
+        };
+        let ready = of("Pod").map(|pod| &pod.object).filter(is_counted).count();
+        let owned = of("Pod").map(|pod| &pod.object).filter(|pod| controller_of(pod) == uid);
+        let nodes: BTreeSet<&str> = owned.filter_map(|pod| target(pod)).collect();
+        let revisions = of("ControllerRevision").map(|it| &it.object);
+        let newest = revisions
+            .filter(|revision| controller_of(revision) == uid)
+            .max_by_key(|revision| revision["revision"].as_i64());
+        let hash = newest.map(|revision| &revision["metadata"]["labels"][REVISION_HASH]);
+        let is_new = |pod: &&Value| {
+            controller_of(pod) == uid && hash == Some(&pod["metadata"]["labels"][REVISION_HASH])
+        };
+        let new = of("Pod").map(|pod| &pod.object).filter(is_new).count();
+        let status = |field| usize::try_from(number(&it.object, ["status", field])).unwrap_or(0);
+        seen(&it.object)
+            && status("numberReady") == ready
+            && status("currentNumberScheduled") + status("numberMisscheduled") == nodes.len()
+            && status("updatedNumberScheduled") == new
+    };
+    of("DaemonSet").all(daemon_set)
+        && of("ReplicaSet").all(replica_set)
         && of("ReplicationController").all(replica_set)
         && of("Deployment").all(deployment)
 }

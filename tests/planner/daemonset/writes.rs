@@ -150,8 +150,7 @@ impl World {
     fn is_surging(&self, daemon_set: &DaemonSet, node: &str, hash: &str) -> bool {
         let live: Vec<Pod> = self.ours(daemon_set, node).into_iter().filter(Pod::is_active).collect();
         let (old, new): (Vec<&Pod>, Vec<&Pod>) = live.iter().partition(|pod| self.is_old(pod, hash));
-        old.iter().any(|pod| self.is_available(daemon_set, pod))
-            && new.iter().any(|pod| !self.is_available(daemon_set, pod))
+        old.iter().any(|pod| self.is_available(daemon_set, pod)) && !new.is_empty()
     }
 
     fn desired(&self) -> i32 {

@@ -272,7 +272,7 @@ impl Judge {
                 let pods: Vec<&Value> = commit.on(set, text(node, "/metadata/name")).collect();
                 let is_new = |pod: &&&Value| current.contains(&text(pod, HASH)) && is_live(pod);
                 let old = pods.iter().any(|pod| !is_new(&pod) && commit.is_available(set, pod));
-                old && pods.iter().filter(is_new).any(|pod| !commit.is_available(set, pod))
+                old && pods.iter().any(|pod| is_new(&pod))
             };
             let surging = commit.nodes.iter().filter(is_surging).count();
             if surging as i64 >= bound(set, "/maxSurge") {

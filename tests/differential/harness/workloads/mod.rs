@@ -2,6 +2,7 @@
 
 mod adoption;
 mod controllers;
+mod daemon_sets;
 mod deadlines;
 mod history;
 mod order;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<&'static Workload> {
         adoption::WORKLOADS,
         ownership::WORKLOADS,
         controllers::WORKLOADS,
+        daemon_sets::WORKLOADS,
     ];
     modules.into_iter().flatten().collect()
 }
