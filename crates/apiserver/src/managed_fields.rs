@@ -94,7 +94,12 @@ pub(crate) enum Refused {
 ///
 /// # Errors
 /// [`Refused`].
-pub(crate) fn applied(kind: &str, live: &Value, config: &Value, writer: Writer<'_>) -> Result<Value, Refused> {
+pub(crate) fn applied(
+    kind: &str,
+    live: &Value,
+    config: &Value,
+    writer: Writer<'_>,
+) -> Result<Value, Refused> {
     let schema = schema::of(kind);
     let config = writer.owned_part(config);
     let wanted = typed::fields_of(&config, schema).map_err(Refused::Malformed)?;
@@ -223,7 +228,8 @@ fn conflicts(entry: &Entry, fields: &FieldSet) -> Vec<Conflict> {
 
 /// The entries of `managedFields`; `None` where it is absent, or no list of them.
 fn read(list: Option<&Value>) -> Option<Vec<Entry>> {
-    let text = |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let entry = |entry: &Value| {
         Some(Entry {
             manager: text(entry, "manager"),
@@ -250,7 +256,8 @@ fn read(list: Option<&Value>) -> Option<Vec<Entry>> {
 fn set(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.is_empty());
     entries.sort_by(|a, b| {
-        let rank = |entry: &Entry| (entry.operation == Operation::Update, entry.time.clone(), entry.manager.clone());
+        let rank =
+            |entry: &Entry| (entry.operation == Operation::Update, entry.time.clone(), entry.manager.clone());
         rank(a).cmp(&rank(b)).then_with(|| a.subresource.cmp(&b.subresource))
     });
     let list: Vec<Value> = entries.into_iter().map(written).collect();

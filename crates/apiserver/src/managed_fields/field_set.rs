@@ -83,7 +83,8 @@ impl FieldSet {
     /// The paths of this set that are not in the other.
     pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
         let left = |(step, child): (&String, &FieldSet)| {
-            let left = other.children.get(step).map_or_else(|| child.clone(), |taken| child.difference(taken));
+            let left =
+                other.children.get(step).map_or_else(|| child.clone(), |taken| child.difference(taken));
             (!left.is_empty()).then(|| (step.clone(), left))
         };
         FieldSet {
@@ -139,7 +140,8 @@ impl FieldSet {
 
     fn node_from(value: &Value) -> Option<FieldSet> {
         let map = value.as_object()?;
-        let mut node = FieldSet { is_member: map.is_empty() || map.contains_key(ITSELF), children: BTreeMap::new() };
+        let mut node =
+            FieldSet { is_member: map.is_empty() || map.contains_key(ITSELF), children: BTreeMap::new() };
         for (step, child) in map.iter().filter(|(step, _)| *step != ITSELF) {
             if !["f:", "k:", "v:", "i:"].iter().any(|prefix| step.starts_with(prefix)) {
                 return None;
@@ -189,8 +191,10 @@ mod tests {
 
     #[test]
     fn paths_are_shown_as_users_know_them() {
-        let fields = set(json!({"f:spec": {"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:name": {}}},
-            "f:finalizers": {"v:\"a/b\"": {}}}}));
+        let fields = set(
+            json!({"f:spec": {"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:name": {}}},
+            "f:finalizers": {"v:\"a/b\"": {}}}}),
+        );
         let expected = [".spec.finalizers[=\"a/b\"]", ".spec.ports[containerPort=80,protocol=\"TCP\"].name"];
         assert_eq!(fields.paths(), expected);
     }

@@ -14,10 +14,7 @@ pub(super) enum Shape {
     /// One value, whatever is in it.
     Atomic,
     /// A list of objects that are the same if they agree in all keys.
-    Map {
-        keys: &'static [Key],
-        item: &'static Schema,
-    },
+    Map { keys: &'static [Key], item: &'static Schema },
     /// A list of primitives without repetition.
     Set,
 }
@@ -138,16 +135,14 @@ static RESOURCES: Schema = Schema(&[("claims", by(NAME))]);
 static VOLUME: Schema =
     Schema(&[("csi", object(&VOLUME_CSI)), ("ephemeral", object(&PLAIN)), ("flexVolume", object(&PLAIN))]);
 static VOLUME_CSI: Schema = Schema(&[("nodePublishSecretRef", Shape::Atomic)]);
-static POD_STATUS: Schema = Schema(&[
-    ("conditions", by(TYPE)),
-    ("podIPs", by(IP)),
-    ("resourceClaimStatuses", by(NAME)),
-]);
+static POD_STATUS: Schema =
+    Schema(&[("conditions", by(TYPE)), ("podIPs", by(IP)), ("resourceClaimStatuses", by(NAME))]);
 
 static SERVICE: Schema = Schema(&[METADATA_FIELD, ("spec", object(&SERVICE_SPEC)), CONDITIONS_FIELD]);
 static SERVICE_SPEC: Schema = Schema(&[("ports", by(&[key("port"), PROTOCOL])), ("selector", Shape::Atomic)]);
 static SERVICE_ACCOUNT: Schema = Schema(&[METADATA_FIELD, ("secrets", by(NAME))]);
-static NODE: Schema = Schema(&[METADATA_FIELD, ("spec", object(&NODE_SPEC)), ("status", object(&NODE_STATUS))]);
+static NODE: Schema =
+    Schema(&[METADATA_FIELD, ("spec", object(&NODE_SPEC)), ("status", object(&NODE_STATUS))]);
 static NODE_SPEC: Schema = Schema(&[("podCIDRs", Shape::Set)]);
 static NODE_STATUS: Schema = Schema(&[("conditions", by(TYPE)), ("addresses", by(TYPE))]);
 static NETWORK_POLICY: Schema = Schema(&[METADATA_FIELD, ("spec", object(&NETWORK_POLICY_SPEC))]);
@@ -156,8 +151,7 @@ static BUDGET: Schema = Schema(&[METADATA_FIELD, ("spec", object(&SELECTING)), C
 static SELECTING: Schema = Schema(&[("selector", Shape::Atomic)]);
 static ROLE_BINDING: Schema = Schema(&[METADATA_FIELD, ("roleRef", Shape::Atomic)]);
 static CLAIM: Schema = Schema(&[METADATA_FIELD, ("spec", object(&CLAIM_SPEC)), CONDITIONS_FIELD]);
-static CLAIM_SPEC: Schema =
-    Schema(&[("dataSource", Shape::Atomic), ("selector", Shape::Atomic)]);
+static CLAIM_SPEC: Schema = Schema(&[("dataSource", Shape::Atomic), ("selector", Shape::Atomic)]);
 static ADMISSION_POLICY: Schema =
     Schema(&[METADATA_FIELD, ("spec", object(&ADMISSION_POLICY_SPEC)), CONDITIONS_FIELD]);
 static ADMISSION_POLICY_SPEC: Schema = Schema(&[

@@ -119,7 +119,9 @@ fn check_items(items: &[Value], shape: Shape, shown: &str) -> Result<(), String>
     }
     let mut seen = BTreeSet::new();
     match items.iter().map(|item| step_of(item, shape)).find(|step| !seen.insert(step.clone())) {
-        Some(step) => Err(format!("{shown}: duplicate entries for key {}", step.get(2..).unwrap_or_default())),
+        Some(step) => {
+            Err(format!("{shown}: duplicate entries for key {}", step.get(2..).unwrap_or_default()))
+        }
         None => Ok(()),
     }
 }
@@ -141,8 +143,10 @@ fn differ(
     if old == new {
         return;
     }
-    let divided = |value: Option<&Value>| value.is_some_and(|value| !matches!(Parts::of(value, shape), Parts::Whole));
-    if !path.is_empty() && !(divided(old) && divided(new)) {
+    let divided =
+        |value: Option<&Value>| value.is_some_and(|value| !matches!(Parts::of(value, shape), Parts::Whole));
+    let is_compared_by_part = divided(old) && divided(new);
+    if !is_compared_by_part && !path.is_empty() {
         match new {
             Some(_) => into.changed.insert(path),
             None => into.removed.insert(path),
@@ -207,7 +211,13 @@ fn interleave(there: &[(String, &Value)], wanted: &[(String, &Value)], within: S
         let position = positions.get(step.as_str()).copied();
         let until = match position {
             Some(position) => position,
-            None => next + there.iter().skip(next).take_while(|(other, _)| !steps.contains(other.as_str())).count(),
+            None => {
+                next + there
+                    .iter()
+                    .skip(next)
+                    .take_while(|(other, _)| !steps.contains(other.as_str()))
+                    .count()
+            }
         };
         if let Some(passed) = there.get(next..until) {
             merged.extend(others(passed));
@@ -236,7 +246,9 @@ fn prune(value: &Value, fields: &FieldSet, shape: Shape) -> Option<Value> {
         Parts::Fields(map, schema) => {
             let left: Map<String, Value> = map
                 .iter()
-                .filter_map(|(name, value)| Some((name.clone(), kept(&format!("f:{name}"), value, schema.field(name))?)))
+                .filter_map(|(name, value)| {
+                    Some((name.clone(), kept(&format!("f:{name}"), value, schema.field(name))?))
+                })
                 .collect();
             (!left.is_empty() || map.is_empty()).then_some(Value::Object(left))
         }

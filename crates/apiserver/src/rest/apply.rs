@@ -93,7 +93,9 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
     let api_version = kind.api_version();
     let writer = writer(request, &api_version, &now);
     managed_fields::applied(kind.kind, live, config, writer).map_err(|refused| match refused {
-        Refused::Malformed(why) => Failure::bad_request(format!("failed to create typed patch object: {why}")),
+        Refused::Malformed(why) => {
+            Failure::bad_request(format!("failed to create typed patch object: {why}"))
+        }
         Refused::Conflicts(conflicts) => Failure::apply_conflict(&conflicts),
     })
 }

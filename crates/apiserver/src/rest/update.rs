@@ -58,7 +58,9 @@ pub(super) fn write(
         let new = change(&current)?;
         let committed = match next(server, place, request, &current.value, new, unconditional)? {
             Next::Same => return Ok(current),
-            Next::Put(new) | Next::Remove(new) if request.params.dry_run => return Ok(Arc::new(Object::new(new))),
+            Next::Put(new) | Next::Remove(new) if request.params.dry_run => {
+                return Ok(Arc::new(Object::new(new)));
+            }
             Next::Put(new) => server.store.put(place.kind.kind, &key, Some(&current), new),
             Next::Remove(new) => {
                 server.store.remove(place.kind.kind, &key, &current).map(|_| Arc::new(Object::new(new)))

@@ -28,7 +28,8 @@ async fn apply(sandbox: &Sandbox, manager: &str, config: Value) -> Answer {
 fn owners(object: &Value) -> Vec<(String, String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let entry = |entry: &Value| (text(&entry["manager"]), text(&entry["operation"]), entry["fieldsV1"].clone());
+    let entry =
+        |entry: &Value| (text(&entry["manager"]), text(&entry["operation"]), entry["fieldsV1"].clone());
     entries.iter().map(entry).collect()
 }
 
@@ -166,7 +167,10 @@ async fn a_status_is_applied_apart_from_the_rest() {
     config["status"] = json!({"conditions": [condition]});
     let path = format!("{DEPLOYMENTS}/web/status?fieldManager=probe");
     let applied = sandbox.patch(&path, APPLY, config).await.ok();
-    assert_eq!((&applied["spec"]["replicas"], &applied["status"]["conditions"][0]["type"]), (&json!(2), &json!("Seen")));
+    assert_eq!(
+        (&applied["spec"]["replicas"], &applied["status"]["conditions"][0]["type"]),
+        (&json!(2), &json!("Seen"))
+    );
     let entries = applied["metadata"]["managedFields"].as_array().unwrap();
     assert!(entries.iter().any(|entry| entry["manager"] == "probe" && entry["subresource"] == "status"));
 }
