@@ -182,6 +182,10 @@ says "kubectl version reaches the server" 'Server Version' k version
 says "kubectl api-resources lists deployments" '^deployments +deploy +apps/v1 +true +Deployment' k api-resources
 eventually "three nodes are ready" 20 count_is 3 nodes
 says "kubectl explain knows a Deployment" 'KIND: +Deployment' k explain deployment
+says "kubectl explain describes a field" 'rollingUpdate' k explain deployment.spec.strategy
+says "kubectl explain shows the type of a field" 'maxSurge.*<IntOrString>' \
+  k explain deployment.spec.strategy.rollingUpdate
+says "kubectl explain shows all fields at once" 'terminationGracePeriodSeconds' k explain pod --recursive
 check "kubectl auth can-i ends in time" bash -c 'timeout 20 kubectl auth can-i list pods >/dev/null 2>&1; [ $? -lt 124 ]'
 
 echo "# create and get"
@@ -206,6 +210,28 @@ says "describe pod shows its node" 'Successfully assigned default/web-' \
   bash -c 'timeout 30 kubectl describe "$(timeout 30 kubectl get pods -l app=web -o name | head -1)"'
 says "get --field-selector" '^pod/web-' k get pods --field-selector status.phase=Running -o name
 says "get --show-labels" 'pod-template-hash=' k get rs --show-labels
+
+echo "# server-side apply"
+deployment applied 2 nginx:1.26 >"$work/applied.yaml"
+says "apply --server-side creates" 'deployment.apps/applied serverside-applied' \
+  k apply --server-side -f "$work/applied.yaml"
+says "the same again" 'deployment.apps/applied serverside-applied' k apply --server-side -f "$work/applied.yaml"
+equals "and writes nothing" 1 k get deploy applied -o 'jsonpath={.metadata.generation}'
+says "the fields have an owner" 'manager: kubectl$' k get deploy applied -o yaml --show-managed-fields
+deployment applied 3 nginx:1.26 >"$work/applied.yaml"
+# It ends with 1 where there are differences.
+says "diff --server-side shows the size" '^\+ +replicas: 3' \
+  bash -c 'kubectl diff --server-side -f "$0" || [ $? = 1 ]' "$work/applied.yaml"
+refuse "another manager is refused" 'conflict with "kubectl": \.spec\.replicas' \
+  k apply --server-side --field-manager=other -f "$work/applied.yaml"
+says "unless it forces" 'serverside-applied' \
+  k apply --server-side --field-manager=other --force-conflicts -f "$work/applied.yaml"
+equals "the size is the other's" 3 k get deploy applied -o 'jsonpath={.spec.replicas}'
+check "rollout status of what was applied" k rollout status deploy/applied --timeout=60s
+says "what kubectl apply created can be applied by the server" 'serverside-applied' \
+  bash -c 'kubectl create configmap ssa --from-literal=a=1 --dry-run=client -o yaml >"$0/ssa.yaml" &&
+    kubectl apply -f "$0/ssa.yaml" && kubectl apply --server-side -f "$0/ssa.yaml"' "$work"
+check "delete what was applied" k delete deploy/applied configmap/ssa
 
 echo "# watch"
 timeout 60 kubectl get deploy web -w >"$work/watch" 2>&1 &

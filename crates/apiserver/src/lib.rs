@@ -2,7 +2,8 @@
 //!
 //! The guarantee: for the served kinds, a client may rely on the semantics of a real API server. Stale writes are
 //! refused, status and spec are separate, deletions are graceful, watches are consistent and can expire. Missing features
-//! are refused, not faked: there is no authentication, no server-side apply and no managedFields.
+//! are refused, not faked: there is no authentication. `managedFields` are kept from the first server-side apply of an
+//! object on.
 //!
 //! [`Sandbox::router`] is an [`axum::Router`], which is a transport for `kube::Client`, and [`Sandbox::serve`] serves the
 //! same router on a socket for kubectl. Clock and seed are arguments, so under tokio's paused clock a rollout of minutes
@@ -28,6 +29,7 @@ mod conversion;
 mod discovery;
 mod fault_injection;
 mod kinds;
+mod managed_fields;
 mod names;
 mod negotiate;
 mod object;

@@ -145,7 +145,6 @@ pub(crate) fn normalise(object: &mut Value) {
         map.iter_mut().filter(|(field, _)| *field != opaque).for_each(|(_, value)| drop_nulls(value));
     }
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
         metadata.remove("selfLink");
         metadata.retain(|_, value| match value {
             Value::Object(map) => !map.is_empty(),

@@ -1,12 +1,14 @@
-//! OpenAPI v3 documents, just complete enough for kubectl.
+//! OpenAPI v3 documents: the paths and the schemas of the served kinds, with the descriptions of their fields.
 //!
-//! kubectl looks in them for two things. It reads the `fieldValidation` parameter of a kind's PATCH
+//! kubectl looks in them for three things. `kubectl explain` shows the schemas. It reads the `fieldValidation` parameter of a kind's PATCH
 //! to learn that the server validates fields itself (cli-runtime `query_param_verifier_v3.go`); without
-//! it kubectl would validate on its own and need the full schemas. And it looks whether PATCH takes a
+//! it kubectl would validate on its own. And it looks whether PATCH takes a
 //! strategic merge patch (kubectl `cmd/apply/patcher.go`): if the document said so, kubectl would want
-//! the merge keys from the schemas, so we do not say it and kubectl uses the keys built into it.
+//! the merge keys from the schemas, which these have not, so we do not say it and kubectl uses the keys built into it.
 
 use std::collections::BTreeSet;
+
+mod schemas;
 
 use serde_json::{Map, Value, json};
 
@@ -78,22 +80,7 @@ pub fn document(group: &str, version: &str, resources: &[Resource<'_>]) -> Value
             paths.insert(format!("{base}/{{name}}/{subresource}"), Value::Object(item));
         }
     }
-    let schemas: Map<String, Value> = kinds
-        .into_iter()
-        .map(|kind| {
-            let schema = json!({
-                "type": "object",
-                "properties": {
-                    "apiVersion": {"type": "string"},
-                    "kind": {"type": "string"},
-                    "metadata": {"type": "object"},
-                },
-                "x-kubernetes-group-version-kind": [{"group": group, "version": version, "kind": kind}],
-                "x-kubernetes-preserve-unknown-fields": true,
-            });
-            (schema_name(group, version, kind), schema)
-        })
-        .collect();
+    let schemas = schemas::of(group, version, &kinds);
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Windlass sandbox", "version": env!("CARGO_PKG_VERSION")},
@@ -104,11 +91,6 @@ pub fn document(group: &str, version: &str, resources: &[Resource<'_>]) -> Value
 
 fn group_version_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
-}
-
-fn schema_name(group: &str, version: &str, kind: &str) -> String {
-    let group = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
-    format!("io.k8s.api.{group}.{version}.{kind}")
 }
 
 fn item_operations(kind: &str, gvk: &Value) -> Map<String, Value> {
@@ -130,6 +112,7 @@ fn operation(action: &str, kind: &str, gvk: &Value) -> Value {
         "patch" => json!({
             "application/json-patch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
             "application/merge-patch+json": {"schema": {"type": "object"}},
+            "application/apply-patch+yaml": {"schema": {"type": "object"}},
         }),
         _ => return operation,
     };

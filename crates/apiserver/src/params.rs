@@ -52,11 +52,15 @@ pub(crate) struct Params {
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) include: Include,
+    /// The name of the writer in `managedFields`.
+    pub(crate) field_manager: String,
+    /// Whether an apply takes what others own.
+    pub(crate) force: Option<bool>,
     pub(crate) pretty: bool,
 }
 
 impl Params {
-    /// Unknown parameters are ignored, as `fieldManager` is: the sandbox keeps no managedFields.
+    /// Unknown parameters are ignored.
     pub(crate) fn parse(uri: &Uri) -> Result<Self, Failure> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| Failure::bad_request(format!("invalid query: {error}")))?;
@@ -130,6 +134,8 @@ impl Params {
                     }
                 }
             }
+            "fieldManager" => self.field_manager = value,
+            "force" => self.force = Some(boolean(&value)),
             "pretty" => self.pretty = boolean(&value),
             _ => {}
         }

@@ -82,6 +82,7 @@ pub(crate) struct Request {
     pub(crate) params: Params,
     pub(crate) form: Form,
     pub(crate) content_type: String,
+    pub(crate) user_agent: String,
     pub(crate) body: Bytes,
 }
 
@@ -92,6 +93,14 @@ impl Request {
 
     pub(crate) fn key(&self) -> Key {
         Key::new(&self.place.namespace, &self.place.name)
+    }
+
+    /// The name of the writer in `managedFields`: what it calls itself, or its program.
+    pub(crate) fn field_manager(&self) -> &str {
+        match self.params.field_manager.as_str() {
+            "" => self.user_agent.split('/').next().unwrap_or_default(),
+            named => named,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
+use super::managed_fields::Conflict;
 use super::store::Unreadable;
 use super::validate::FieldError;
 
@@ -77,6 +78,33 @@ impl Failure {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
+    }
+
+    /// An apply that would change what others own (`NewConflictError` of apimachinery's `managedfields`).
+    pub(crate) fn apply_conflict(conflicts: &[Conflict]) -> Self {
+        let message = match conflicts {
+            [only] => format!("Apply failed with 1 conflict: conflict with {}: {}", only.owner, only.path),
+            several => {
+                let mut owners: Vec<&str> = several.iter().map(|conflict| conflict.owner.as_str()).collect();
+                owners.sort_unstable();
+                owners.dedup();
+                let of = |owner: &str| {
+                    let paths = several.iter().filter(|conflict| conflict.owner == owner);
+                    let lines: Vec<String> = paths.map(|conflict| format!("\n- {}", conflict.path)).collect();
+                    format!("conflicts with {owner}:{}", lines.concat())
+                };
+                let all: Vec<String> = owners.into_iter().map(of).collect();
+                format!("Apply failed with {} conflicts: {}", several.len(), all.join("\n"))
+            }
+        };
+        let cause = |conflict: &Conflict| {
+            json!({
+                "reason": "FieldManagerConflict",
+                "message": format!("conflict with {}", conflict.owner),
+                "field": conflict.path,
+            })
+        };
+        Self::new(409, "Conflict", message).detail("causes", conflicts.iter().map(cause).collect())
     }
 
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {

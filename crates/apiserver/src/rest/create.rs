@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::body::{self, Decoded};
 use super::{Reply, Server, strategy};
 use crate::kinds::{self, Kind};
-use crate::object::{Object, is_deleting, meta, set_meta};
+use crate::object::{Object, is_deleting, meta, metadata_mut, set_meta};
 use crate::request::Request;
 use crate::status::Failure;
 use crate::store::{Key, Raced};
@@ -19,6 +19,8 @@ const NAME_TRIES: usize = 8;
 pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let Decoded { mut object, warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
+    // An object is tracked from its first apply on.
+    metadata_mut(&mut object).remove("managedFields");
     let created = insert(server, request.kind(), object, request.params.dry_run)?;
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }

@@ -4,6 +4,7 @@
 //! state from the stored one and commits it if that is still stored, else starts again. Only watches
 //! and injected delays wait.
 
+mod apply;
 mod body;
 mod counts;
 mod create;
@@ -245,7 +246,8 @@ impl Incoming {
                 let form = negotiate(accept, Offer { aggregated: false, protobuf })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
                 let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;
-                let request = Request { verb, place, params, form, content_type, body };
+                let user_agent = header(&parts.headers, &USER_AGENT).to_owned();
+                let request = Request { verb, place, params, form, content_type, user_agent, body };
                 Ok(Incoming::Object(Box::new(request)))
             }
             Target::Document(document) => {

@@ -4,7 +4,7 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value};
 
 use super::body;
-use super::{Reply, Server, update};
+use super::{Reply, Server, apply, update};
 use crate::conversion;
 use crate::kinds::Kind;
 use crate::object::meta;
@@ -30,10 +30,20 @@ pub(super) enum Change {
 }
 
 pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    if apply::is_apply(request) {
+        return apply::apply(server, request);
+    }
+    if request.params.force.is_some() {
+        return Err(Failure::invalid_option(
+            "PatchOptions",
+            "force",
+            "Forbidden: may not be specified for non-apply patch",
+        ));
+    }
     let change = Change::parse(request)?;
     let kind = request.kind();
     let mut warnings = Vec::new();
-    let stored = update::write(server, &request.place, request.params.dry_run, true, |current| {
+    let stored = update::write(server, &request.place, request, true, |current| {
         let current_wire = conversion::to_wire(kind, &current.value);
         let mut object = Value::clone(&current_wire);
         change.apply(kind.kind, &mut object)?;
@@ -49,7 +59,7 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
 
 /// A UID in a patch is no precondition, as it is in a PUT, but a field that cannot change. A stale
 /// resourceVersion is reported first.
-fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Failure> {
+pub(super) fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Failure> {
     let (uid, version) = (meta(new, "uid"), meta(new, "resourceVersion"));
     let is_stale = !matches!(version, "" | "0") && version != meta(old, "resourceVersion");
     if uid.is_empty() || uid == meta(old, "uid") || is_stale {
@@ -87,15 +97,14 @@ impl Change {
                 let patch: Map<String, Value> = serde_json::from_slice(&request.body).map_err(unreadable)?;
                 Ok(Change::Strategic(Value::Object(patch)))
             }
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-                Err(Failure::unsupported_media_type(
-                    "the sandbox does not support server-side apply; use a JSON, merge or strategic merge patch",
-                ))
-            }
+            // Of an object itself it is carried out before.
+            apply::MEDIA_TYPE => Err(Failure::unsupported_media_type(
+                "a scale cannot be applied; apply the object, or patch the scale",
+            )),
             other => Err(Failure::unsupported_media_type(format!(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, \
-                 application/strategic-merge-patch+json, not {other:?}"
+                 application/strategic-merge-patch+json, application/apply-patch+yaml, not {other:?}"
             ))),
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn bind(server: &Server, request: &Request) -> Result<Reply, Failure>
     }
     let (name, uid) = (request.place.name.as_str(), meta(&binding, "uid"));
     let now = seconds((server.options.now)());
-    update::write(server, &request.place, request.params.dry_run, true, |current| {
+    update::write(server, &request.place, request, true, |current| {
         let bound = text(&current.value, "/spec/nodeName");
         let refuse = |why: &str| Err(Failure::conflict_on("pods/binding", "", name, why));
         if !uid.is_empty() && uid != meta(&current.value, "uid") {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::body::{self, Decoded};
-use super::{Reply, Server, create, strategy};
+use super::{Reply, Server, apply, create, strategy};
 use crate::defaults;
 use crate::kinds::{Kind, Subresource};
-use crate::object::{Object, finalizers, is_deleting, meta, normalise, strings};
+use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, normalise, strings};
 use crate::request::{Place, Request};
 use crate::status::Failure;
 use crate::store::Key;
@@ -30,10 +30,11 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
         if !meta(&object, "resourceVersion").is_empty() {
             return Err(Failure::not_found(kind, &request.place.name));
         }
+        metadata_mut(&mut object).remove("managedFields");
         (201, create::insert(server, kind, object, request.params.dry_run)?)
     } else {
         let unconditional = kind.unconditional_update;
-        (200, write(server, &request.place, request.params.dry_run, unconditional, |_| Ok(object.clone()))?)
+        (200, write(server, &request.place, request, unconditional, |_| Ok(object.clone()))?)
     };
     Ok(Reply::object(server, request, code, &stored).with_warnings(warnings))
 }
@@ -44,7 +45,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
 pub(super) fn write(
     server: &Server,
     place: &Place,
-    dry_run: bool,
+    request: &Request,
     unconditional: bool,
     mut change: impl FnMut(&Object) -> Result<Value, Failure>,
 ) -> Result<Arc<Object>, Failure> {
@@ -55,9 +56,11 @@ pub(super) fn write(
             .get(place.kind.kind, &key)
             .ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
         let new = change(&current)?;
-        let committed = match next(place, &current.value, new, unconditional)? {
+        let committed = match next(server, place, request, &current.value, new, unconditional)? {
             Next::Same => return Ok(current),
-            Next::Put(new) | Next::Remove(new) if dry_run => return Ok(Arc::new(Object::new(new))),
+            Next::Put(new) | Next::Remove(new) if request.params.dry_run => {
+                return Ok(Arc::new(Object::new(new)));
+            }
             Next::Put(new) => server.store.put(place.kind.kind, &key, Some(&current), new),
             Next::Remove(new) => {
                 server.store.remove(place.kind.kind, &key, &current).map(|_| Arc::new(Object::new(new)))
@@ -79,7 +82,14 @@ enum Next {
     Remove(Value),
 }
 
-fn next(place: &Place, old: &Value, mut new: Value, unconditional: bool) -> Result<Next, Failure> {
+fn next(
+    server: &Server,
+    place: &Place,
+    request: &Request,
+    old: &Value,
+    mut new: Value,
+    unconditional: bool,
+) -> Result<Next, Failure> {
     let kind = place.kind;
     check_preconditions(kind, &place.name, old, &new, unconditional)?;
     match place.subresource {
@@ -89,6 +99,7 @@ fn next(place: &Place, old: &Value, mut new: Value, unconditional: bool) -> Resu
         Some(Subresource::Binding) => {}
         _ => strategy::prepare_update(kind, &mut new, old),
     }
+    let supplied = metadata_mut(&mut new).remove("managedFields");
     normalise(&mut new);
     defaults::apply(kind.kind, &mut new);
     let errors = match place.subresource {
@@ -99,6 +110,7 @@ fn next(place: &Place, old: &Value, mut new: Value, unconditional: bool) -> Resu
     if !errors.is_empty() {
         return Err(Failure::invalid(kind, &place.name, &errors));
     }
+    apply::track(server, request, old, &mut new, supplied);
     if new == *old {
         return Ok(Next::Same);
     }

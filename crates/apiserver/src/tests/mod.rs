@@ -1,5 +1,6 @@
 //! The sandbox as its clients see it: every test goes through the router.
 
+mod apply;
 mod client;
 mod daemonsets;
 mod deletion;
@@ -30,6 +31,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 

@@ -60,8 +60,9 @@ async fn an_unsupported_feature_is_refused_with_a_reason() {
     let sandbox = sandbox();
     let path = format!("{DEPLOYMENTS}/web");
     sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
-    let apply = sandbox.patch(&path, "application/apply-patch+yaml", deployment("web")).await.refused(415);
-    assert!(apply.contains("server-side apply"), "{apply}");
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2}});
+    let applied = sandbox.patch(&format!("{path}/scale?fieldManager=a"), APPLY, scale).await.refused(415);
+    assert!(applied.contains("a scale cannot be applied"), "{applied}");
     sandbox.patch(&path, "text/plain", json!({})).await.refused(415);
     sandbox.patch(&format!("{DEPLOYMENTS}/nobody"), MERGE, json!({})).await.refused(404);
 }

@@ -1,0 +1,137 @@
+//! Server-side apply: a configuration and its owner (KEP-555).
+
+use serde_json::{Value, json};
+
+use super::body::{self, Decoded};
+use super::{Reply, Server, create, patch, update};
+use crate::conversion;
+use crate::kinds::Subresource;
+use crate::managed_fields::{self, Refused, Writer};
+use crate::object::{meta, metadata_mut, set_meta};
+use crate::request::{Request, Verb};
+use crate::status::Failure;
+
+pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
+
+pub(super) fn is_apply(request: &Request) -> bool {
+    request.verb == Verb::Patch && body::media_type(request) == MEDIA_TYPE
+}
+
+/// Creates or changes the object as the configuration in the body says.
+pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    if request.params.field_manager.is_empty() {
+        let detail = "Required value: is required for apply patch";
+        return Err(Failure::invalid_option("PatchOptions", "fieldManager", detail));
+    }
+    let kind = request.kind();
+    let config = configuration(request)?;
+    if config.pointer("/metadata/managedFields").is_some_and(|list| !list.is_null()) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    if server.store.get(kind.kind, &request.key()).is_none() && request.place.subresource.is_none() {
+        return create_applied(server, request, config);
+    }
+    let mut warnings = Vec::new();
+    let stored = update::write(server, &request.place, request, true, |current| {
+        let live = conversion::to_wire(kind, &current.value);
+        let Decoded { mut object, warnings: found } = decode(request, config.clone())?;
+        warnings = found;
+        patch::check_uid(kind, &request.place.name, &current.value, &object)?;
+        let version = meta(&object, "resourceVersion").to_owned();
+        metadata_mut(&mut object).remove("uid");
+        let mut new = applied(server, request, &live, &object)?;
+        if !version.is_empty() {
+            set_meta(&mut new, "resourceVersion", version);
+        }
+        Ok(new)
+    })?;
+    Ok(Reply::object(server, request, 200, &stored).with_warnings(warnings))
+}
+
+fn create_applied(server: &Server, request: &Request, config: Value) -> Result<Reply, Failure> {
+    let kind = request.kind();
+    let Decoded { object, warnings } = decode(request, config)?;
+    let (uid, name) = (meta(&object, "uid"), request.place.name.as_str());
+    if !uid.is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(Failure::conflict(kind, name, &why));
+    }
+    if !meta(&object, "resourceVersion").is_empty() {
+        return Err(Failure::not_found(kind, name));
+    }
+    // Nothing is there to merge into but what names the object.
+    let empty = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {}});
+    let mut new = applied(server, request, &empty, &object)?;
+    body::place_object(&request.place, &mut new)?;
+    let created = create::insert(server, kind, new, request.params.dry_run)?;
+    Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
+}
+
+/// The configuration in the body, which is YAML or JSON.
+fn configuration(request: &Request) -> Result<Value, Failure> {
+    let unreadable = |error: String| Failure::bad_request(format!("error decoding YAML: {error}"));
+    if let Ok(value) = serde_json::from_slice(&request.body) {
+        return Ok(value);
+    }
+    let text = std::str::from_utf8(&request.body).map_err(|error| unreadable(error.to_string()))?;
+    let options = serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Checks the configuration as strictly as the request wants, with the name and namespace of the path.
+fn decode(request: &Request, config: Value) -> Result<Decoded, Failure> {
+    let mut decoded = body::decode_patched(request, config, &Value::Null)?;
+    body::place_object(&request.place, &mut decoded.object)?;
+    Ok(decoded)
+}
+
+fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> Result<Value, Failure> {
+    let kind = request.kind();
+    let now = super::strategy::seconds((server.options.now)());
+    let api_version = kind.api_version();
+    let writer = writer(request, &api_version, &now);
+    managed_fields::applied(kind.kind, live, config, writer).map_err(|refused| match refused {
+        Refused::Malformed(why) => {
+            Failure::bad_request(format!("failed to create typed patch object: {why}"))
+        }
+        Refused::Conflicts(conflicts) => Failure::apply_conflict(&conflicts),
+    })
+}
+
+/// Brings the managedFields of `new` up to date before it is stored. Those of an apply are already.
+pub(super) fn track(
+    server: &Server,
+    request: &Request,
+    old: &Value,
+    new: &mut Value,
+    supplied: Option<Value>,
+) {
+    if is_apply(request) {
+        if let Some(list) = supplied {
+            metadata_mut(new).insert("managedFields".to_owned(), list);
+        }
+        return;
+    }
+    // Most objects are never applied, and cost nothing here.
+    if old.pointer("/metadata/managedFields").is_none() && supplied.is_none() {
+        return;
+    }
+    let now = super::strategy::seconds((server.options.now)());
+    let kind = request.kind();
+    let api_version = kind.api_version();
+    let writer = writer(request, &api_version, &now);
+    managed_fields::update(kind.kind, old, new, supplied.as_ref(), writer);
+}
+
+fn writer<'a>(request: &'a Request, api_version: &'a str, now: &'a str) -> Writer<'a> {
+    Writer {
+        manager: request.field_manager(),
+        api_version,
+        subresource: request.place.subresource.map_or("", Subresource::name),
+        has_status: request.kind().has(Subresource::Status),
+        force: request.params.force.unwrap_or_default(),
+        now,
+    }
+}

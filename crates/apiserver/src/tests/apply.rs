@@ -1,0 +1,222 @@
+//! Server-side apply as its clients see it.
+
+use super::*;
+
+/// A configuration of the Deployment `web`, with what `spec` adds to the least that is valid.
+fn configuration(spec: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "app", "image": "registry.example/app:v1"}]},
+            },
+        },
+    });
+    json_patch::merge(&mut object, &json!({ "spec": spec }));
+    object
+}
+
+async fn apply(sandbox: &Sandbox, manager: &str, config: Value) -> Answer {
+    sandbox.patch(&format!("{DEPLOYMENTS}/web?fieldManager={manager}"), APPLY, config).await
+}
+
+/// Manager, operation and fields of each entry.
+fn owners(object: &Value) -> Vec<(String, String, Value)> {
+    let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let entry =
+        |entry: &Value| (text(&entry["manager"]), text(&entry["operation"]), entry["fieldsV1"].clone());
+    entries.iter().map(entry).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_exist_is_created_by_an_apply_and_owned_by_its_author() {
+    let sandbox = sandbox();
+    let answer = apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await;
+    assert_eq!(answer.code, 201);
+    let created = answer.ok();
+    assert_eq!((&created["spec"]["replicas"], &created["metadata"]["generation"]), (&json!(2), &json!(1)));
+    let fields = json!({
+        "f:spec": {
+            "f:replicas": {},
+            "f:selector": {},
+            "f:template": {
+                "f:metadata": {"f:labels": {"f:app": {}}},
+                "f:spec": {"f:containers": {"k:{\"name\":\"app\"}": {".": {}, "f:image": {}, "f:name": {}}}},
+            },
+        },
+    });
+    assert_eq!(owners(&created), [("ci".to_owned(), "Apply".to_owned(), fields)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_configuration_once_more_writes_nothing() {
+    let sandbox = sandbox();
+    let config = configuration(&json!({"replicas": 2}));
+    let created = apply(&sandbox, "ci", config.clone()).await.ok();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(apply(&sandbox, "ci", config).await.ok(), created);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_of_another_owner_is_a_conflict_unless_the_value_is_the_same_or_it_is_forced() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.ok();
+    apply(&sandbox, "ops", configuration(&json!({"replicas": 2}))).await.ok();
+    let refused = apply(&sandbox, "ops", configuration(&json!({"replicas": 3}))).await;
+    let causes = refused.body["details"]["causes"].clone();
+    let message = refused.refused(409);
+    assert_eq!(message, "Apply failed with 1 conflict: conflict with \"ci\": .spec.replicas");
+    let cause = json!([{"reason": "FieldManagerConflict", "message": "conflict with \"ci\"", "field": ".spec.replicas"}]);
+    assert_eq!(causes, cause);
+    let forced = apply(&sandbox, "ops&force=true", configuration(&json!({"replicas": 3}))).await.ok();
+    assert_eq!(forced["spec"]["replicas"], 3);
+    let owns_size = |object: &Value, manager: &str| {
+        let all = owners(object);
+        all.iter().any(|(name, _, fields)| name == manager && fields.pointer("/f:spec/f:replicas").is_some())
+    };
+    assert!(owns_size(&forced, "ops") && !owns_size(&forced, "ci"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_conflicts_are_told_by_owner() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({"replicas": 2, "minReadySeconds": 1}))).await.ok();
+    let other = configuration(&json!({"replicas": 3, "minReadySeconds": 2}));
+    let message = apply(&sandbox, "ops", other).await.refused(409);
+    let expected =
+        "Apply failed with 2 conflicts: conflicts with \"ci\":\n- .spec.minReadySeconds\n- .spec.replicas";
+    assert_eq!(message, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_is_no_longer_applied_goes_unless_another_owns_it() {
+    let sandbox = sandbox();
+    let labels = |config: Value, labels: Value| labelled(config, labels);
+    apply(&sandbox, "ci", labels(configuration(&json!({})), json!({"a": "1", "b": "1"}))).await.ok();
+    apply(&sandbox, "ops", labels(configuration(&json!({})), json!({"b": "1"}))).await.ok();
+    let left = apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
+    assert_eq!(left["metadata"]["labels"], json!({"b": "1"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_size_that_is_no_longer_applied_falls_back_to_its_default() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({"replicas": 3}))).await.ok();
+    assert_eq!(apply(&sandbox, "ci", configuration(&json!({}))).await.ok()["spec"]["replicas"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_of_other_owners_stay_and_ours_go_when_they_are_dropped() {
+    let sandbox = sandbox();
+    let with = |names: &[&str]| {
+        let containers: Vec<Value> =
+            names.iter().map(|name| json!({"name": name, "image": "registry.example/app:v1"})).collect();
+        configuration(&json!({"template": {"spec": {"containers": containers}}}))
+    };
+    let names = |object: &Value| -> Vec<String> {
+        let containers = object["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap();
+        containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
+    };
+    apply(&sandbox, "ci", with(&["app", "log"])).await.ok();
+    let both = apply(&sandbox, "mesh", with(&["proxy"])).await.ok();
+    assert_eq!(names(&both), ["app", "log", "proxy"]);
+    let left = apply(&sandbox, "ci", with(&["app"])).await.ok();
+    assert_eq!(names(&left), ["app", "proxy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_takes_what_it_changes_and_only_that() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.ok();
+    let path = format!("{DEPLOYMENTS}/web?fieldManager=kubectl-edit");
+    let edited = sandbox.patch(&path, MERGE, json!({"spec": {"replicas": 5}})).await.ok();
+    let edit = ("kubectl-edit".to_owned(), "Update".to_owned(), json!({"f:spec": {"f:replicas": {}}}));
+    assert_eq!(owners(&edited).last(), Some(&edit));
+    let message = apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.refused(409);
+    let expected = "Apply failed with 1 conflict: conflict with \"kubectl-edit\" using apps/v1 at \
+                    2026-01-01T00:00:00Z: .spec.replicas";
+    assert_eq!(message, expected);
+    // Who does not name the field gives it up.
+    let given_up = apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
+    assert_eq!(given_up["spec"]["replicas"], 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_never_applied_belongs_to_who_wrote_it_before() {
+    let sandbox = sandbox();
+    let created = sandbox.post(DEPLOYMENTS, configuration(&json!({"replicas": 2}))).await.ok();
+    assert_eq!(created["metadata"].get("managedFields"), None);
+    let message = apply(&sandbox, "ci", configuration(&json!({"replicas": 3}))).await.refused(409);
+    assert!(message.contains("conflict with \"before-first-apply\" using apps/v1"), "{message}");
+    let applied = apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.ok();
+    assert_eq!(owners(&applied).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_applied_apart_from_the_rest() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.ok();
+    let condition = json!({"type": "Seen", "status": "True", "reason": "A", "message": "b",
+        "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let mut config = configuration(&json!({"replicas": 7}));
+    config["status"] = json!({"conditions": [condition]});
+    let path = format!("{DEPLOYMENTS}/web/status?fieldManager=probe");
+    let applied = sandbox.patch(&path, APPLY, config).await.ok();
+    assert_eq!(
+        (&applied["spec"]["replicas"], &applied["status"]["conditions"][0]["type"]),
+        (&json!(2), &json!("Seen"))
+    );
+    let entries = applied["metadata"]["managedFields"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| entry["manager"] == "probe" && entry["subresource"] == "status"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_may_be_yaml() {
+    let sandbox = sandbox();
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  key: value\n";
+    let path = "/api/v1/namespaces/default/configmaps/a?fieldManager=ci";
+    let request = Request::patch(path).header("content-type", APPLY).body(Body::from(yaml)).unwrap();
+    assert_eq!(sandbox.send(request).await.ok()["data"], json!({"key": "value"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_cannot_be_meant_is_refused_with_the_reason() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    let nameless = sandbox.patch(&path, APPLY, configuration(&json!({}))).await.refused(422);
+    assert!(nameless.contains("fieldManager: Required value: is required for apply patch"), "{nameless}");
+    let mut owned = configuration(&json!({}));
+    owned["metadata"]["managedFields"] = json!([{}]);
+    assert_eq!(apply(&sandbox, "ci", owned).await.refused(400), "metadata.managedFields must be nil");
+    let twice = json!([{"name": "a", "image": "x"}, {"name": "a", "image": "y"}]);
+    let twice = configuration(&json!({"template": {"spec": {"containers": twice}}}));
+    let message = apply(&sandbox, "ci", twice).await.refused(400);
+    assert!(message.contains("duplicate entries for key"), "{message}");
+    let strict = configuration(&json!({"replica": 1}));
+    let path = format!("{DEPLOYMENTS}/web?fieldManager=ci&fieldValidation=Strict");
+    let unknown = sandbox.patch(&path, APPLY, strict).await.refused(422);
+    assert!(unknown.contains("unknown field \"spec.replica\""), "{unknown}");
+    let forced = sandbox.patch(&format!("{path}&force=true"), MERGE, json!({})).await.refused(422);
+    assert!(forced.contains("may not be specified for non-apply patch"), "{forced}");
+    let stale = {
+        apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
+        let mut config = configuration(&json!({"replicas": 4}));
+        config["metadata"]["resourceVersion"] = json!("1");
+        apply(&sandbox, "ci", config).await
+    };
+    stale.refused(409);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_of_owners_ends_the_tracking() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
+    let path = format!("{DEPLOYMENTS}/web");
+    let ended = sandbox.patch(&path, MERGE, json!({"metadata": {"managedFields": [{}]}})).await.ok();
+    assert_eq!(ended["metadata"].get("managedFields"), None);
+}
