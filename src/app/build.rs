@@ -58,7 +58,7 @@ impl Controllers {
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
-        let believes = election.is_none() || planted!("a new leader believes its caches");
+        let believes = election.is_none() || planted!("a new leader does not wait for its read barrier");
         let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
         Controllers {
             context,

@@ -124,7 +124,7 @@ impl Context {
     /// The API server, for calls in a sync of this owner: the controller's rate limiter serves the owners in turn.
     /// Upstream serves requests in the order of arrival; here no owner waits behind the batch of another.
     pub fn api_for<O: Record>(&self, owner: &O) -> Api {
-        if planted!("one limiter serves all controllers") {
+        if planted!("all controllers share one rate limiter") {
             return self.controls[0].api.clone();
         }
         self.control(O::RESOURCE).api.on_behalf_of(&owner.meta().uid)
@@ -187,7 +187,7 @@ impl Context {
         else {
             return None;
         };
-        if planted!("a cache older than our writes is trusted") {
+        if planted!("a cache that is older than our own writes is used") {
             return None;
         }
         tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "cache is behind an own write; the key waits");

@@ -38,7 +38,7 @@ fn identity<'a>(uid: &'a Uid, namespace: &'a str, group: &'a str, kind: &'a str)
     if planted!("owners are matched by UID alone") {
         return (uid, "", "", "");
     }
-    if planted!("owners are matched whatever their kind") {
+    if planted!("owners are matched regardless of their kind") {
         return (uid, namespace, "", "");
     }
     (uid, namespace, group, kind)

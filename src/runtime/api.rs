@@ -133,7 +133,7 @@ impl ApiError {
     /// after all retries counts as well.
     pub fn is_refusal(&self) -> bool {
         let Some(status) = self.status() else { return false };
-        if planted!("a failing webhook is taken for a lost reply") && status.code >= 500 {
+        if planted!("a failing webhook is treated as a lost reply") && status.code >= 500 {
             return false;
         }
         let says_no = match status.code {

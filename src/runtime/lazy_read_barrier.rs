@@ -110,7 +110,7 @@ impl State {
             return CacheState::Current;
         }
         let Lists { completed, .. } = view.lists(kind);
-        if completed == 0 && !planted!("half a cache is believed") {
+        if completed == 0 && !planted!("an incomplete cache is used") {
             self.incomplete.insert(kind);
             return CacheState::Incomplete;
         }

@@ -66,7 +66,7 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
         let Some(waiting) = parked.get_mut(&resource) else { return };
         while waiting.first().is_some_and(|(awaited, _)| *awaited <= position) {
             if let Some((_, key)) = waiting.pop_first()
-                && !planted!("a cache that has caught up wakes nobody")
+                && !planted!("parked keys are not enqueued when the cache catches up")
             {
                 self.queue.add(key);
             }

@@ -94,7 +94,9 @@ impl DaemonMemory {
                 recent: Arc::default(),
             }
         });
-        if known.generation != meta.generation && !planted!("verdicts outlive their template") {
+        if known.generation != meta.generation
+            && !planted!("verdicts on nodes are kept after the template changes")
+        {
             (known.verdicts, known.placement) = judge();
             known.generation = meta.generation;
         }
@@ -141,9 +143,9 @@ impl DaemonMemory {
                         Arc::make_mut(&mut known.marks).forget(name);
                     }
                     (wanted == Some(Verdict::Run) || has_pods)
-                        && !planted!("a node that is gone wakes no DaemonSet")
+                        && !planted!("a deleted node enqueues no DaemonSet")
                 }
-                Change::Updated { .. } if planted!("a node that changes is not looked at again") => false,
+                Change::Updated { .. } if planted!("a changed node is not judged again") => false,
                 Change::Added(_) | Change::Updated { .. } => {
                     judged += 1;
                     let came = known.verdicts.get(name).is_none();

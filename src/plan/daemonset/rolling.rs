@@ -95,7 +95,7 @@ impl Budget {
     /// How many more nodes the budget allows.
     pub fn remaining(&self) -> usize {
         let (Budget::Unavailable { max, unavailable: used } | Budget::Surge { max, surging: used }) = self;
-        let more = i64::from(planted!("the bounds of a DaemonSet are one too large"));
+        let more = i64::from(planted!("maxUnavailable and maxSurge of a DaemonSet are one too large"));
         usize::try_from(max.saturating_sub(*used).saturating_add(more)).unwrap_or(0)
     }
 }
@@ -130,7 +130,11 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
                 replaced.iter().chain(running.iter().take(budget.remaining())).map(|old| old.node).collect();
-            let early = if planted!("with surge old daemon pods go first") { budget.remaining() } else { 0 };
+            let early = if planted!("with maxSurge old daemon pods are deleted first") {
+                budget.remaining()
+            } else {
+                0
+            };
             let gone = leaving.iter().take(surplus).chain(running.iter().take(early));
             let delete = dropped.iter().chain(gone).map(delete).collect();
             Step { create, delete, staying: running.len().saturating_sub(budget.remaining()) }

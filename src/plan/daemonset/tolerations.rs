@@ -37,7 +37,7 @@ const HOST_NETWORK: (&str, Effect) = ("node.kubernetes.io/network-unavailable", 
 /// The tolerations that every daemon pod gets, without a value or an end.
 pub fn automatic(host_network: bool) -> impl Iterator<Item = Toleration> {
     let host_network = host_network.then_some(HOST_NETWORK);
-    let cordons = usize::from(planted!("daemon pods do not tolerate a cordon"));
+    let cordons = usize::from(planted!("daemon pods do not tolerate unschedulable nodes"));
     AUTOMATIC.into_iter().take(AUTOMATIC.len() - cordons).chain(host_network).map(|(key, effect)| {
         Toleration {
             key: Some(key.to_owned()),

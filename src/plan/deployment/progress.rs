@@ -256,7 +256,7 @@ impl<'a> Done<'a> {
 /// How many names of ReplicaSets were taken.
 fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
     let before = deployment.status.collision_count;
-    let counts = outcome.collided && !planted!("collisions are not counted");
+    let counts = outcome.collided && !planted!("collisionCount is not increased");
     if counts { Some(before.unwrap_or(0).saturating_add(1)) } else { before }
 }
 
@@ -264,7 +264,7 @@ fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
 fn counted(done: &Done<'_>, now: Timestamp) -> DeploymentStatus {
     let Done { observed: Observed { deployment, .. }, plan, outcome, replica_sets, .. } = done;
     let mut status = status::counts(deployment, replica_sets);
-    if !was_acted_on(plan, outcome) && !planted!("a refused step counts as acted on") {
+    if !was_acted_on(plan, outcome) && !planted!("observedGeneration rises although a write was refused") {
         status.observed_generation = deployment.status.observed_generation.min(deployment.meta.generation);
     }
     status.collision_count = collisions(deployment, outcome);

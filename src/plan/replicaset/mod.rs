@@ -201,7 +201,7 @@ pub fn choose_names(
 }
 
 fn is_on_its_way_out(replica_set: &ReplicaSet) -> bool {
-    replica_set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")
+    replica_set.meta.is_deleting() && !planted!("a ReplicaSet that is being deleted creates pods")
 }
 
 /// How many of the missing pods are created, without the places that are kept for earlier requests.
@@ -241,7 +241,12 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 
     let orphans = &pod_sets.orphans;
     plan.writes.extend(
-        pod_sets.to_release.iter().filter(|_| !planted!("strays are kept")).cloned().map(Write::Release),
+        pod_sets
+            .to_release
+            .iter()
+            .filter(|_| !planted!("pods that the selector no longer matches are not released"))
+            .cloned()
+            .map(Write::Release),
     );
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
     let (have, desired) = (pod_sets.active.len() + orphans.len(), desired(replica_set));

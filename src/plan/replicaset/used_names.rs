@@ -66,7 +66,8 @@ impl UsedNames {
         let mut pods: Vec<(u64, bool)> = pods.into_iter().map(|(at, young)| (at % LENGTH, young)).collect();
         pods.sort_unstable();
         pods.dedup_by_key(|(at, _)| *at);
-        let Some((first, _)) = pods.first().copied().filter(|_| !planted!("a restart forgets the names"))
+        let Some((first, _)) =
+            pods.first().copied().filter(|_| !planted!("used pod names are forgotten at a restart"))
         else {
             return UsedNames::default();
         };
@@ -157,7 +158,7 @@ impl UsedNames {
     /// The positions for new pods, in the order of their use. After its end the sequence begins
     /// again.
     pub fn unused(&self) -> impl Iterator<Item = u64> + use<> {
-        let next = if planted!("pod names come back") { 0 } else { self.next };
+        let next = if planted!("names of deleted pods are used again") { 0 } else { self.next };
         let passed_over = self.passed_over.clone();
         let further = (0..LENGTH).map(move |ahead| next.wrapping_add(ahead));
         let further = further.filter(move |at| !passed_over.contains(&(at % LENGTH)));

@@ -227,7 +227,7 @@ impl Elector {
     /// Until when we lead without another renewal, if we do.
     pub fn leads_until(&self) -> Option<Instant> {
         match self.standing {
-            Standing::Leader { renewed, .. } if planted!("an ended lease does not shut the fence") => {
+            Standing::Leader { renewed, .. } if planted!("the fence stays open after the renew deadline") => {
                 Some(renewed + self.lease_duration * 2)
             }
             Standing::Leader { renewed, .. } => Some(renewed + self.renew_deadline),
@@ -300,7 +300,7 @@ impl Elector {
             // Elected, but so long ago that the time is over. Nothing was done with it: try again.
             return Step::Wait(now);
         }
-        let renewed = if planted!("a lease runs from the answer on") { now } else { sent };
+        let renewed = if planted!("the renew deadline runs from the response") { now } else { sent };
         self.standing = Standing::Leader { renewed, optimistic: false };
         // From one request to the next, so that answers that take four seconds do not use up the deadline.
         Step::Wait((sent + self.retry_period).max(now + self.retry_period / 4))
@@ -385,7 +385,8 @@ impl Elector {
             Ok(seconds @ 1..) => Duration::from_secs(seconds),
             _ => self.lease_duration,
         };
-        observed.since + duration.min(NEVER) / if planted!("a lease is taken over too early") { 3 } else { 1 }
+        observed.since
+            + duration.min(NEVER) / if planted!("a lease is taken over before it expires") { 3 } else { 1 }
     }
 
     /// When to try again. A leader waits for the retry period, but not beyond its deadline. A standby
