@@ -1,4 +1,4 @@
-//! Carries out what the scenario says, as users and monkeys do: by requests.
+//! Carries out the acts of the scenario with requests, as users and chaos monkeys do.
 
 mod afterwards;
 mod deployments;
@@ -26,13 +26,13 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
-/// Whoever put this on a set wants to be asked before it goes.
+/// The finalizer that another controller puts on ReplicaSets and pods.
 const GUARD: &str = "example.com/guard";
-/// What somebody has noted on a set, and its Deployment knows nothing of.
+/// An annotation that another client puts on a ReplicaSet and not on its Deployment.
 const NOTE: &str = "example.com/note";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
-/// Users, monkeys, and whoever else is not a controller.
+/// Users, chaos monkeys, and all other clients that are not controllers.
 pub struct Actors {
     server: Arc<Server>,
     user: kube::Client,
@@ -41,7 +41,7 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Actors who can stop the daemons.
+    /// Actors that can stop the daemons.
     pub fn new(server: Arc<Server>, stops: Vec<UnboundedSender<()>>) -> Self {
         let (user, monkey) = (server.client("user"), server.client("monkey"));
         Actors { server, user, monkey, stops }
@@ -50,7 +50,7 @@ impl Actors {
     async fn send(client: &kube::Client, method: Method, path: &str, content_type: &str, body: &Value) {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         if let Ok(request) = request.body(body.to_string().into_bytes()) {
-            // What is refused (there is no such object, or there is one already) is not done.
+            // A refused request (the object does not exist, or exists already) has no effect.
             let _refused = client.request::<Value>(request).await;
         }
     }
@@ -63,13 +63,13 @@ impl Actors {
         Self::send(&self.user, Method::PATCH, &format!("{DEPLOYMENTS}/{name}"), MERGE, &body).await;
     }
 
-    /// The namespace in which all this happens.
+    /// Creates the namespace of the scenario.
     pub async fn make_namespace(&self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         Self::send(&self.user, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await;
     }
 
-    /// The pods that somebody owns.
+    /// The live pods that have an owner.
     fn live_pods(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
         let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
@@ -110,7 +110,7 @@ impl Actors {
         self.pod_status(pod, json!({"conditions": [condition]})).await;
     }
 
-    /// Does one thing.
+    /// Carries out one act.
     pub async fn act(&self, act: &Act) {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         match act {
@@ -137,7 +137,7 @@ impl Actors {
             Act::Annotate { name, value } => self.annotate(name, &value.to_string()).await,
             Act::Replace { name, policy } => self.replace(name, policy).await,
             Act::Strike { name } => self.strike(name).await,
-            // Of three more pods the first is made alone, and then two at once.
+            // Of three more pods the first is created alone, and then two at once.
             Act::Bequeath { name } => self.grow(name, 3, (2, Order::OutliveAuthor)).await,
             Act::Linger { name } => self.linger(name).await,
             Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
@@ -182,12 +182,12 @@ impl Actors {
         }
     }
 
-    /// Has every daemon stop, and start again.
+    /// Stops every daemon; each starts again.
     pub fn restart(&self) {
         (0..self.stops.len()).for_each(|daemon| self.stop(daemon));
     }
 
-    /// Has a daemon stop, and start again. One that is down already is stopped when it comes back.
+    /// Stops a daemon, which starts again. One that is down already is stopped when it is back.
     pub fn stop(&self, daemon: usize) {
         if let Some(stop) = self.stops.get(daemon) {
             let _closed = stop.send(());
@@ -196,7 +196,7 @@ impl Actors {
 
     fn depose(&self, resource: &str) {
         let Some(leader) = daemon_of(&self.server.leader()) else { return };
-        // Longer than it takes to be without the Lease, and to get it.
+        // Longer than it takes to lose the Lease, and to acquire it.
         self.server.stall(leader, Duration::from_secs(20));
         for follower in (0..self.stops.len()).filter(|daemon| *daemon != leader) {
             self.server.lag(follower, resource, Duration::from_secs(40));
@@ -208,7 +208,7 @@ impl Actors {
         Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
     }
 
-    /// A live pod of each set.
+    /// One live pod of each ReplicaSet.
     fn one_of_each(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
         let mut replica_sets = BTreeSet::new();

@@ -14,50 +14,50 @@ use super::scenario::Scenario;
 use super::search::{Search, Seeds, digest, same_again};
 use windlass::mutations::BUGS;
 
-/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
-/// made as small as can be, told step by step, and left as a file to run again.
+/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is shrunk,
+/// printed step by step, and written to a file that can be run again.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "windlass-sim", version)]
 pub struct Args {
-    /// The seeds: 1..1000 ends before 1000, 1..=1000 with it; 'fresh' are ones that nobody has run before.
+    /// The seeds: 1..1000 excludes 1000, 1..=1000 includes it; 'fresh' takes seeds that no run has used before.
     #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000000")]
     pub seeds: Seeds,
-    /// Ends after this many minutes, even if there are seeds left.
+    /// Stops after this many minutes, even if seeds are left.
     #[arg(long, value_name = "MINUTES", default_value = "5", value_parser = minutes, allow_negative_numbers = true)]
     pub minutes: Duration,
-    /// Goes on after a failure, and tells of each in a line.
+    /// Continues after a failure, and reports each failure in one line.
     #[arg(long)]
     pub keep_going: bool,
-    /// Threads, each with a history of its own at a time.
+    /// Threads; each runs one history at a time.
     #[arg(long, default_value_t = 2, value_parser = threads)]
     pub threads: usize,
-    /// Tells the history of a file or a seed instead.
+    /// Prints the history of a file or a seed instead.
     #[arg(long, value_name = "FILE|SEED")]
     pub replay: Option<Source>,
-    /// Visits everything that can happen to a Deployment of up to so many replicas with one crash and one stale
-    /// window, however long it takes.
+    /// Visits every history of a Deployment of up to this many replicas with one crash and one stale window, however
+    /// long it takes.
     #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=MOST_REPLICAS))]
     pub exhaustive: Option<u32>,
-    /// Plants one bug after the other, or those whose names hold this text, and tells how long each takes to find;
-    /// with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
+    /// Plants one bug after the other, or those whose names contain this text, and reports how long each takes to
+    /// find; with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
     #[arg(long, value_name = "BUG", num_args = 0..=1, default_missing_value = "", value_parser = part_of_a_bug)]
     pub planted: Option<String>,
-    /// Makes failures as small as can be with --replay and --keep-going too.
+    /// Shrinks failures with --replay and --keep-going too.
     #[arg(long)]
     pub shrink: bool,
-    /// How long a failure is made smaller at most.
+    /// How long one failure is shrunk at most.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub shrink_seconds: u64,
     /// Directory for the files of failures.
     #[arg(long, value_name = "DIR", default_value = "target/sim")]
     pub out: PathBuf,
-    /// Tells every request with its body, in place of what matters.
+    /// Prints every request with its body instead of a transcript.
     #[arg(long)]
     pub verbose: bool,
 }
 
-/// Of how many replicas everything can be visited before its reader gives up: three take hours.
+/// The largest `--exhaustive`: three replicas take hours.
 const MOST_REPLICAS: i64 = 10;
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -74,7 +74,8 @@ fn threads(text: &str) -> Result<usize, String> {
     if (1..=1024).contains(&threads) { Ok(threads) } else { Err("it must be between 1 and 1024".into()) }
 }
 
-/// A text that the name of a planted bug holds. If none does, those are named that share most words with it.
+/// A text that the name of a planted bug contains. If no name does, the error lists the names that share most words
+/// with it.
 fn part_of_a_bug(text: &str) -> Result<String, String> {
     if BUGS.iter().any(|bug| bug.contains(text)) {
         return Ok(text.to_owned());
@@ -93,12 +94,12 @@ fn part_of_a_bug(text: &str) -> Result<String, String> {
     Err(format!("no planted bug is called so; there are such as {near:?}"))
 }
 
-/// What is run again.
+/// What `--replay` runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The history of a seed.
+    /// The history of this seed.
     Seed(u64),
-    /// That of a file.
+    /// The history in this file.
     File(PathBuf),
 }
 
@@ -110,20 +111,20 @@ impl FromStr for Source {
     }
 }
 
-/// What only the process knows.
+/// What only the process can provide.
 pub struct Host<'a> {
-    /// The real time since the start: nothing here may read the machine's clock.
+    /// The real time since the start: the library must not read the machine's clock.
     pub elapsed: &'a (dyn Fn() -> Duration + Sync),
     /// The time of day at the start, in milliseconds since 1970.
     pub started: u64,
-    /// The Windlass that this is, such as "0.1.0 (ca22bf4)".
+    /// The version of Windlass, such as "0.1.0 (ca22bf4)".
     pub version: String,
 }
 
-/// Does what the flags say; whether every history was as it should be.
+/// Executes the flags, and returns whether every history passed.
 ///
 /// # Errors
-/// When nothing can be printed, a file cannot be read or written, or there is no runtime to be had.
+/// When the output cannot be written, a file cannot be read or written, or no runtime can be started.
 pub fn execute(args: &Args, host: &Host<'_>, mut out: &mut (dyn Write + Send)) -> std::io::Result<bool> {
     let out = &mut out;
     let report = Report {

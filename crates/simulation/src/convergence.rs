@@ -1,4 +1,4 @@
-//! What is owed once the faults have ended and nobody wants anything new: L1 and L4.
+//! What must hold once the faults have ended and users make no more changes: L1 and L4.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,49 +11,47 @@ use super::scenario::Scenario;
 use super::server::{Picture, Server, Stumble};
 use super::{batches, deadlines, frozen, latency, published, rollbacks, scale_downs};
 
-/// By when everything is at rest: the longest a write may still be on its way, the longest wait between
-/// two tries, and a rollout.
+/// By when everything is settled: the longest delay of a write, the longest backoff, and a rollout.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// How long calm users wait while there are faults. A process that loses its Lease again and again has hardly acted
-/// after [`PATIENCE`].
+/// How long calm users wait during faults. A process that loses its Lease again and again has hardly acted after
+/// [`PATIENCE`].
 const CALM_PATIENCE: Duration = Duration::from_secs(1200);
 
-/// By when it is without faults: a place that a request of before may still take is left to it for two
-/// minutes, and then there is a rollout.
+/// By when everything is settled without faults: a pod that an earlier request may still create is accounted for
+/// during two minutes, and a rollout follows.
 const SHORT_PATIENCE: Duration = Duration::from_secs(150);
 
-/// By when whoever was stopped, again and again, is back, and its watches have nothing left to wait for.
+/// By when a daemon that was stopped again and again is back, and its watches show everything.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(60);
 
-/// How soon a Deployment tells that its pods are refused: a second, and what the watches take.
+/// How soon a Deployment reports that its pods are refused: a second, and the delay of the watches.
 const TOLD: Duration = Duration::from_millis(1100);
 
-/// How long a quota refuses pods: two more tries would have to follow each other within a minute and a half,
-/// were it not for the longest wait between them.
+/// How long a quota refuses pods: long enough for the backoff to reach its cap.
 const REFUSED: Duration = Duration::from_secs(84);
 
-/// How long it may take after that: the longest wait between two tries, and a start.
+/// How long it may take after that: the longest backoff, and the start of a pod.
 const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 
-/// Waits until everything is as it should be, and goes on to what has to come right by itself without
-/// faults: pods that change hands, hidden deletions, a rollout that is stopped and resized, a quota, a change
-/// while all is paused, and a rollout of which each write is refused or lost once. Then looks whether it stays so, over
-/// lists, watches and lives of the daemons.
+/// Waits until everything has converged, and goes on to changes that the controllers have to handle without faults:
+/// pods that change their owner, hidden deletions, a rollout that is paused and resized, a quota, a change while all
+/// Deployments are paused, and a rollout of which each write is refused or lost once. Then checks that nothing is
+/// written any more, over lists, watches and restarts of the daemons.
 ///
 /// # Errors
-/// What is not as it should be in the end, or was written although nothing was to be done.
+/// What has not converged, or was written although nothing was to be done.
 pub async fn comes_to_rest(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     until(server, actors, is_at_rest, PATIENCE + server.lagging_for()).await?;
-    // What follows is about watches that show what happens.
+    // The following checks need watches that show everything.
     tokio::time::sleep(server.lagging_for()).await;
     if !scenario.election && scenario.daemons > 1 {
-        // Two leaders have to see it alike, or they undo each other's work.
+        // Two leaders have to see the same state, or they undo each other's work.
         tokio::time::sleep(LONGEST_ABSENCE).await;
     }
     if scenario.calm {
-        // What comes later depends on when it comes, down to which of two pods is older. Before that, the last
-        // answers arrive and the last pods end.
+        // Later results depend on timing, down to which of two pods is older. Before that, the last replies arrive
+        // and the last pods end.
         tokio::time::sleep(Duration::from_secs(60)).await;
         server.remember_ending();
     }
@@ -69,8 +67,8 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
         (seed.is_multiple_of(2), if seed % 4 < 2 { Stumble::Refused } else { Stumble::Lost });
     actors.seize_pods().await;
     until(server, actors, is_at_rest, SHORT_PATIENCE).await?;
-    // Two leaders may be in each other's way. Where their watches break they see different things until both have asked
-    // again, and write what they see over each other's status as fast as the API server answers.
+    // Two leaders may interfere with each other. Where their watches break they see different states until both have
+    // watched again, and each writes what it sees over the other's status as fast as the API server replies.
     if scenario.election || scenario.daemons == 1 {
         for (compact, younger) in [(false, false), (true, false), (true, true)] {
             actors.hide_deletions(compact, younger).await;
@@ -122,11 +120,11 @@ async fn goes_on(scenario: &Scenario, server: &Server, actors: &Actors) -> Resul
 }
 
 async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
-    // The last status, and what is late.
+    // For the last status, and late requests.
     tokio::time::sleep(Duration::from_secs(130)).await;
     let (writes, events) = (server.acts(), server.cost().events);
     server.settle();
-    // Lists anew, a restart or another leader, resyncs: nothing of it is a reason to write.
+    // New lists, a restart or another leader, resyncs: none of these is a reason to write.
     server.sandbox.compact();
     server.sandbox.break_watches();
     tokio::time::sleep(scenario.quiet / 3).await;
@@ -142,7 +140,7 @@ async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Resu
     }
 }
 
-/// Whether every Deployment says that its pods are refused.
+/// Whether every Deployment reports that its pods are refused.
 fn failures_are_told(picture: &Picture) -> Result<(), String> {
     let silent = |deployment: &&Value| condition(deployment, "ReplicaFailure").is_none();
     match objects(picture, "deployments").find(silent) {
@@ -151,10 +149,10 @@ fn failures_are_told(picture: &Picture) -> Result<(), String> {
     }
 }
 
-/// Waits until the picture is as it should be, or a monitor has found something.
+/// Waits until `is_so` holds, or an invariant is broken.
 ///
 /// # Errors
-/// When it does not come to that within `patience`, or what a monitor has found.
+/// When it does not hold within `patience`, or the breach.
 pub async fn until(
     server: &Server,
     actors: &Actors,
@@ -181,8 +179,8 @@ pub async fn until(
     Ok(())
 }
 
-/// Waits for rest, if it comes within the patience of calm users. A history that they give up on cannot be compared with
-/// the one without faults, in which they do not.
+/// Waits until the cluster is settled, for at most the patience of calm users. A history in which they give up cannot
+/// be compared with the one without faults, in which they do not.
 pub async fn until_rest(server: &Server) {
     for _ in 0..(CALM_PATIENCE + server.lagging_for()).as_secs() {
         if server.is_over() || is_at_rest(&server.picture()).is_ok() {
@@ -198,13 +196,13 @@ pub fn objects<'a>(picture: &'a Picture, resource: &str) -> impl Iterator<Item =
     picture.get(resource).into_iter().flat_map(|all| all.values()).map(|object| &**object)
 }
 
-/// The UIDs of the sets that a Deployment has.
+/// The UIDs of all ReplicaSets with a Deployment.
 fn replica_sets_of(picture: &Picture) -> BTreeSet<&str> {
     let owned = objects(picture, "replicasets").filter(|replica_set| !controller(replica_set).is_empty());
     owned.map(|replica_set| text(replica_set, "/metadata/uid")).collect()
 }
 
-/// Whether an owner selects an object by its labels.
+/// Whether the selector of an owner matches an object.
 pub fn selects(owner: &Value, object: &Value) -> bool {
     let wanted = owner["spec"]["selector"]["matchLabels"].as_object();
     let labels = &object["metadata"]["labels"];
@@ -220,10 +218,10 @@ fn annotation(object: &Value, name: &str) -> Option<i64> {
     object["metadata"]["annotations"][format!("deployment.kubernetes.io/{name}")].as_str()?.parse().ok()
 }
 
-/// Whether every Deployment has as many pods as it wants, of whatever template.
+/// Checks that every Deployment has as many pods as it wants, of whatever template.
 ///
 /// # Errors
-/// The first one that has not.
+/// The first Deployment that has not.
 pub fn is_sized(picture: &Picture) -> Result<(), String> {
     for deployment in objects(picture, "deployments") {
         let (name, uid) = (text(deployment, "/metadata/name"), text(deployment, "/metadata/uid"));
@@ -242,10 +240,11 @@ pub fn is_sized(picture: &Picture) -> Result<(), String> {
     replica_sets_are_full(picture)
 }
 
-/// Whether every Deployment that is paused between two sets has all the pods it may, shared by the two (S9).
+/// Checks that every Deployment that is paused between two ReplicaSets has all the pods it may, shared by the two in
+/// proportion (S9).
 ///
 /// # Errors
-/// The first one that has not.
+/// The first Deployment that has not.
 pub fn is_in_proportion(picture: &Picture) -> Result<(), String> {
     for deployment in objects(picture, "deployments") {
         let (name, uid) = (text(deployment, "/metadata/name"), text(deployment, "/metadata/uid"));
@@ -265,10 +264,10 @@ pub fn is_in_proportion(picture: &Picture) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether every Deployment is complete and has exactly its pods.
+/// Checks that every Deployment is complete and has exactly its pods.
 ///
 /// # Errors
-/// The first thing that is not as it should be.
+/// The first difference.
 pub fn is_at_rest(picture: &Picture) -> Result<(), String> {
     for deployment in objects(picture, "deployments") {
         let name = text(deployment, "/metadata/name");
@@ -334,7 +333,7 @@ fn its_sets_are_right(picture: &Picture, deployment: &Value) -> Result<(), Strin
 
 const COUNTS: [&str; 3] = ["replicas", "readyReplicas", "availableReplicas"];
 
-/// Whether every set, whoever owns it, has the pods that it wants and says so.
+/// Checks that every ReplicaSet, with an owner or without, has the pods that it wants and reports them.
 fn replica_sets_are_full(picture: &Picture) -> Result<(), String> {
     for replica_set in objects(picture, "replicasets").filter(|replica_set| !is_deleting(replica_set)) {
         let (size, uid, name) = (
@@ -343,7 +342,7 @@ fn replica_sets_are_full(picture: &Picture) -> Result<(), String> {
             text(replica_set, "/metadata/name"),
         );
         let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod)).count();
-        // A set without a Deployment may have an image that never starts.
+        // A ReplicaSet without a Deployment may have an image that never starts.
         let counts =
             if matches!(controller(replica_set), "" | ANOTHER) { &["replicas"][..] } else { &COUNTS };
         let exact = counts.iter().all(|field| number(&replica_set["status"], &format!("/{field}")) == size);
@@ -359,7 +358,8 @@ fn replica_sets_are_full(picture: &Picture) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether everything has the owner that selects it, and nobody owns what he does not select (S15, S16).
+/// Checks that every object has the owner whose selector matches it, and that no owner has an object that its
+/// selector does not match (S15, S16).
 fn claims_are_made(picture: &Picture) -> Result<(), String> {
     for (owners, owned) in [("deployments", "replicasets"), ("replicasets", "pods")] {
         for owner in objects(picture, owners).filter(|owner| !is_deleting(owner)) {

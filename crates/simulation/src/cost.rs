@@ -1,4 +1,5 @@
-//! C1: what a rollout may cost where nothing goes wrong, and that the daemon's controllers never meet in a conflict.
+//! C1: what a rollout may cost where there are no faults, and that the daemon's controllers never cause conflicts
+//! with each other.
 
 use std::time::Duration;
 
@@ -7,16 +8,16 @@ use super::invariants::Breach;
 use super::scenario::Act;
 use super::server::Server;
 
-/// The calls of the daemons so far, but for watches and the Lease.
+/// The calls of the daemons so far, without watches and the Lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// How many.
+    /// All calls.
     pub calls: u64,
     /// How many of them are events about workloads.
     pub events: u64,
-    /// How many of them gave a set its size.
+    /// How many of them set the size of a ReplicaSet.
     pub scalings: u64,
-    /// How many of them changed nothing, because somebody else had been faster.
+    /// How many of them changed nothing, because another writer was faster.
     pub conflicts: u64,
 }
 
@@ -24,7 +25,7 @@ pub struct Cost {
 const EVENTS: u64 = 35;
 
 impl Cost {
-    /// A request is on its way.
+    /// Counts a request.
     pub fn sent(&mut self, call: &Call) {
         let counts = call.of_daemon() && !call.watch && call.resource != "leases";
         self.calls += u64::from(counts);
@@ -34,13 +35,13 @@ impl Cost {
         self.events += u64::from(counts && tells);
     }
 
-    /// A request was refused with a conflict.
+    /// Counts a conflict.
     pub fn refused(&mut self, call: &Call) {
         self.conflicts += u64::from(call.of_daemon() && call.is_act());
     }
 }
 
-/// What fulfilling a wish costs.
+/// The cost of one change of a Deployment.
 #[derive(Debug)]
 pub struct Meter {
     wish: String,
@@ -52,7 +53,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// It is uttered now.
+    /// The change is made now.
     pub fn begin(server: &Server, act: &Act) -> Self {
         let wished = match act {
             Act::Create { replicas, .. } | Act::Scale { replicas, .. } => u64::from(*replicas),
@@ -63,12 +64,12 @@ impl Meter {
         Meter { wish: format!("{act:?}"), before, replicas, since, lasted: Duration::ZERO }
     }
 
-    /// It is fulfilled now; what the daemons say after that counts, and its time does not.
+    /// The change is rolled out now; later calls still count, but not the time.
     pub fn fulfilled(&mut self, server: &Server) {
         self.lasted = server.start.elapsed().saturating_sub(self.since);
     }
 
-    /// Nothing is to be done for it any more.
+    /// Nothing is left to do for the change.
     ///
     /// # Errors
     /// When it cost more than it may.
@@ -89,12 +90,12 @@ impl Meter {
     }
 }
 
-/// `2R + W + 1 + 3 x (max(T/1 s, waves) + 2) + 35`, where W is two scalings per wave or second. There are no more
-/// waves than pods, and one.
+/// `2R + W + 1 + 3 x (max(T/1 s, waves) + 2) + 35`, where W is two scalings per wave or second. There are at most R +
+/// 1 waves.
 ///
-/// Each wave has three statuses that somebody waits for: those of the set that shrinks and of the one that grows, and
-/// the one that tells that its pods are available. Where pods are ready within less than a second there are more waves
-/// than seconds. Those that were, and not those that might have been, are allowed for.
+/// Each wave has three statuses that are needed: those of the ReplicaSet that shrinks and of the one that grows, and
+/// the one that reports its pods as available. Where pods are ready within less than a second there are more waves
+/// than seconds. The waves that occurred are allowed for, not those that could have occurred.
 fn allowed(replicas: u64, time: Duration, scalings: u64) -> u64 {
     let seconds = time.as_secs() + 1;
     let most = replicas + 1;

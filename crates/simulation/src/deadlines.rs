@@ -1,4 +1,4 @@
-//! What has to happen in time, where nothing goes wrong: L2, L5, L10 and H4.
+//! What has to happen in time where there are no faults: L2, L5, L10 and H4.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,13 @@ use super::scenario::Scenario;
 use super::server::Server;
 use windlass::runtime::leader_election::rules::ElectionOptions;
 
-/// A place that a request of before may still take is left to it for two minutes.
+/// A pod that an earlier request may still create is accounted for during two minutes.
 pub(super) const RESERVED: Duration = Duration::from_secs(130);
 
 /// What a rollout may take beyond its waves.
 pub(super) const SLACK: Duration = Duration::from_secs(5);
 
-/// The progress deadline that users set, in seconds. The pods of a rollout with an image that starts are ready in
-/// less.
+/// The progress deadline that users set, in seconds. The pods of a rollout with a working image are ready earlier.
 const DEADLINE: u64 = 30;
 
 /// L2: a rollout takes as many waves as it needs, and no longer.
@@ -53,11 +52,11 @@ pub(super) fn time_of(deployment: &Value, scenario: &Scenario) -> Duration {
     wave * waves.unwrap_or(1) + SLACK
 }
 
-/// L5: an image that never starts is told of when the deadline has passed since the last progress, not before,
-/// and not while the Deployment is paused; a repair takes it back.
+/// L5: an image that never starts is reported when the deadline has passed since the last progress, not before, and
+/// not while the Deployment is paused; a repair clears the report.
 ///
 /// # Errors
-/// When it is not.
+/// When one of these does not hold.
 pub async fn deadline_is_told(server: &Server, actors: &Actors, paused: bool) -> Result<(), Breach> {
     actors.deadline(DEADLINE).await;
     actors.images("broken").await;
@@ -82,13 +81,13 @@ pub async fn deadline_is_told(server: &Server, actors: &Actors, paused: bool) ->
 }
 
 async fn is_told_in_time(server: &Server) -> Result<(), Breach> {
-    // When the last progress was, by name, and the time that it gives itself.
+    // When the last progress was, by name, and the time that the condition gives.
     let mut progress: BTreeMap<String, (u64, String)> = BTreeMap::new();
     for second in 0..4 * DEADLINE {
         let picture = server.picture();
         let mut waiting = false;
         for deployment in objects(&picture, "deployments") {
-            // Where no pods are wanted any image will do.
+            // A Deployment without replicas completes with any image.
             if number(deployment, "/spec/replicas") == 0 {
                 continue;
             }
@@ -100,7 +99,7 @@ async fn is_told_in_time(server: &Server) -> Result<(), Breach> {
                 if progress.get(name).is_none_or(|(_, last)| last != at) {
                     progress.insert(name.to_owned(), (second, at.to_owned()));
                 }
-                // Two seconds, and one between two looks.
+                // Two seconds, and one between two checks.
                 if second - progress[name].0 > DEADLINE + 3 {
                     return Err(Breach::new("L5", format!("{name} says nothing of its deadline")));
                 }
@@ -123,8 +122,8 @@ fn is_told(deployment: &Value) -> bool {
         .is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded")
 }
 
-/// H4: where the leader stops, a standby follows within a retry period, and where it is killed, when the Lease has
-/// run out. Nobody writes anything because of it: that is for the caller to see.
+/// H4: when the leader stops, a standby takes over within a retry period, and when it is killed, once the Lease has
+/// expired. That the handover causes no writes is checked by the caller.
 ///
 /// # Errors
 /// When it takes longer.
@@ -137,10 +136,10 @@ pub async fn another_takes_over(scenario: &Scenario, server: &Server, actors: &A
     let retry = slowest.takes_for(options.retry_period);
     let stop = |daemon: usize, _: &str| actors.stop(daemon);
     within(server, "was stopped", retry, stop).await?;
-    // Who has ended is a candidate again.
+    // A daemon that has ended is a candidate again.
     tokio::time::sleep(Duration::from_secs(30)).await;
     let kill = |_: usize, agent: &str| server.slay(agent);
-    // The standby saw the last renewal up to a period after it was made, and looks again when the Lease has run out.
+    // The standby saw the last renewal up to a period after it was made, and checks again when the Lease has expired.
     within(server, "was killed", options.lease_duration + retry, kill).await?;
     tokio::time::sleep(Duration::from_secs(30)).await;
     Ok(())

@@ -1,11 +1,11 @@
-//! What a seed draws.
+//! Draws a scenario from a seed.
 
 use std::time::Duration;
 
 use super::actors::{hostile, owners};
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
 
-/// What the seed of what is drawn apart differs by.
+/// XORed with the seed for what is drawn from a separate source.
 const APART: u64 = 0x5348;
 
 impl Scenario {
@@ -24,12 +24,12 @@ impl Scenario {
         ];
         let likely = rng.u8(..3);
         let faults: Vec<Fault> = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
-        // Drawn apart, so that a seed goes on to stand for the same scenario, and more.
+        // From a separate source, so that a seed keeps its other draws.
         let mut apart = fastrand::Rng::with_seed(seed ^ APART);
         let mut scenario = Scenario {
             seed,
             daemons,
-            // Two that know nothing of each other are two leaders.
+            // Two daemons without election are two leaders.
             election: rng.u8(..4) < if daemons > 1 { 3 } else { 1 },
             streaming_lists: rng.bool(),
             readiness: Duration::from_millis(rng.u64(100..3000)),
@@ -43,7 +43,7 @@ impl Scenario {
             acts: Vec::new(),
             repair: true,
         };
-        // Of two who wait for the Lease only one may follow.
+        // Of two candidates for the Lease only one can take over.
         if scenario.election && daemons == 2 && rng.u8(..3) == 0 {
             scenario.daemons = 3;
         }
@@ -52,17 +52,17 @@ impl Scenario {
         scenario.refuse(&mut apart);
         if rng.u8(..4) == 0 {
             scenario.clocks = (0..scenario.daemons).map(|_| skew(&mut rng)).collect();
-            // How long a pod has been ready depends on whose clock is asked.
+            // With wrong clocks the daemons disagree on how long a pod has been ready.
             scenario.acts.retain(|(_, act)| !matches!(act, Act::MinReady { .. }));
         }
         if scenario.calm {
             scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
         }
         if !scenario.election && scenario.daemons > 1 {
-            // Whoever waits for a creation without an answer keeps its name, of which the other knows nothing, and who
-            // still sees a pod that has gone takes the name behind it: then the two ask for different names, and that
-            // is a pod too many (S11). So is what one goes on to make after a long wait for an answer: the other may
-            // have made that pod, and its replacement, meanwhile.
+            // A daemon that waits for a creation without a reply keeps its name. The other daemon does not know that
+            // name, and one that still sees a deleted pod takes the name after it: then the two request different
+            // names, which creates a pod too many (S11). The same happens with what a daemon creates after a long
+            // wait for a reply: the other may have created that pod, and its replacement, meanwhile.
             scenario.faults.clear();
             let parts = |act: &Act| {
                 matches!(
@@ -75,27 +75,27 @@ impl Scenario {
                 )
             };
             scenario.acts.retain(|(_, act)| !parts(act));
-            // Two leaders who see the same come to rest, and from the others no more than safety is owed.
+            // Two leaders that see the same state converge; from others only the safety invariants are judged.
             if rng.bool() {
                 let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
                 scenario.acts.retain(|(_, act)| !hides(act));
             }
         }
-        // Two days, and with them every resync. Renewals of the Lease would make them last.
+        // Two days contain every resync. Renewals of a Lease would make them take too long.
         if !scenario.election {
             scenario.quiet = Duration::from_secs(48 * 3600);
         }
         scenario
     }
 
-    /// Answers that say no, or ask to wait.
+    /// Adds refusals and responses with `Retry-After`.
     fn refuse(&mut self, rng: &mut fastrand::Rng) {
         let all = [
             Fault::Webhook(rng.u8(1..15)),
             Fault::Throttled(rng.u8(1..15)),
             Fault::Unavailable(rng.u8(1..10)),
         ];
-        // Seldom: each of them slows a history down.
+        // Rare, because each of them makes a history slower.
         let likely = rng.u8(..3);
         self.faults.extend(all.into_iter().filter(|_| rng.u8(..6) < likely));
         if rng.u8(..4) == 0 {
@@ -113,7 +113,7 @@ impl Scenario {
 
     fn fill(&mut self, rng: &mut fastrand::Rng) {
         let mut at = Duration::ZERO;
-        // Some seeds hurry and some take their time: a rollout is interrupted, or ends.
+        // Some seeds act fast, and interrupt rollouts; others act slowly, and let them finish.
         let pause = rng.choice([400, 2000, 8000]).unwrap_or(2000);
         let lags = rng.u8(..3) == 0;
         let crashes = rng.bool();
@@ -133,12 +133,12 @@ impl Scenario {
     }
 }
 
-/// Tells the acts that strangers do from everything else that a seed draws.
+/// XORed with the seed for what is drawn about foreign owners.
 const STRANGERS: u64 = 0x6f77_6e65_7273_2124;
 
 impl Scenario {
-    /// In every third seed others make what names owners that are not theirs, and what ranks pods for deletion.
-    /// Drawn apart, so that the other acts of a seed stay what they are.
+    /// In every third seed other clients create objects that name owners that are not theirs, and set what ranks pods
+    /// for deletion. Drawn from a separate source, so that the other acts of a seed stay the same.
     fn add_strangers(&mut self) {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ STRANGERS);
         if rng.u8(..3) > 0 {
@@ -210,7 +210,7 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         34 => Act::Compact,
         35..38 => {
             let resource = rng.choice(["pods", "replicasets", "deployments"]).unwrap_or("pods");
-            // Now and then longer than a daemon waits for what it cannot know: two minutes for a write that may
+            // Sometimes longer than a daemon keeps a state that it cannot verify: two minutes for a write that may
             // still arrive, five for a cache that should have caught up.
             let long = rng.choice([130, 320, 600]).unwrap_or(130);
             let seconds = if rng.u8(..10) == 0 { long } else { rng.u32(1..20) };

@@ -1,4 +1,5 @@
-//! What has to follow at once, or in spite of somebody else's trouble, where nothing goes wrong: L3, L6, L7 and L9.
+//! What has to follow at once, and what must not be delayed by another workload's failures, where there are no
+//! faults: L3, L6, L7 and L9.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,32 +14,32 @@ use super::invariants::{Breach, controller, is_available, is_deleting, is_live, 
 use super::scenario::{Act, NAMES, Scenario};
 use super::server::{Picture, Server};
 
-/// How often is looked.
+/// The interval between two checks.
 const STEP: Duration = Duration::from_millis(50);
 
-/// How long a pod may be available before its set says so.
+/// How long a pod may be available before its ReplicaSet reports it.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// How long after its watch has caught up a daemon may take to do what is to be done.
+/// How long after its watch has caught up a daemon may take to act.
 const UNBLOCKED: Duration = Duration::from_millis(100);
 
-/// How long what can be done at once may take: a slow start, and a status.
+/// How long immediate work may take: a slow start, and a status.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// The longest wait between two tries.
+/// The longest backoff between two attempts.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 
 /// The resources whose watches lag, one in each history.
 const LAGGING: [&str; 3] = ["deployments", "replicasets", "pods"];
 
-/// One of these things, by the seed: each takes time.
+/// Checks one of these, chosen by the seed, since each takes time.
 ///
 /// # Errors
 /// When something does not follow in time.
 pub async fn follows_promptly(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     let nth = scenario.seed / 4;
     match nth % 4 {
-        // When a pod is available depends on whose clock is asked.
+        // With wrong clocks the daemons disagree on when a pod is available.
         0 if scenario.clocks.is_empty() => availability_is_told(nth, server, actors).await,
         1 => goes_on_when_a_watch_catches_up(nth, scenario, server, actors).await,
         2 => room_is_used_at_once(server, actors).await,
@@ -46,11 +47,11 @@ pub async fn follows_promptly(scenario: &Scenario, server: &Server, actors: &Act
     }
 }
 
-/// L6: a set tells of a pod that has become available within a second.
+/// L6: a ReplicaSet reports a pod that has become available within a second.
 async fn availability_is_told(nth: u64, server: &Server, actors: &Actors) -> Result<(), Breach> {
     actors.min_ready(2 + nth % 3).await;
     actors.images("prompt").await;
-    // Since when each set says less than there is, and how much that is.
+    // Since when each ReplicaSet reports fewer pods than are available, and how many fewer.
     let mut untold: BTreeMap<String, (Duration, i64)> = BTreeMap::new();
     let begin = server.start.elapsed();
     loop {
@@ -66,7 +67,7 @@ async fn availability_is_told(nth: u64, server: &Server, actors: &Actors) -> Res
                 untold.remove(name);
                 continue;
             }
-            // What is not told yet of so many pods may have become less while others have come.
+            // The number of unreported pods may have fallen while others became available.
             let (since, least) = untold.entry(name.to_owned()).or_insert((now, there));
             if told >= *least {
                 (*since, *least) = (now, there);
@@ -86,7 +87,7 @@ async fn availability_is_told(nth: u64, server: &Server, actors: &Actors) -> Res
     }
 }
 
-/// L7: a key that waits for a watch goes on as soon as that has caught up.
+/// L7: a key that waits for a watch continues as soon as the watch has caught up.
 async fn goes_on_when_a_watch_catches_up(
     nth: u64,
     scenario: &Scenario,
@@ -107,7 +108,7 @@ async fn goes_on_when_a_watch_catches_up(
         return Ok(());
     }
     let wants_pods = |deployment: &&Value| number(deployment, "/spec/replicas") > 0;
-    // One that recreates its pods waits for the old ones to end before there is a new set.
+    // A Deployment with Recreate waits for the old pods to end before it creates a ReplicaSet.
     let is_next = |all: &&Value| resource == "pods" || text(all, "/spec/strategy/type") != "Recreate";
     for deployment in objects(&then, "deployments").filter(wants_pods).filter(is_next) {
         let name = text(deployment, "/metadata/name");
@@ -137,7 +138,7 @@ async fn goes_on_when_a_watch_catches_up(
     Ok(())
 }
 
-/// The set of a Deployment's new template.
+/// The ReplicaSet of a Deployment's new template.
 fn prompt_replica_set<'p>(picture: &'p Picture, deployment: &Value) -> Option<&'p Value> {
     let uid = text(deployment, "/metadata/uid");
     let mut replica_sets =
@@ -151,14 +152,14 @@ fn pods_of<'p>(picture: &'p Picture, replica_set: &Value) -> impl Iterator<Item 
     objects(picture, "pods").filter(move |pod| controller(pod) == uid && is_live(pod))
 }
 
-/// L3: pods that a quota refused are made as soon as another pod of the namespace has ended, however long the wait
-/// between two tries has become.
+/// L3: pods that a quota refused are created as soon as another pod of the namespace has ended, however long the
+/// backoff has become.
 async fn room_is_used_at_once(server: &Server, actors: &Actors) -> Result<(), Breach> {
     actors.lone_pod(true).await;
     actors.want_too_much().await;
     tokio::time::sleep(Duration::from_secs(45)).await;
     server.set_quota(false);
-    // Nobody is told of that.
+    // No daemon watches the quota.
     tokio::time::sleep(Duration::from_millis(10)).await;
     actors.lone_pod(false).await;
     tokio::time::sleep(AT_ONCE).await;
@@ -174,10 +175,11 @@ async fn room_is_used_at_once(server: &Server, actors: &Actors) -> Result<(), Br
     Ok(())
 }
 
-/// L9 and L3: whoever cannot write for one Deployment serves the others as always, and serves it when it can.
+/// L9 and L3: a daemon that cannot write for one Deployment serves the others without delay, and serves that one when
+/// it can again.
 async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     for name in NAMES {
-        // There are two of them, at least.
+        // There are at least two Deployments.
         let create = Act::Create { name, replicas: 3, surge: 1, unavailable: 1, recreate: false };
         actors.act(&create).await;
     }
@@ -199,7 +201,7 @@ async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Acto
         let what = format!("{troubled} cannot be written, and {fine} is not rolled out: {unrest}");
         return Err(Breach::new("L9", what));
     }
-    // By then the waits between two tries are as long as they get.
+    // By then the backoff has reached its cap.
     tokio::time::sleep(2 * LONGEST_BACKOFF).await;
     server.forbid(None);
     let bound = LONGEST_BACKOFF + bounds.get(troubled).copied().unwrap_or_default() + SLACK;
@@ -208,7 +210,7 @@ async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Acto
         .map_err(|Breach { what, .. }| Breach::new("L3", format!("not within {bound:?}: {what}")))
 }
 
-/// What of a picture belongs to a Deployment, by its name, with the pods of other names that its sets have.
+/// The objects of a Deployment, by its name, including the pods of other names that its ReplicaSets own.
 fn of(picture: &Picture, name: &str) -> Picture {
     let replica_sets = picture.get("replicasets").into_iter().flatten();
     let replica_sets: Vec<&Value> = replica_sets
@@ -227,7 +229,7 @@ fn of(picture: &Picture, name: &str) -> Picture {
     picture.iter().map(|(resource, all)| (resource.clone(), part(all))).collect()
 }
 
-/// Whether an object is a Deployment of this name, or one of its sets or pods.
+/// Whether an object is a Deployment of this name, or one of its ReplicaSets or pods.
 pub fn is_called_after(object: &str, deployment: &str) -> bool {
     object.strip_prefix(deployment).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

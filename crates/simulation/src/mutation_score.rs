@@ -15,7 +15,7 @@ use windlass::mutations::BUGS;
 /// How long a settled cluster is watched.
 const QUIET: Duration = Duration::from_secs(180);
 
-/// A history that breaks with a bug and not without it.
+/// A history that breaks an invariant with a bug and none without it.
 #[derive(Clone, Copy, Debug)]
 struct Detection {
     seed: u64,
@@ -24,22 +24,22 @@ struct Detection {
     time: f64,
 }
 
-/// A bug that is looked for.
+/// The search for one bug.
 struct Hunt {
     bug: &'static str,
-    /// The first seed that has not been tried.
+    /// The next seed to try.
     next: u64,
-    /// How long it has been looked for, in seconds.
+    /// How long the search has taken so far, in seconds.
     spent: f64,
 }
 
-/// How long each planted bug takes to find. The threads share the seeds of one bug. What breaks without
-/// the bug as well is no find. Each bug has its share of half of the time, and what is left of all of it is for
-/// those that were not found.
+/// Measures how long each planted bug takes to find. The threads share the seeds of one bug. A seed that fails
+/// without the bug too does not count. Half of the time is shared equally among the bugs; the rest is for those that
+/// were not found.
 ///
 /// # Errors
-/// When nothing is planted in this build, the first seed has two histories, nothing can be printed, or there is no
-/// runtime to be had.
+/// When this build has no planted bugs, the first seed has two histories, the output cannot be written, or no runtime
+/// can be started.
 pub fn mutation_score(
     args: &Args,
     name: &str,
@@ -82,14 +82,14 @@ pub fn mutation_score(
     Ok(times.len() == planted)
 }
 
-/// The history of a seed as it is searched for bugs: two days of rest find no more than three minutes with a
-/// restart, and take seconds.
+/// The history of a seed in the form that is searched for bugs: watching a settled cluster for two days finds no more
+/// than three minutes with a restart, and takes seconds.
 fn hunted(seed: u64) -> Scenario {
     Scenario { quiet: QUIET, ..Scenario::new(seed) }
 }
 
 impl Hunt {
-    /// Looks for the bug for `share` seconds more.
+    /// Searches for the bug for `share` more seconds.
     fn go_on(
         &mut self,
         end: u64,

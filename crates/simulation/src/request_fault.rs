@@ -1,38 +1,38 @@
-//! What becomes of a request on its way to the API server and back.
+//! The fault of a request on its way to the API server and back.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What becomes of a request.
+/// The fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestFault {
-    /// It arrives, and so does the answer.
+    /// The request and its reply arrive.
     Proceed,
-    /// It never arrives.
+    /// The request never arrives.
     LoseRequest,
-    /// It is carried out, and the answer never arrives.
+    /// It is carried out, and the reply never arrives.
     LoseReply,
-    /// It is carried out so much later.
+    /// It is carried out after this time.
     Delay(Duration),
-    /// It is carried out at once and answered so much later.
+    /// It is carried out at once, and the reply arrives after this time.
     DelayReply(Duration),
     /// It is refused with this code, reason and message.
     Refuse(u16, &'static str, String),
-    /// Its author is asked with this code to send it again after so many seconds. It may be carried out all the same:
-    /// a proxy in between had no patience.
+    /// The reply is this code with a `Retry-After` of this many seconds. The request may be carried out all the same,
+    /// since a proxy in between gave up.
     AskToWait {
         /// 429 or 503.
         code: u16,
-        /// How long.
+        /// The value of `Retry-After`.
         seconds: u32,
         /// Whether it is carried out.
         carried_out: bool,
     },
-    /// It comes to a member that has seen nothing for so long.
+    /// It reaches a member of the API server that has seen nothing for this time.
     Behind(Duration),
-    /// Its connection relays nothing any more: it never arrives, and its author is told nothing.
+    /// Its connection relays nothing any more: the request never arrives, and its author gets no reply.
     Freeze,
-    /// From beyond the grave: its sender has been killed.
+    /// Its sender has been killed: it is dropped.
     Hang,
 }
 
@@ -50,36 +50,36 @@ impl RequestFault {
     }
 }
 
-/// What an API server or a proxy says to whom it asks to wait, and to nobody else.
+/// Messages of an API server or a proxy that occur only in replies with `Retry-After`.
 pub const WAITS: [&str; 2] = ["Too many requests, please try again later.", "the apiserver is shutting down"];
 
-/// What a daemon got for a request.
+/// The reply that a daemon got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// None.
     None,
     /// It succeeded.
     Success,
-    /// It was refused, as the simulation had decided.
+    /// It was refused by a fault of the simulation.
     Refused,
-    /// It was asked to send the request again after this time.
+    /// A `Retry-After` with this time.
     Wait(Duration),
-    /// Another answer, by which nothing here is judged: a conflict, or a refusal by the rules of the API.
+    /// Another reply, which no invariant judges: a conflict, or a refusal by the rules of the API.
     Other,
 }
 
-/// What is ordered for a creation of a pod.
+/// A fault that is ordered for the creation of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It arrives when its author has given it up.
+    /// It arrives after its author has abandoned it.
     ArriveLate,
-    /// Its author dies of it, and it arrives all the same when there is another one.
+    /// Its author is killed at it, and it arrives after the successor has started.
     OutliveAuthor,
-    /// It is carried out at once, and its author hears of it late, but before giving it up.
+    /// It is carried out at once, and the reply arrives late, but before its author abandons it.
     AnswerLate,
 }
 
-/// As a remark behind the request; nothing for one that fares well.
+/// As a remark after the request; empty without a fault.
 impl fmt::Display for RequestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

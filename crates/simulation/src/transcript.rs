@@ -1,15 +1,15 @@
-//! A history as its reader needs it: when, who, what to which object, and what came of it. A write that was
-//! carried out shows what it changed of the fields that matter; one that was not shows what it asked for.
+//! A history for readers: at which time which client did what to which object, and with what result. A write that was
+//! carried out shows what it changed of the fields that matter; one that was not shows what it requested.
 //!
 //! ```text
-//!     0.000 -- Create { name: "web", replicas: 1, ... }
-//!     0.000 user      creates deployment web: size 1, image app:0
-//!     0.004 d0.1      creates set web-866d4776bc: size 1, image app:0, owner web/3f21
-//!     0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
+//! 0.000 -- Create { name: "web", replicas: 1, ... }
+//! 0.000 user      creates deployment web: size 1, image app:0
+//! 0.004 d0.1      creates replicaset web-866d4776bc: size 1, image app:0, owner web/3f21
+//! 0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
 //! ```
 //!
-//! Events and renewals of a Lease are left out, and what repeats itself is gathered. `--verbose` shows the log
-//! in its place, every request with its body.
+//! Events and renewals of a Lease are left out, and repeated lines are collapsed. `--verbose` shows the log instead,
+//! every request with its body.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::log::{Entry, Event};
 use super::request_fault::RequestFault;
 use super::server::Picture;
 
-/// How many lines of a kind are shown of a second before the rest is gathered.
+/// How many similar lines are shown per second; the others are collapsed.
 const REPEATED: usize = 8;
 
 /// A longer transcript shows its beginning and its end.
 const BEGINNING: usize = 100;
 const END: usize = 60;
 
-/// The fields that matter, by the name they are shown under.
+/// The fields that matter, with the names that the transcript uses.
 const FIELDS: [(&str, &str); 23] = [
     ("size", "/spec/replicas"),
     ("image", "/spec/template/spec/containers/0/image"),
@@ -60,11 +60,11 @@ const FIELDS: [(&str, &str); 23] = [
 struct Line {
     at: Duration,
     text: String,
-    /// Lines of the same kind are gathered, but for those of none.
+    /// Lines of the same kind are collapsed; lines without a kind are not.
     kind: String,
 }
 
-/// The transcript, a line each. It ends with the breach, if there is one.
+/// The lines of the transcript. The last one is the breach, if there is one.
 pub fn lines(log: &[Entry]) -> Vec<String> {
     let mut teller = Teller::default();
     let breach = log.iter().position(|entry| matches!(entry.event, Event::Breach(_)));
@@ -72,7 +72,7 @@ pub fn lines(log: &[Entry]) -> Vec<String> {
     shorten(gather(teller.lines))
 }
 
-/// What there is, a line per object, with the ends of a long list.
+/// The objects, one line each; a long list shows its beginning and its end.
 pub fn objects(picture: &Picture) -> Vec<String> {
     let mut lines = Vec::new();
     for (resource, all) in picture {
@@ -86,7 +86,7 @@ pub fn objects(picture: &Picture) -> Vec<String> {
 #[derive(Default)]
 struct Teller {
     lines: Vec<Line>,
-    /// What else there is to say of a request once it is carried out.
+    /// What to add to a request once it is carried out.
     remarks: BTreeMap<String, VecDeque<String>>,
     leader: String,
 }
@@ -107,7 +107,7 @@ impl Teller {
                 }
             }
             Event::Sent(call, request_fault) if !call.is_write() => {
-                // A list tells that a daemon begins anew. What else is read says little.
+                // A list shows that a daemon has started. Other reads say little.
                 if call.of_daemon()
                     && (call.name.is_empty() && !call.watch || *request_fault != RequestFault::Proceed)
                 {
@@ -166,7 +166,7 @@ impl Teller {
     }
 }
 
-/// Whether it is about the objects that the controllers are about.
+/// Whether the request is about objects that the controllers manage.
 fn matters(call: &Call) -> bool {
     matches!(&*call.resource, "deployments" | "replicasets" | "pods")
 }
@@ -214,7 +214,7 @@ fn shape(object: &Value) -> Vec<(String, String)> {
     for condition in conditions.into_iter().flatten() {
         let (kind, status) = (text(condition, "/type"), text(condition, "/status"));
         let reason = text(condition, "/reason");
-        // Of a pod's conditions one decides.
+        // Only one condition of a pod matters.
         if !kind.starts_with("PodReadyTo")
             && !matches!(kind, "PodScheduled" | "Initialized" | "ContainersReady")
         {
@@ -230,7 +230,7 @@ fn shape(object: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// Enough of a UID to tell it from others.
+/// Enough of a UID to distinguish it.
 fn tail(uid: &str) -> &str {
     uid.char_indices().rev().nth(3).and_then(|(at, _)| uid.get(at..)).unwrap_or(uid)
 }
@@ -264,7 +264,7 @@ fn changed(before: Option<&Value>, after: Option<&Value>) -> String {
     if changes.is_empty() { "nothing".into() } else { changes.join(", ") }
 }
 
-/// What a write asked for that was not carried out.
+/// What a write that was not carried out requested.
 fn asked_for(call: &Call) -> String {
     let Some(steps) = call.body.as_array() else {
         let mut fields = shape(&call.body);
@@ -284,8 +284,8 @@ fn asked_for(call: &Call) -> String {
     steps.iter().map(step).collect::<Vec<_>>().join(", ")
 }
 
-/// Of a kind a few lines are shown for each second, and how many more there are: a storm of calls is a round of
-/// several kinds, in an order that changes.
+/// Shows a few lines of each kind per second, and the number of the others: a storm of requests repeats several
+/// kinds, in changing order.
 fn gather(lines: Vec<Line>) -> Vec<String> {
     let mut gathered: Vec<String> = Vec::new();
     let mut shown: BTreeMap<&str, (u64, usize)> = BTreeMap::new();

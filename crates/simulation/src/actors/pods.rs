@@ -1,4 +1,4 @@
-//! What monkeys do to pods.
+//! Acts of chaos monkeys on pods.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ impl Actors {
         self.pod_status(&pod, json!({"phase": "Failed", "conditions": [unready]})).await;
     }
 
-    /// Deletes a pod, and the creation of the one that replaces it arrives late.
+    /// Deletes a pod; the creation of its replacement arrives late.
     pub(super) async fn straggle(&self, nth: u32) {
         let Some(pod) = self.pod(nth) else { return };
         self.server.order(0, Order::ArriveLate);
@@ -50,7 +50,7 @@ impl Actors {
         }
     }
 
-    /// Gives a pod to an owner that there is not: the garbage collector takes it.
+    /// Gives a pod to an owner that does not exist: the garbage collector deletes it.
     pub(super) async fn seize(&self, pod: &Value) {
         let mut owners = pod["metadata"]["ownerReferences"].clone();
         if let Some(owner) = owners.get_mut(0) {
@@ -60,7 +60,7 @@ impl Actors {
         }
     }
 
-    /// Takes a pod away from its owner while it ends.
+    /// Removes the owner reference of a pod while it terminates.
     pub(super) async fn abandon(&self, pod: &Value) {
         self.delete_pod(pod, json!({})).await;
         self.edit_pod(pod, json!({"ownerReferences": null})).await;

@@ -1,4 +1,5 @@
-//! Carries out what the scenario says, as users, nodes and monkeys do: by requests. Starts and kills the daemon.
+//! Carries out the acts of the scenario with requests, as users, nodes and chaos monkeys do. Starts and kills the
+//! daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const NODES: &str = "/api/v1/nodes";
 
 const HASH: &str = "/metadata/labels/controller-revision-hash";
 
-/// Users, nodes, monkeys, and whoever starts the daemon.
+/// Users, nodes, chaos monkeys, and the supervisor of the daemon.
 pub struct Actors {
     cluster: Arc<Cluster>,
     scenario: Scenario,
@@ -37,7 +38,7 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Nobody acts yet.
+    /// Actors that have not acted yet.
     pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
         let user = cluster.client("user");
         Actors { cluster, scenario, user, life: 0, daemon: None }
@@ -46,7 +47,7 @@ impl Actors {
     async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         if let Ok(request) = request.body(body.to_string().into_bytes()) {
-            // What is refused (there is no such object, or there is one already) is not done.
+            // A refused request (the object does not exist, or exists already) has no effect.
             let _refused = self.user.request::<Value>(request).await;
         }
     }
@@ -63,7 +64,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{NODES}/{node}"), MERGE, &body).await;
     }
 
-    /// The namespace, the DaemonSet and the daemon.
+    /// Creates the namespace and the DaemonSet, and starts the daemon.
     pub async fn begin(&mut self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
@@ -156,7 +157,7 @@ impl Actors {
         json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}])
     }
 
-    /// The revisions of the DaemonSet, the lowest number first.
+    /// The revisions of the DaemonSet in ascending order.
     fn revisions(&self) -> Vec<Value> {
         let mut all = self.cluster.sandbox.objects("ControllerRevision");
         all.retain(|revision| !revision["metadata"]["ownerReferences"].is_null());
@@ -164,7 +165,7 @@ impl Actors {
         all
     }
 
-    /// Does one thing.
+    /// Carries out one act.
     pub async fn act(&mut self, act: &Act) {
         self.cluster.say(&format!("{act:?}"));
         match act {
@@ -273,13 +274,13 @@ impl Actors {
         }
     }
 
-    /// A node comes.
+    /// Adds a node.
     pub async fn add_node(&self, name: &str) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         self.send(Method::POST, NODES, JSON, &node).await;
     }
 
-    /// A node goes.
+    /// Removes a node.
     pub async fn remove_node(&self, name: &str) {
         self.send(Method::DELETE, &format!("{NODES}/{name}"), JSON, &json!({})).await;
     }
@@ -290,7 +291,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
     }
 
-    /// What no DaemonSet looks at changes.
+    /// Changes fields of a node that no DaemonSet depends on.
     pub async fn heartbeat(&self, node: &str) {
         let now = self.cluster.clock.now().to_string();
         let status = json!({"status": {"conditions": [{"type": "DiskPressure", "status": "False",
@@ -298,7 +299,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
     }
 
-    /// Whoever restores a backup twice has a revision twice.
+    /// Copies the current revision, as a backup that is restored twice does.
     async fn duplicate(&self) {
         let Some(mut twin) = self.revisions().pop() else { return };
         let number = number(&twin, "/revision") + 1;
@@ -309,7 +310,8 @@ impl Actors {
         self.send(Method::POST, REVISIONS, JSON, &twin).await;
     }
 
-    /// Takes the name of the oldest revision, if no pod has it, for something else; then the image changes to its own.
+    /// Gives the name of the oldest revision, if no pod has it, to a foreign object; then changes the image to that
+    /// revision's.
     async fn occupy(&self, tag: u32) {
         let all = self.revisions();
         let pods = self.cluster.sandbox.objects("Pod");
@@ -323,7 +325,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &oldest["data"]).await;
     }
 
-    /// Users and administrators put right what they have broken: images that never start, nodes that are dead.
+    /// Users and administrators repair what they have broken: images that never start, nodes that are dead.
     pub async fn repair(&self) {
         let Some(set) = self.cluster.daemon_set() else {
             self.create(1).await;
@@ -341,14 +343,14 @@ impl Actors {
         }
     }
 
-    /// Users create the DaemonSet again, if the deletion of the one before has taken its time.
+    /// Creates the DaemonSet again, if the deletion of the earlier one took its time.
     pub async fn replace(&self) {
         if self.cluster.daemon_set().is_none() {
             self.create(1).await;
         }
     }
 
-    /// Kubelets get pods ready again that monkeys have made unready.
+    /// Makes pods ready again that chaos monkeys have made unready.
     pub async fn heal(&self) {
         let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": now}]);

@@ -1,5 +1,5 @@
-//! The API server as each party sees it: requests of the daemons may be lost or late; each is carried out at one instant
-//! and judged by the state that it met.
+//! The API server as each client sees it: requests of the daemons may be lost or late; each is carried out at one
+//! instant and judged by the state at that instant.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -26,10 +26,10 @@ use crate::server::replies::{lost, refused};
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
 
-/// More requests of a daemon than this in a second of virtual time, and it tries again without a wait.
+/// A daemon with more requests than this in a second of virtual time retries without a wait.
 const STORM: u64 = 3000;
 
-/// How long a daemon may take to see again what happens.
+/// How long a daemon's caches may lag after its watches break.
 const BLIND: Duration = Duration::from_secs(15);
 
 struct State {
@@ -44,9 +44,9 @@ struct State {
     second: (u64, u64),
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct Cluster {
-    /// Where everything is stored.
+    /// Stores the objects.
     pub sandbox: Sandbox,
     /// The time.
     pub clock: Clock,
@@ -96,7 +96,7 @@ impl Cluster {
         Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
     }
 
-    /// The client of a party. Daemons are called `d` and a number.
+    /// The client of an actor or daemon. Daemons are called `d` and a number.
     pub fn client(self: &Arc<Self>, agent: &str) -> kube::Client {
         let (cluster, agent) = (self.clone(), Arc::<str>::from(agent));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -123,7 +123,7 @@ impl Cluster {
                 lost()
             }
             Fate::Late(time) => {
-                // What is late happens even if its sender has given up.
+                // A late request is carried out even if its sender has abandoned it.
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     let overdue = self.state.lock().dead.contains(&call.agent);
@@ -159,7 +159,7 @@ impl Cluster {
         }
         let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fate::Proceed };
         let late = Duration::from_millis(state.rng.u64(10..5000));
-        // Now and then a request arrives when its author has given it up.
+        // Sometimes a request arrives after its author has abandoned it.
         let given_up = Duration::from_secs(if state.rng.u8(..3) == 0 { 33 } else { 0 });
         let chance = state.rng.u8(..100);
         let fates = [
@@ -184,7 +184,7 @@ impl Cluster {
         self.sandbox.object(kind(&call.resource), namespace, &call.name)
     }
 
-    /// Carries a request out, at one instant, and judges what it did.
+    /// Carries a request out at one instant, and judges what it did.
     fn perform(&self, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
         let mut state = self.state.lock();
         let is_judged = call.is_write()
@@ -234,18 +234,18 @@ impl Cluster {
         self.sandbox.object("DaemonSet", NAMESPACE, "agent")
     }
 
-    /// How much time has passed.
+    /// The virtual time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Notes what somebody does.
+    /// Adds a line to the log.
     pub fn say(&self, what: &str) {
         let at = self.start.elapsed().as_secs_f64();
         self.state.lock().log.push(format!("{at:>9.3} {what}"));
     }
 
-    /// A daemon is dead: its requests are not answered any more.
+    /// A daemon is dead: its requests get no reply any more.
     pub fn dies(&self, agent: &str) {
         let mut state = self.state.lock();
         state.dead.insert(agent.into());
@@ -253,7 +253,7 @@ impl Cluster {
         state.judge.is_blind(self.start.elapsed() + BLIND);
     }
 
-    /// All watches break, and perhaps cannot go on where they were.
+    /// Breaks all watches; with `compact` they cannot be resumed.
     pub fn break_watches(&self, compact: bool) {
         if compact {
             self.sandbox.compact();
@@ -262,7 +262,7 @@ impl Cluster {
         self.state.lock().judge.is_blind(self.start.elapsed() + BLIND);
     }
 
-    /// No more faults.
+    /// Ends the faults.
     pub fn calm(&self) {
         self.state.lock().faults = None;
     }
@@ -272,17 +272,17 @@ impl Cluster {
         self.state.lock().writes
     }
 
-    /// Something is not as it should be.
+    /// Records a failure.
     pub fn fail(&self, breach: Breach) {
         note(&mut self.state.lock(), breach);
     }
 
-    /// The first thing that was not.
+    /// The first failure.
     pub fn failure(&self) -> Option<Breach> {
         self.state.lock().failure.clone()
     }
 
-    /// What happened.
+    /// The log.
     pub fn log(&self) -> Vec<String> {
         self.state.lock().log.clone()
     }

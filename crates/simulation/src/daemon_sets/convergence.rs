@@ -1,4 +1,4 @@
-//! What is owed once the faults have ended: DS12, DS13, DS16, DS17, DS20 and DS21.
+//! What must hold once the faults have ended: DS12, DS13, DS16, DS17, DS20 and DS21.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use super::cluster::Cluster;
 use super::placement::{Wish, target, wish};
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
-/// By when everything is at rest: the longest a name stays in doubt, the longest wait between two tries, the backoff of a
-/// pod that has failed several times, and a rollout over all nodes.
+/// By when everything is settled: the longest time for which a name stays in doubt, the longest backoff, the backoff
+/// of a pod that has failed several times, and a rollout over all nodes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 const HASH: &str = "/metadata/labels/controller-revision-hash";
 
-/// Waits until everything is as it should be, then looks whether nodes are served at once, and whether nothing is written
-/// any more.
+/// Waits until everything has converged, then checks that nodes are served at once, and that nothing is written any
+/// more.
 ///
 /// # Errors
-/// What is not as it should be.
+/// What has not converged.
 pub async fn comes_to_rest(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
     actors.repair().await;
-    // Until nodes that answer again have lost their taints, all may be at rest.
+    // Everything may look settled before nodes that report again have lost their taints.
     tokio::time::sleep(Duration::from_secs(3)).await;
     until_rest(cluster, actors).await?;
     nodes_are_served(cluster, actors).await?;
@@ -50,7 +50,7 @@ async fn until_rest(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breac
     Ok(())
 }
 
-/// A node that comes gets its pod within a second and slow start; one that goes is not wanted any more.
+/// A node that is added gets its pod within a second and slow start; one that is removed no longer counts.
 async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
     let desired = || cluster.daemon_set().map_or(0, |set| number(&set, "/status/desiredNumberScheduled"));
     let Some(set) = cluster.daemon_set() else { return Ok(()) };
@@ -78,7 +78,7 @@ async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(),
 }
 
 async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
-    // The last status, and what the garbage collector does.
+    // For the last status, and the garbage collector.
     tokio::time::sleep(Duration::from_secs(180)).await;
     let writes = cluster.writes();
     for node in cluster.sandbox.objects("Node") {
@@ -96,7 +96,7 @@ async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Bre
     }
 }
 
-/// Whether everything is as it should be.
+/// Checks that everything has converged.
 fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
     let set = cluster.daemon_set().filter(|set| !is_deleting(set)).ok_or("there is no DaemonSet")?;
     let nodes = cluster.sandbox.objects("Node");
@@ -150,7 +150,7 @@ fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
     has_its_history(&set, &revisions, &pods, hash)
 }
 
-/// The hash of the one revision that has the template, which has the highest number.
+/// The hash of the only revision that has the template, which must have the highest number.
 fn current<'a>(set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
     let has = |revision: &&Value| {
         let mut template = revision["data"]["spec"]["template"].clone();

@@ -1,7 +1,7 @@
 //! The invariants over every committed write of a daemon: DS1 to DS8, DS11 to DS15 and DS19.
 //!
-//! A write is judged by the state that it met, and only where its author could know that state: what a bound counts must
-//! not have been changed by others within the time that a decision may be old.
+//! A write is judged by the state at which it is committed, and only where its author could know that state: others
+//! must not have changed what a bound counts within the time that a decision may be old.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::placement::{Wish, target, wish};
 use crate::call::Call;
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
-/// A write that has been committed, and everything as it was right before.
+/// A committed write, and all objects right before it.
 pub struct Commit<'a> {
-    /// When.
+    /// When, since the beginning of the history.
     pub at: Duration,
     /// When, by the clock of the cluster.
     pub now: Timestamp,
@@ -37,26 +37,26 @@ pub struct Commit<'a> {
     pub revisions: Vec<Value>,
 }
 
-/// All monitors and what they remember.
+/// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
     staleness: Duration,
-    /// When somebody last changed the specification, a node, or a pod for the worse.
+    /// When the specification or a node was last changed, or a pod lost its readiness.
     disturbed: Option<Duration>,
     /// When the specification was last changed.
     edited: Option<Duration>,
     /// When the specification last allowed surge.
     surged: Option<Duration>,
-    /// Since when the DaemonSet is on its way out, or gone.
+    /// Since when the DaemonSet is being deleted, or is deleted.
     going: Option<Duration>,
-    /// When failed pods were deleted, by DaemonSet, generation and node, in this life of the daemon.
+    /// When failed pods were deleted, by DaemonSet, generation and node, in this incarnation of the daemon.
     failures: BTreeMap<(String, i64, String), Vec<Duration>>,
-    /// When each node last stopped being wished for or went.
+    /// When each node last stopped needing a pod or was removed.
     unwished: BTreeMap<String, Duration>,
     /// The hashes of revisions that were current at some time, and until when.
     current: BTreeMap<String, Duration>,
     observed: (String, i64),
-    /// Until when a daemon may see nothing, as its watches are broken or it has just begun.
+    /// Until when a daemon's caches may lag, as its watches are broken or it has just started.
     blind_until: Duration,
 }
 
@@ -79,7 +79,7 @@ fn template(revision: &Value) -> Value {
     template
 }
 
-/// The value of a field that may be a number of nodes or absent.
+/// The value of a field that is a number of nodes, or 0 if it is absent.
 fn bound(daemon_set: &Value, field: &str) -> i64 {
     number(&daemon_set["spec"]["updateStrategy"]["rollingUpdate"], field)
 }
@@ -119,12 +119,12 @@ impl Commit<'_> {
 }
 
 impl Judge {
-    /// Monitors that have seen nothing. A decision may be so old when it is carried out.
+    /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
     pub fn new(staleness: Duration) -> Self {
         Judge { staleness, ..Judge::default() }
     }
 
-    /// A daemon is dead, and with it what it remembers.
+    /// A daemon is dead, and has lost its memory.
     pub fn daemon_died(&mut self) {
         self.failures.clear();
     }
@@ -133,7 +133,7 @@ impl Judge {
         at < self.blind_until || then.is_some_and(|then| at.saturating_sub(then) < self.staleness)
     }
 
-    /// A daemon sees nothing until then.
+    /// A daemon's caches may lag until then.
     pub fn is_blind(&mut self, until: Duration) {
         self.blind_until = self.blind_until.max(until);
     }
@@ -141,7 +141,7 @@ impl Judge {
     /// A write has been committed.
     ///
     /// # Errors
-    /// When an invariant was broken by it.
+    /// When it breaks an invariant.
     pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let judged = if commit.call.of_daemon() { self.judge(commit) } else { Ok(()) };
         self.remember(commit);
@@ -231,7 +231,7 @@ impl Judge {
     fn judge_creation(&mut self, commit: &Commit<'_>, set: &Value, pod: &Value) -> Result<(), Breach> {
         let (node, call) = (target(pod), commit.call);
         if owner(pod) != uid(set) || call.overdue {
-            // For an earlier DaemonSet, or by a daemon that is dead: the next sync makes up for it.
+            // For an earlier DaemonSet, or by a daemon that is dead: the next sync corrects it.
             return Ok(());
         }
         let terms =
@@ -340,7 +340,7 @@ impl Judge {
         }
     }
 
-    /// Failed pods of one node and generation go 1, 2, 4, … 900 s apart.
+    /// Failed pods of one node and generation are deleted 1, 2, 4, … 900 s apart.
     fn judge_failed(&mut self, commit: &Commit<'_>, set: &Value, node: &str) -> Result<(), Breach> {
         let key = (uid(set).to_owned(), number(set, "/metadata/generation"), node.to_owned());
         let is_wanted = commit.wish(set, node).is_some_and(|wish| wish > Wish::None);
@@ -351,7 +351,7 @@ impl Judge {
         let wait = 1u64.checked_shl(all.len().saturating_sub(1) as u32).unwrap_or(900).min(900);
         let since = all.last().map(|last| commit.at.saturating_sub(*last));
         all.push(commit.at);
-        // Of several that have failed on one node all go at once.
+        // Several failed pods of one node are deleted at once.
         match since.filter(|since| !since.is_zero()) {
             Some(since) if since + Duration::from_millis(10) < Duration::from_secs(wait) => commit
                 .breach("DS11", format!("{since:?} after the last failed pod of {node}, and not {wait} s")),
@@ -423,7 +423,7 @@ impl Judge {
     }
 }
 
-/// A pod changes hands, or gets the hash of the revision that stays of two that are alike.
+/// A pod changes its owner, or gets the hash of the revision that stays of two equal ones.
 fn judge_change(commit: &Commit<'_>, before: &Value, after: &Value) -> Result<(), Breach> {
     let (old, new) = (text(before, HASH), text(after, HASH));
     if old == new {

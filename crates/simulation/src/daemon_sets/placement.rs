@@ -1,15 +1,16 @@
-//! On which nodes a DaemonSet runs, as far as the scenarios go: one label of a zone, and taints that are tolerated or not.
+//! On which nodes a DaemonSet runs, within what the scenarios use: one zone label, and taints that are tolerated or
+//! not.
 
 use serde_json::Value;
 
 use crate::invariants::text;
 
-/// What a DaemonSet wants of a node.
+/// What a DaemonSet requires on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wish {
     /// No pod.
     None,
-    /// A pod that is there may stay.
+    /// An existing pod may stay.
     Stay,
     /// A pod.
     Run,
@@ -25,7 +26,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// What the DaemonSet wants of the node.
+/// What the DaemonSet requires on the node.
 pub fn wish(daemon_set: &Value, node: &Value) -> Wish {
     let spec = &daemon_set["spec"]["template"]["spec"];
     let zone = text(spec, "/nodeSelector/zone");

@@ -1,10 +1,10 @@
-//! S28: what is refused is reported, a request to wait is followed in silence, and where there was no answer nothing
-//! else is created before the outcome is known.
+//! S28: refusals are reported, a `Retry-After` is followed without a report, and after a creation without a reply
+//! nothing else is created before its outcome is known.
 //!
-//! Judged by the answers that daemons got and by what they sent afterwards: events, statuses and further requests. A
-//! debt falls due when its debtor does something else for the same owner, so that nothing is owed by a daemon that has
-//! ended. For a Deployment that is its next write: the status ends the sync. A ReplicaSet's status may have to wait
-//! for another controller's write to be seen, and events wait behind others.
+//! Judged by the replies that daemons got and by what they sent afterwards: events, statuses and further requests. A
+//! missing report is a breach once the daemon does something else for the same owner, so that a daemon that has ended
+//! owes nothing. For a Deployment that is its next write: the status ends the sync. The status of a ReplicaSet may
+//! have to wait until the write of another controller is in the cache, and events wait behind others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,56 +20,56 @@ use crate::request_fault::{Answer, WAITS};
 use crate::scenario::{Act, Fault, Scenario};
 use crate::server::Picture;
 
-/// How long a report may take where nothing else goes wrong.
+/// How long a report may take without other faults.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// By how much longer it may take where answers are late or lost: some calls of half a minute.
+/// How much longer it may take where replies are late or lost: several calls of half a minute.
 const HELD_UP: Duration = Duration::from_secs(300);
 
-/// How often a request may be sent again after a wait. What is refused after that is reported.
+/// How often a request may be retried after a `Retry-After`. A refusal after that is reported.
 const REPETITIONS: u32 = 10;
 
-/// So many events about one object are never held back as too many.
+/// Up to this many events about one object are never dropped by the spam filter.
 const EVENTS: u32 = 15;
 
 /// A Deployment or ReplicaSet, by the resource and the UID.
 type Owner = (&'static str, String);
 
-/// A report that is owed.
+/// A report that is due.
 #[derive(Clone, Debug)]
 struct Debt {
     agent: Arc<str>,
     owner: Owner,
     name: String,
     since: Duration,
-    /// The refused call, for people.
+    /// The refused call, for the message.
     call: String,
-    /// The reason of the event that is owed still.
+    /// The reason of the event that is still due.
     event: Option<&'static str>,
-    /// Type and status of the condition that is owed still.
+    /// Type and status of the condition that is still due.
     condition: Option<(&'static str, &'static str)>,
 }
 
-/// A creation without an answer.
+/// A creation without a reply.
 #[derive(Debug, Default)]
 struct Doubt {
     names: BTreeSet<String>,
     since: Duration,
 }
 
-/// What is remembered of answers.
+/// State about replies.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     patience: Duration,
-    /// Writes under way.
+    /// Open writes.
     open: BTreeMap<u64, Call>,
     debts: Vec<Debt>,
-    /// Until when an agent was asked to wait with a request, and how often in a row.
+    /// Until when an agent has to wait before it retries a request, and how often in a row.
     waits: BTreeMap<(Arc<str>, String), (Duration, u32)>,
-    /// Agents that were asked to wait too often.
+    /// Agents that got a `Retry-After` too often.
     exhausted: BTreeSet<Arc<str>>,
     doubts: BTreeMap<(Arc<str>, String), Doubt>,
-    /// All names of pods that an agent has asked for, by the UID of the ReplicaSet.
+    /// All names of pods that an agent has requested, by the UID of the ReplicaSet.
     asked: BTreeMap<(Arc<str>, String), BTreeSet<String>>,
     /// How many events an agent has sent about an object, by its name.
     events: BTreeMap<(Arc<str>, String), u32>,
@@ -123,7 +123,7 @@ impl Answers {
         Ok(())
     }
 
-    /// A daemon got an answer.
+    /// A daemon got a reply.
     pub(super) fn answered(&mut self, at: Duration, call: &Call, answer: &Answer, picture: &Picture) {
         let key = (call.agent.clone(), what(call));
         match answer {
@@ -134,7 +134,7 @@ impl Answers {
                 if *times > REPETITIONS {
                     self.exhausted.insert(call.agent.clone());
                 }
-                // It is sent again, or given up; in either case this one has been answered.
+                // It is retried or abandoned; in either case this attempt has got its reply.
                 self.open.remove(&call.id);
                 return;
             }
@@ -151,14 +151,14 @@ impl Answers {
             }
         }
         match answer {
-            // A look-up that is refused changes nothing that anybody asked for.
+            // A refused read changes nothing that the daemon has to report.
             Answer::Refused if call.is_act() => self.owes(at, call, picture),
             Answer::Success if call.is_act() && call.subresource.is_empty() => self.is_over(call, picture),
             _ => {}
         }
     }
 
-    /// A call is over: whatever has not been answered by now never will be.
+    /// A call has ended: a reply that has not arrived by now never arrives.
     pub(super) fn ended(&mut self, at: Duration, id: u64) {
         let Some(call) = self.open.remove(&id) else { return };
         if call.resource == "pods" && call.method == Method::POST {
@@ -169,7 +169,7 @@ impl Answers {
         }
     }
 
-    /// A refusal is to be reported.
+    /// A refusal makes a report due.
     fn owes(&mut self, at: Duration, call: &Call, picture: &Picture) {
         let Some((owner, name)) = owner(call, picture) else { return };
         let creates = call.method == Method::POST;
@@ -184,7 +184,7 @@ impl Answers {
         let (agent, call) = (call.agent.clone(), call.to_string());
         let event = event.filter(|_| !often);
         let condition = Some(condition).filter(|wanted| !has(there(picture, &owner), *wanted));
-        // One of each kind at a time: what has been owed for longest falls due first.
+        // One of each kind at a time: the oldest is due first.
         let is_same = |debt: &Debt| {
             (&debt.agent, &debt.owner) == (&agent, &owner)
                 && (debt.event.is_some() || event.is_none())
@@ -195,11 +195,11 @@ impl Answers {
         }
     }
 
-    /// An event is sent.
+    /// A daemon sends an event.
     fn tells(&mut self, call: &Call) {
         let (about, reason) = match &call.method {
-            // What has occurred before is counted on. Its name is that of the object, which may have dots of its own,
-            // and a number behind a last dot.
+            // A repeated event increases a count. Its name is that of the object, which may contain dots, and a
+            // number after the last dot.
             &Method::PATCH => (call.name.rsplit_once('.').map_or("", |(about, _)| about), ""),
             _ => (text(&call.body, "/involvedObject/name"), text(&call.body, "/reason")),
         };
@@ -210,7 +210,7 @@ impl Answers {
         self.forget_the_paid();
     }
 
-    /// A status is sent.
+    /// A daemon sends a status.
     fn states(&mut self, call: &Call, picture: &Picture) {
         let uid = picture.get(&call.resource).and_then(|all| all.get(&call.name));
         let uid = uid.map_or("", |object| text(object, "/metadata/uid"));
@@ -220,7 +220,7 @@ impl Answers {
         self.forget_the_paid();
     }
 
-    /// A write has succeeded: the failure of another before it is over, and its condition with it.
+    /// A write has succeeded: an earlier failure is over, and its condition no longer due.
     fn is_over(&mut self, call: &Call, picture: &Picture) {
         let Some((owner, _)) = owner(call, picture) else { return };
         if owner.0 == "replicasets" {
@@ -234,7 +234,7 @@ impl Answers {
         self.debts.retain(|debt| debt.event.is_some() || debt.condition.is_some());
     }
 
-    /// The debtor does something for the owner again.
+    /// The agent acts for the owner again, so that its overdue reports are breaches.
     fn falls_due(
         &mut self,
         at: Duration,
@@ -242,7 +242,7 @@ impl Answers {
         owner: &Owner,
         picture: &Picture,
     ) -> Result<(), Breach> {
-        // Nothing is reported of what is not there any more.
+        // Nothing is reported about a deleted object.
         let gone = |owner: &Owner| there(picture, owner).is_none_or(is_deleting);
         self.debts.retain(|debt| !gone(&debt.owner));
         let patience = self.patience;
@@ -263,7 +263,7 @@ impl Answers {
         ))
     }
 
-    /// A pod is asked for under a name of its own while the outcome of another creation is not known.
+    /// A daemon requests a pod under another name while the outcome of an earlier creation is not known.
     fn asks_for_another(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
         let key = (call.agent.clone(), replica_set.to_owned());
         let asked = self.asked.entry(key.clone()).or_default();
@@ -280,12 +280,12 @@ impl Answers {
     }
 }
 
-/// What tells a request from others of the same agent.
+/// Identifies a request among those of the same agent.
 fn what(call: &Call) -> String {
     format!("{} {} {}", call.method, call.path, call.name)
 }
 
-/// The owner for whose sake a call changes something, and its name.
+/// The owner that a write is made for, and its name.
 fn owner(call: &Call, picture: &Picture) -> Option<(Owner, String)> {
     let owners = match &*call.resource {
         "pods" => "replicasets",
@@ -358,7 +358,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// A monitor whose daemon has sent this and got that, at the first second.
+    /// The invariant after a daemon has sent this and got that reply, in the first second.
     fn after(call: &Call, answer: &Answer) -> Answers {
         let mut answers = Answers { patience: PROMPT, ..Answers::default() };
         assert_eq!(answers.sent(at(1), call, &picture()), Ok(()));

@@ -1,4 +1,5 @@
-//! What may be written at all, and which fields: S19 to S21 and the monitors on every outgoing request.
+//! Which requests a daemon may send, and which fields it may change: S19 to S21 and the check of every outgoing
+//! request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::{Breach, Commit, Invariants, number, text};
 use crate::call::Call;
 
-/// Whether a daemon may send this at all.
+/// Whether a daemon may send this request at all.
 pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
     let Call { method, resource, subresource, body, .. } = call;
     let breach = |what: &str| Err(Breach::new("outgoing", format!("{what}: {call} {body}")));
@@ -49,7 +50,7 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// The annotations that are ours on a set.
+/// The annotations of a ReplicaSet that Windlass owns.
 const ON_SETS: [&str; 4] = [
     REVISION,
     "deployment.kubernetes.io/revision-history",
@@ -57,20 +58,20 @@ const ON_SETS: [&str; 4] = [
     "deployment.kubernetes.io/max-replicas",
 ];
 
-/// The types of conditions that are ours, on a set or a Deployment.
+/// The condition types that Windlass owns, on a ReplicaSet or a Deployment.
 const CONDITIONS: [&str; 3] = ["Available", "Progressing", "ReplicaFailure"];
 
 fn annotations(object: &Value) -> &Value {
     &object["metadata"]["annotations"]
 }
 
-/// What there is beside these fields.
+/// The other fields of an object.
 fn beside<'a>(object: &'a Value, fields: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
     object.as_object().into_iter().flatten().filter(|(field, _)| !fields.contains(&field.as_str()))
 }
 
-/// Whether two objects are the same but for what their controllers own: the status, these fields of the specification,
-/// annotations, and what is compared by [`foreign`].
+/// Whether two objects are the same except for what their controllers own: the status, these fields of the
+/// specification, annotations, and what [`foreign`] compares.
 fn same_but(one: &Value, other: &Value, spec_fields: &[&str]) -> bool {
     let ours = ["resourceVersion", "generation", "ownerReferences", "managedFields", "annotations"];
     let same = |part: &str, ours: &[&str]| beside(&one[part], ours).eq(beside(&other[part], ours));
@@ -82,8 +83,8 @@ fn items<'a>(object: &'a Value, part: &str, list: &str) -> impl Iterator<Item = 
     object[part][list].as_array().into_iter().flatten()
 }
 
-/// S19 for what belongs to others in every object: owners that are no controllers, conditions, and the status
-/// where it is not what is written.
+/// S19 for what belongs to others in every object: owner references that name no controller, conditions, and the
+/// status where the write is not a status.
 pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
     let others = |owner: &&Value| owner["controller"] != true;
@@ -103,15 +104,15 @@ pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     Ok(())
 }
 
-/// Whether two objects are the same but for what a change of hands may change.
+/// Whether two objects differ only in what an adoption or a release may change.
 pub(super) fn same_but_the_owner(one: &Value, other: &Value) -> bool {
     let theirs = ["resourceVersion", "ownerReferences", "managedFields"];
     beside(one, &["metadata"]).eq(beside(other, &["metadata"]))
         && beside(&one["metadata"], &theirs).eq(beside(&other["metadata"], &theirs))
 }
 
-/// S19 for a Deployment: only its status and revision change, and its template with other annotations where
-/// somebody has asked for a rollback.
+/// S19 for a Deployment: only its status and revision change, and its template with other annotations where a
+/// rollback was requested.
 pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
     let asked = before["metadata"]["annotations"]["deprecated.deployment.rollback.to"].is_string();
@@ -125,7 +126,7 @@ pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
 }
 
 impl Invariants {
-    /// S19 for a set: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
+    /// S19 for a ReplicaSet: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
     pub(super) fn judge_replica_set_fields(
         &self,
         commit: &Commit<'_>,

@@ -1,4 +1,4 @@
-//! H1 and H4: who acts has renewed within the deadline, and nobody acts again after another has.
+//! H1 and H4: a daemon that writes has renewed within the deadline, and does not write again after another has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use super::Breach;
 use crate::call::{Call, daemon_of};
 use crate::scenario::{Scenario, Skew};
 
-/// The deadline of the default options, by a clock that is right.
+/// The renew deadline of the default options, by a right clock.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// After which another may act. Whoever takes over counts from when it saw the last renewal, which is later, by a
-/// clock that is right: see [`Skew::speed`].
+/// After this time another daemon may act. It counts from when it saw the last renewal, which is later, by a right
+/// clock: see [`Skew::speed`].
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Leadership {
     }
 
     pub(super) fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
-        // A standby tells of its own end; events say nothing about workloads.
+        // A standby reports its own end; events change no workload.
         if !self.election || !call.is_act() {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Leadership {
         Ok(())
     }
 
-    /// A daemon's call is over: when its term ended, it was cut off.
+    /// A daemon's call has ended: at the end of the term it must have been cut off.
     pub(super) fn over(&self, at: Duration, agent: &str) -> Result<(), Breach> {
         match self.renewed.get(agent) {
             Some(renewed) if self.election && at > *renewed + self.deadline(agent) => {

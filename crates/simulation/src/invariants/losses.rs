@@ -1,4 +1,4 @@
-//! What a set lost or gained lately: whoever decided before that could not know.
+//! The pods that a ReplicaSet lost or gained lately: an author that decided before could not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use serde_json::Value;
 use super::window::Window;
 use super::{Commit, controller, is_available, is_live, number, text};
 
-/// Who did something to a pod, and its UID.
+/// The client that changed a pod, and the pod's UID.
 type Deed = (Arc<str>, String);
 
-/// By the set's UID.
+/// By the ReplicaSet's UID.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// Live pods that ended, went, or changed hands.
+    /// Live pods that ended, were deleted, or changed their owner.
     gone: BTreeMap<String, Window<Deed>>,
-    /// Available pods that were so no longer.
+    /// Available pods that became unavailable.
     unavailable: BTreeMap<String, Window<Deed>>,
-    /// Pods that became ready, or came as such.
+    /// Pods that became ready, or were created ready.
     ready: BTreeMap<String, Window<Deed>>,
 }
 
@@ -27,8 +27,8 @@ impl Losses {
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, now, .. } = commit;
         let Some(pod) = after.or(*before) else { return };
-        // Whoever lets a pod go whose labels have changed acts for whoever changed them: the Deployment's controller,
-        // which counts on available pods, has no part in that.
+        // A release follows a change of labels by another client. The Deployment's controller, which counts on
+        // available pods, has no part in it.
         let is_let_go = after.is_some_and(|pod| controller(pod).is_empty());
         let mut owners = [before, after].map(|pod| pod.map_or("", controller)).to_vec();
         owners.dedup();
@@ -57,12 +57,12 @@ impl Losses {
         }
     }
 
-    /// How many live pods others have taken from a set since, and not given back.
+    /// How many live pods others have removed from a ReplicaSet since, and not given back.
     pub(super) fn gone(&self, commit: &Commit<'_>, replica_set: &str, since: Duration) -> i64 {
         absent(&self.gone, commit, replica_set, since, &is_live)
     }
 
-    /// How many available pods others have taken from a set since, or made unavailable, that are so still.
+    /// How many available pods others have removed from a ReplicaSet since, or made unavailable, and not restored.
     pub(super) fn unavailable(&self, commit: &Commit<'_>, replica_set: &Value, since: Duration) -> i64 {
         let min_ready = number(replica_set, "/spec/minReadySeconds");
         let available = |pod: &Value| is_live(pod) && is_available(pod, min_ready, commit.now);
@@ -76,7 +76,7 @@ impl Losses {
     }
 }
 
-/// Each pod counts once, however often it came and went; and not if it is there now.
+/// Each pod counts once, however often it changed; and not if it is present now.
 fn absent(
     deeds: &BTreeMap<String, Window<Deed>>,
     commit: &Commit<'_>,

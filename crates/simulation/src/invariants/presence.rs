@@ -1,12 +1,12 @@
-//! S26: absent and 0 differ. Which fields a status has is written down here by the types of the API and by when
-//! kube-controller-manager knows a number, and is asked of the stored object.
+//! S26: absent and 0 differ. Which fields a status has is defined here by the types of the API and by when
+//! kube-controller-manager knows a number, and is checked on the stored object.
 
 use std::time::Duration;
 
 use super::status::Counts;
 use super::{Breach, Commit, Invariants, text};
 
-/// Numbers that the API leaves out where they are 0, of both kinds.
+/// Numbers that the API omits where they are 0, of both kinds.
 const LEFT_OUT_AT_0: [&str; 6] = [
     "observedGeneration",
     "updatedReplicas",
@@ -17,7 +17,7 @@ const LEFT_OUT_AT_0: [&str; 6] = [
 ];
 
 impl Invariants {
-    /// Each field of a status that a daemon has written is there exactly where upstream's is.
+    /// Each field of a status that a daemon has written is present exactly where upstream's is.
     pub(super) fn judge_presence(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let (Some(after), "status") = (commit.after, &*commit.call.subresource) else { return Ok(()) };
         let status = &after["status"];
@@ -30,7 +30,7 @@ impl Invariants {
             if !status["replicas"].is_i64() {
                 return breach("replicas of a ReplicaSet is always there, and is missing");
             }
-            // Whoever has looked at a ReplicaSet has counted its terminating pods, be they none.
+            // A controller that has synced a ReplicaSet has counted its terminating pods, even if there are none.
             return if counts_terminating { Ok(()) } else { breach("terminatingReplicas is missing") };
         }
         if status["replicas"] == 0 {
@@ -43,7 +43,8 @@ impl Invariants {
         if commit.tells_of_a_refused_handover() {
             return Ok(());
         }
-        // The sum of a Deployment is known where that of each ReplicaSet is. One that nobody has looked at has none.
+        // The sum of a Deployment is known where that of each ReplicaSet is. A ReplicaSet that was never synced has
+        // none.
         let mut lately = self.statuses.replica_sets_since(text(after, "/metadata/uid"), since).peekable();
         let is_known = |replica_sets: &Vec<Counts>| {
             replica_sets.iter().all(|replica_set| replica_set.terminating.is_some())

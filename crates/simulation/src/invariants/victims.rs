@@ -1,4 +1,4 @@
-//! S13: the pods that go are those that are missed least.
+//! S13: pods are deleted in the order of their rank.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,7 @@ use super::{Breach, Commit, controller, is_available, is_live, text};
 use crate::call::Call;
 use crate::server::Picture;
 
-/// The first criteria of the order. They depend on the pod alone, so that it can be said what they were at any
-/// time.
+/// The first criteria of the order. They depend on the pod alone, so that they are known for any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Worth {
     assigned: bool,
@@ -23,22 +22,22 @@ struct Worth {
     cost: i64,
 }
 
-/// All criteria, for whoever decides now. The ages are logarithms of nanoseconds.
+/// All criteria at the time of the decision. The ages are logarithms of nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'p> {
     worth: Worth,
     crowd: Reverse<usize>,
     ready_age: i64,
-    /// Of regular containers, then of sidecars. What runs once does not count.
+    /// Of regular containers, then of sidecars. Init containers do not count.
     restarts: Reverse<(i64, i64)>,
     age: i64,
     uid: &'p str,
 }
 
-/// What pods have been worth lately, and which were to be deleted.
+/// The ranks that pods have had lately, and the pods for which a deletion was sent.
 #[derive(Debug, Default)]
 pub(super) struct Victims {
-    /// Of the live ones, and whose they were.
+    /// The ranks of live pods, and their owners.
     worth: BTreeMap<String, Window<Option<(String, Worth)>>>,
     sentenced: BTreeSet<String>,
     /// When a pod last changed.
@@ -54,11 +53,11 @@ impl Victims {
         self.worth.entry(text(pod, "/metadata/uid").to_owned()).or_default().set(commit.at, now);
     }
 
-    /// A daemon asks for a deletion: no other pod of the set, that it must have seen and has not asked to
-    /// delete already, was worth less all the time.
+    /// A daemon sends a deletion: no other pod of the ReplicaSet, which the daemon must have seen and has not tried
+    /// to delete already, had a lower rank all the time.
     ///
-    /// By all criteria it is judged only if the author has seen everything and no pod has changed at this instant,
-    /// because the crowd on a node, and ages, are what they are for a moment. `now` is what his clock says.
+    /// It is judged by all criteria only if the author has seen everything and no pod has changed at this instant,
+    /// because the number of pods on a node, and ages, are momentary. `now` is the time of the author's clock.
     pub(super) fn condemned(
         &mut self,
         at: Duration,
@@ -100,7 +99,7 @@ impl Victims {
         Ok(())
     }
 
-    /// Whether no other pod of the set has a lower rank.
+    /// Whether no other pod of the ReplicaSet has a lower rank.
     fn is_last(&self, now: Timestamp, call: &Call, picture: &Picture) -> Result<(), Breach> {
         let pods =
             || picture.get("pods").into_iter().flatten().map(|(_, pod)| pod).filter(|pod| is_live(pod));
@@ -108,7 +107,7 @@ impl Victims {
         let replica_set = controller(victim);
         let replica_sets =
             || picture.get("replicasets").into_iter().flatten().map(|(_, replica_set)| replica_set);
-        // Of a ReplicaSet that nobody owns no neighbours count, not even its own pods. The owner may be of any kind.
+        // For a ReplicaSet without an owner no neighbours count, not even its own pods. The owner may be of any kind.
         let owner = replica_sets()
             .find(|other| text(other, "/metadata/uid") == replica_set)
             .and_then(|replica_set| owner_of(replica_set));
@@ -138,7 +137,7 @@ impl Victims {
     }
 }
 
-/// The API group, kind and UID of what controls a ReplicaSet.
+/// The API group, kind and UID of the controller of a ReplicaSet.
 fn owner_of(replica_set: &Value) -> Option<(&str, &str, &str)> {
     let owners = replica_set["metadata"]["ownerReferences"].as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;
@@ -179,7 +178,7 @@ impl<'p> Rank<'p> {
 impl Worth {
     fn of(pod: &Value, now: Timestamp) -> Self {
         let cost = text(pod, "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost");
-        // No plus sign, no leading zeros, and no more than 32 bits hold, as upstream reads it.
+        // Upstream accepts no plus sign, no leading zeros, and no more than 32 bits.
         let cost = cost.parse::<i32>().ok().filter(|number| number.to_string() == cost);
         Worth {
             assigned: !text(pod, "/spec/nodeName").is_empty(),

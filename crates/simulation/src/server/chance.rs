@@ -1,4 +1,4 @@
-//! What becomes of each request: what was ordered for it, and what is left to chance.
+//! Chooses the fault of each request: an ordered one, or a random one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::latency::is_called_after;
 use crate::request_fault::{Order, RequestFault};
 use crate::scenario::Fault;
 
-/// Longer than a daemon waits for an answer.
+/// Longer than a daemon waits for a reply.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 
-/// Not as long as that.
+/// Shorter than that.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Whether admission webhooks are asked about it, as they are configured most often: no status.
+/// Whether admission webhooks are called for it, in their most common configuration: not for a status.
 fn is_admitted(call: &Call) -> bool {
     call.is_write() && matches!(&*call.resource, "pods" | "replicasets") && call.subresource.is_empty()
 }
 
-/// What an API server says where a webhook that must be asked does not answer.
+/// The reply of an API server where a required webhook cannot be called.
 fn webhook_fails() -> RequestFault {
     let message =
         "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
@@ -91,7 +91,7 @@ impl Server {
                 state.stalls.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
         {
             return match std::mem::replace(answered, true) {
-                // Late, and still in time.
+                // Late, but before the daemon abandons the call.
                 false => RequestFault::DelayReply(Duration::from_secs(4)),
                 true => RequestFault::LoseRequest,
             };
