@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::call::daemon_of;
 use super::invariants::{controller, is_live, text};
-use super::request_fault::Order;
+use super::request_fault::OrderedFault;
 use super::scenario::Act;
 use super::server::{NAMESPACE, Server};
 
@@ -136,11 +136,11 @@ impl Actors {
             Act::Delete { name, policy } => self.delete_deployment(name, policy).await,
             Act::Annotate { name, value } => self.annotate(name, &value.to_string()).await,
             Act::Replace { name, policy } => self.replace(name, policy).await,
-            Act::Strike { name } => self.strike(name).await,
+            Act::EndNewPods { name } => self.end_new_pods(name).await,
             // Of three more pods the first is created alone, and then two at once.
-            Act::Bequeath { name } => self.grow(name, 3, (2, Order::OutliveAuthor)).await,
-            Act::Linger { name } => self.linger(name).await,
-            Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
+            Act::LateCreation { name } => self.grow(name, 3, (2, OrderedFault::AfterAuthorKilled)).await,
+            Act::LateStatus { name } => self.delay_status(name).await,
+            Act::HostileAnnotation { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
             Act::Sidecar { name } => self.add_sidecar(name).await,
             Act::DeletePod { nth, at_once } => {
                 let options = if *at_once { at_once_options() } else { json!({}) };
@@ -148,25 +148,25 @@ impl Actors {
             }
             Act::Ready { nth, ready } => self.ready(*nth, *ready).await,
             Act::Fail { nth } => self.fail(*nth).await,
-            Act::Straggle { nth } => self.straggle(*nth).await,
+            Act::LateReplacement { nth } => self.replace_late(*nth).await,
             Act::Relabel { nth } => self.edit_nth_pod(*nth, json!({"labels": {"app": "stray"}})).await,
             Act::Cost { nth, cost } => {
                 let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost.to_string()});
                 self.edit_nth_pod(*nth, json!({"annotations": annotations})).await;
             }
             Act::Orphan { nth } => self.edit_nth_pod(*nth, json!({"ownerReferences": null})).await,
-            Act::Hold { nth } => self.edit_nth_pod(*nth, json!({"finalizers": [GUARD]})).await,
-            Act::Abandon { nth } => self.abandon_nth_pod(*nth).await,
-            Act::Seize { nth } => self.seize_nth_pod(*nth).await,
+            Act::PodFinalizer { nth } => self.edit_nth_pod(*nth, json!({"finalizers": [GUARD]})).await,
+            Act::OrphanTerminating { nth } => self.orphan_nth_terminating_pod(*nth).await,
+            Act::ChangePodOwner { nth } => self.change_owner_of_nth_pod(*nth).await,
             Act::Restart { nth, container, restarts } => {
                 self.restart_container(*nth, *container, *restarts).await;
             }
-            Act::Uproot { nth } => self.uproot(*nth).await,
-            Act::Loner { nth } => self.create_loner(*nth).await,
-            Act::Disown { nth } => self.disown(*nth).await,
-            Act::Guard { nth } => self.guard(*nth).await,
-            Act::Forge { nth, form } => self.forge(*nth, *form).await,
-            Act::Bare { replicas } => self.resize_bare(*replicas).await,
+            Act::OrphanPods { nth } => self.orphan_pods(*nth).await,
+            Act::OrphanPod { nth } => self.create_orphan_pod(*nth).await,
+            Act::UnselectReplicaSet { nth } => self.unselect(*nth).await,
+            Act::ReplicaSetFinalizer { nth } => self.guard(*nth).await,
+            Act::ForgeOwner { nth, form } => self.forge(*nth, *form).await,
+            Act::OwnerlessReplicaSet { replicas } => self.resize_bare(*replicas).await,
             Act::EndNamespace => self.delete_namespace().await,
             Act::Quota { full } => self.server.set_quota(*full),
             Act::Webhook { seconds: how_long } => self.server.fail_webhook(seconds(*how_long)),
@@ -175,9 +175,11 @@ impl Actors {
             Act::Lag { daemon, resource, seconds: how_long } => {
                 self.server.lag(*daemon, resource, seconds(*how_long));
             }
-            Act::SlowLease { daemon, seconds: how_long } => self.server.stall(*daemon, seconds(*how_long)),
+            Act::SlowLease { daemon, seconds: how_long } => {
+                self.server.fail_renewals(*daemon, seconds(*how_long))
+            }
             Act::Depose { resource } => self.depose(resource),
-            Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
+            Act::Crash { daemon, writes } => self.server.kill_after_writes(*daemon, *writes),
             Act::Stop { daemon } => self.stop(*daemon),
         }
     }
@@ -197,7 +199,7 @@ impl Actors {
     fn depose(&self, resource: &str) {
         let Some(leader) = daemon_of(&self.server.leader()) else { return };
         // Longer than it takes to lose the Lease, and to acquire it.
-        self.server.stall(leader, Duration::from_secs(20));
+        self.server.fail_renewals(leader, Duration::from_secs(20));
         for follower in (0..self.stops.len()).filter(|daemon| *daemon != leader) {
             self.server.lag(follower, resource, Duration::from_secs(40));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::convergence::{is_at_rest, objects, until};
+use super::convergence::{is_settled, objects, until};
 use super::invariants::{Breach, controller, is_deleting, number, text};
 use super::scenario::Act;
 use super::server::{Picture, Server};
@@ -49,7 +49,7 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     for name in [LARGE, SMALL] {
         actors.act(&Act::Create { name, replicas: 1, surge: 1, unavailable: 0, recreate: false }).await;
     }
-    until(server, actors, is_at_rest, PATIENCE).await?;
+    until(server, actors, is_settled, PATIENCE).await?;
     // The token buckets are full again.
     tokio::time::sleep(Duration::from_secs(10)).await;
     actors.act(&Act::Scale { name: LARGE, replicas: BATCH }).await;
@@ -65,16 +65,16 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     let created =
         replica_set_of(&before, LARGE).map_or(0, |replica_set| pods_of(&server.picture(), replica_set));
     if created >= BATCH as usize && !server.is_over() {
-        return Err(Breach::new("the simulation", "the batch was over before anybody could wait for it"));
+        return Err(Breach::new("the simulation", "the batch ended before another write could wait for it"));
     }
-    until(server, actors, is_at_rest, PATIENCE).await?;
+    until(server, actors, is_settled, PATIENCE).await?;
     for name in [LARGE, SMALL] {
         actors.act(&Act::Delete { name, policy: "Background" }).await;
     }
     server.limit(None);
     actors.restart();
     tokio::time::sleep(RESTART).await;
-    until(server, actors, is_at_rest, PATIENCE).await
+    until(server, actors, is_settled, PATIENCE).await
 }
 
 /// Waits until `is_so` holds, for no longer than a write may wait.

@@ -35,7 +35,7 @@ pub struct Call {
     /// Its author could know everything that happened until then, since the beginning of the history.
     pub known: Duration,
     /// It arrives after its author has abandoned it, or has ended.
-    pub overdue: bool,
+    pub abandoned: bool,
     /// By how much the member of the API server that replies lags behind the others.
     pub behind: Duration,
 }
@@ -74,7 +74,7 @@ impl Call {
             body,
             id: 0,
             known: Duration::MAX,
-            overdue: false,
+            abandoned: false,
             behind: Duration::ZERO,
         }
     }
@@ -118,7 +118,7 @@ impl Call {
 
     /// The client that knows of it: "" for an abandoned call.
     pub fn author(&self) -> &str {
-        if self.overdue { "" } else { &self.agent }
+        if self.abandoned { "" } else { &self.agent }
     }
 
     /// Whether it would change a workload: neither an event nor the Lease.

@@ -91,7 +91,7 @@ fn part_of_a_bug(text: &str) -> Result<String, String> {
     near.sort_by_key(|bug| std::cmp::Reverse(shared(bug)));
     near.truncate(3);
     let near = if near.is_empty() { &BUGS[..3] } else { &near };
-    Err(format!("no planted bug is called so; there are such as {near:?}"))
+    Err(format!("no planted bug has this name; similar names: {near:?}"))
 }
 
 /// What `--replay` runs.
@@ -165,7 +165,7 @@ fn replay(
         Source::File(path) => Replay::read(path).map_err(std::io::Error::other)?.scenario,
     };
     if let Some(name) = &args.planted {
-        let none = || std::io::Error::other(format!("no bug is called {name:?}"));
+        let none = || std::io::Error::other(format!("no planted bug is called {name:?}"));
         scenario.bug = BUGS.iter().find(|bug| bug.contains(name.as_str())).ok_or_else(none)?;
         check(&scenario).map_err(std::io::Error::other)?;
     }
@@ -216,7 +216,7 @@ fn exhaustive(
         }
     }
     let real = (host.elapsed)().saturating_sub(begin).as_secs_f64().max(0.001);
-    let rest = if failures == 0 || args.keep_going { "" } else { "; the rest was not visited" };
+    let rest = if failures == 0 || args.keep_going { "" } else { "; stopped at the failure" };
     let rate = histories as f64 * 60.0 / real;
     writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
     Ok(failures == 0)
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_the_exhaustive_mode_is_three_replicas_unless_it_is_said() {
+    fn the_exhaustive_mode_visits_three_replicas_by_default() {
         assert_eq!(args(&[]).exhaustive, None);
         assert_eq!(args(&["--exhaustive"]).exhaustive, Some(3));
         assert_eq!(args(&["--exhaustive", "1"]).exhaustive, Some(1));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_run_nothing_or_for_ever_is_refused_with_the_name_of_the_flag() {
+    fn flags_that_run_nothing_or_for_ever_are_refused_by_name() {
         for (flag, values) in [
             ("--seeds", &["9..3", "5..5"][..]),
             ("--minutes", &["-1", "0", "nan", "inf", "1e300"]),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bug_that_is_not_on_the_list_is_refused_and_near_ones_are_named() {
+    fn an_unknown_bug_is_refused_with_similar_names() {
         let said = refused(&["--planted", "surge from status"]);
         assert!(said.contains("--planted") && said.contains("surge is computed from the status"), "{said}");
         assert!(refused(&["--planted", "typo"]).contains("--planted"));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_says_its_seeds_and_sums_up() {
+    fn a_search_prints_its_seeds_and_sums() {
         let (fine, said) = executed(&["--seeds", "1..=1", "--threads", "1"]);
         assert!(fine, "{said}");
         assert!(said.starts_with("windlass 0, seeds from 1 on\n1 histories, seeds 1 to 1, in "), "{said}");
@@ -292,10 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_tells_the_history_and_how_it_ended() {
+    fn a_replay_prints_the_history_and_its_result() {
         let (fine, said) = executed(&["--replay", "1"]);
         assert!(fine, "{said}");
         assert!(said.contains("user      creates deployment web: size "), "{said}");
-        assert!(said.ends_with("\nas it should be\n"), "{said}");
+        assert!(said.ends_with("\npassed\n"), "{said}");
     }
 }

@@ -43,8 +43,8 @@ impl Cost {
 
 /// The cost of one change of a Deployment.
 #[derive(Debug)]
-pub struct Meter {
-    wish: String,
+pub struct ChangeCost {
+    change: String,
     before: Cost,
     /// The most pods that the Deployment had or wants.
     replicas: u64,
@@ -52,7 +52,7 @@ pub struct Meter {
     lasted: Duration,
 }
 
-impl Meter {
+impl ChangeCost {
     /// The change is made now.
     pub fn begin(server: &Server, act: &Act) -> Self {
         let wished = match act {
@@ -61,7 +61,7 @@ impl Meter {
         };
         let (before, since) = (server.cost(), server.start.elapsed());
         let replicas = server.largest_deployment().max(wished);
-        Meter { wish: format!("{act:?}"), before, replicas, since, lasted: Duration::ZERO }
+        ChangeCost { change: format!("{act:?}"), before, replicas, since, lasted: Duration::ZERO }
     }
 
     /// The change is rolled out now; later calls still count, but not the time.
@@ -78,12 +78,12 @@ impl Meter {
         let calls = cost.calls - self.before.calls;
         let conflicts = cost.conflicts - self.before.conflicts;
         let allowed = allowed(self.replicas, self.lasted, cost.scalings - self.before.scalings);
-        let Meter { wish, lasted, .. } = self;
+        let ChangeCost { change, lasted, .. } = self;
         if conflicts > 0 {
-            return Err(Breach::new("C1", format!("{conflicts} conflicts with nobody else there: {wish}")));
+            return Err(Breach::new("C1", format!("{conflicts} conflicts without another writer: {change}")));
         }
         if calls > allowed {
-            let what = format!("{calls} calls in {lasted:?}, {allowed} are allowed: {wish}");
+            let what = format!("{calls} calls in {lasted:?}, {allowed} allowed: {change}");
             return Err(Breach::new("C1", what));
         }
         Ok(())
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_with_the_waves_that_there_were_and_not_with_more_than_there_may_be() {
+    fn the_bound_grows_with_the_waves_that_occurred_up_to_a_limit() {
         let at_once = |scalings| allowed(3, Duration::ZERO, scalings);
         assert_eq!(at_once(2), at_once(0));
         assert_eq!(at_once(6), at_once(0) + 6);

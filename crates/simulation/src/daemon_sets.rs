@@ -87,5 +87,5 @@ async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) 
         actors.act(act).await;
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
-    convergence::comes_to_rest(cluster, actors).await
+    convergence::converges(cluster, actors).await
 }

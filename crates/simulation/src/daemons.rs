@@ -53,7 +53,7 @@ pub async fn run(
                 }
                 ended = &mut task => break ended_as(&server, &agent, ended),
                 _ = stops.recv(), if stopped.is_none() => {
-                    server.asked_to_stop(&agent);
+                    server.stop_signalled(&agent);
                     stopped = Some(Instant::now());
                     shutdown.cancel();
                 }
@@ -64,7 +64,7 @@ pub async fn run(
             server.fail(Breach::new("L10", format!("{agent} took {took:?} to end")));
         }
         if stopped.is_some() && server.settled().is_some() && server.leader() == agent {
-            server.fail(Breach::new("H4", format!("{agent} was stopped, and has not released the Lease")));
+            server.fail(Breach::new("H4", format!("{agent} was stopped without releasing the Lease")));
         }
         server.say(&format!("{agent} {how}"));
         tokio::time::sleep(Duration::from_millis(rng.u64(100..5000))).await;

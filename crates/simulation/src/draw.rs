@@ -48,7 +48,7 @@ impl Scenario {
             scenario.daemons = 3;
         }
         scenario.fill(&mut rng);
-        scenario.add_strangers();
+        scenario.add_foreign_owners();
         scenario.refuse(&mut apart);
         if rng.u8(..4) == 0 {
             scenario.clocks = (0..scenario.daemons).map(|_| skew(&mut rng)).collect();
@@ -56,7 +56,7 @@ impl Scenario {
             scenario.acts.retain(|(_, act)| !matches!(act, Act::MinReady { .. }));
         }
         if scenario.calm {
-            scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
+            scenario.acts.retain(|(_, act)| act.is_user_change() || act.is_fault());
         }
         if !scenario.election && scenario.daemons > 1 {
             // A daemon that waits for a creation without a reply keeps its name. The other daemon does not know that
@@ -67,10 +67,10 @@ impl Scenario {
             let parts = |act: &Act| {
                 matches!(
                     act,
-                    Act::Straggle { .. }
+                    Act::LateReplacement { .. }
                         | Act::Webhook { .. }
-                        | Act::Bequeath { .. }
-                        | Act::Linger { .. }
+                        | Act::LateCreation { .. }
+                        | Act::LateStatus { .. }
                         | Act::Lag { resource: "pods", .. }
                 )
             };
@@ -134,31 +134,31 @@ impl Scenario {
 }
 
 /// XORed with the seed for what is drawn about foreign owners.
-const STRANGERS: u64 = 0x6f77_6e65_7273_2124;
+const FOREIGN_OWNERS: u64 = 0x6f77_6e65_7273_2124;
 
 impl Scenario {
     /// In every third seed other clients create objects that name owners that are not theirs, and set what ranks pods
     /// for deletion. Drawn from a separate source, so that the other acts of a seed stay the same.
-    fn add_strangers(&mut self) {
-        let mut rng = fastrand::Rng::with_seed(self.seed ^ STRANGERS);
+    fn add_foreign_owners(&mut self) {
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ FOREIGN_OWNERS);
         if rng.u8(..3) > 0 {
             return;
         }
         let end = self.acts.last().map_or(Duration::ZERO, |(at, _)| *at);
         let latest = u64::try_from(end.as_millis()).unwrap_or(0).max(20);
         for _ in 0..rng.u32(1..12) {
-            let (at, act) = (Duration::from_millis(rng.u64(10..latest)), stranger(&mut rng));
+            let (at, act) = (Duration::from_millis(rng.u64(10..latest)), foreign_act(&mut rng));
             self.acts.push((at, act));
         }
         self.acts.sort_by_key(|(at, _)| *at);
     }
 }
 
-fn stranger(rng: &mut fastrand::Rng) -> Act {
+fn foreign_act(rng: &mut fastrand::Rng) -> Act {
     let nth = rng.u32(..12);
     match rng.u8(..12) {
-        0..6 => Act::Forge { nth, form: rng.u32(..owners::FORGERIES) },
-        6..9 => Act::Bare { replicas: rng.u32(1..8) },
+        0..6 => Act::ForgeOwner { nth, form: rng.u32(..owners::FORGERIES) },
+        6..9 => Act::OwnerlessReplicaSet { replicas: rng.u32(1..8) },
         9 => Act::Sidecar { name: NAMES[0] },
         _ => {
             let container = rng.u32(..owners::CONTAINERS);
@@ -224,27 +224,27 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         }
         44 => Act::Cost { nth, cost: rng.u32(..3) },
         45 => Act::Orphan { nth },
-        46 => Act::Seize { nth },
-        47 => Act::Loner { nth },
-        48 => Act::Disown { nth },
-        49 => Act::Guard { nth },
-        50 => Act::Uproot { nth },
+        46 => Act::ChangePodOwner { nth },
+        47 => Act::OrphanPod { nth },
+        48 => Act::UnselectReplicaSet { nth },
+        49 => Act::ReplicaSetFinalizer { nth },
+        50 => Act::OrphanPods { nth },
         51 => Act::RollBack { name },
-        52 => Act::Abandon { nth },
+        52 => Act::OrphanTerminating { nth },
         53 => {
             let policy = rng.choice(["Background", "Orphan"]).unwrap_or("Orphan");
             Act::Replace { name, policy }
         }
-        54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },
-        56 => Act::Hold { nth },
+        54..56 => Act::HostileAnnotation { name, nth, value: rng.u32(..hostile::COUNT) },
+        56 => Act::PodFinalizer { nth },
         57 if rng.u8(..4) == 0 => Act::EndNamespace,
-        58..60 => Act::Strike { name },
+        58..60 => Act::EndNewPods { name },
         60..62 => Act::Depose {
             resource: rng.choice(["pods", "replicasets", "deployments", "deployments"]).unwrap_or("pods"),
         },
-        62 => Act::Straggle { nth },
-        63 => Act::Bequeath { name },
-        64 => Act::Linger { name },
+        62 => Act::LateReplacement { nth },
+        63 => Act::LateCreation { name },
+        64 => Act::LateStatus { name },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::actors::Actors;
-use super::convergence::{is_at_rest, objects, until};
+use super::convergence::{is_settled, objects, until};
 use super::deadlines::time_of;
 use super::invariants::Breach;
 use super::scenario::Scenario;
@@ -38,8 +38,8 @@ pub async fn connection_is_replaced(
     }
     actors.images("thawed").await;
     tokio::time::sleep(NOTICED).await;
-    until(server, actors, is_at_rest, rollout).await.map_err(|Breach { what, .. }| {
-        let what = format!("the watches of {resource} froze {:?} ago, and still: {what}", NOTICED + rollout);
+    until(server, actors, is_settled, rollout).await.map_err(|Breach { what, .. }| {
+        let what = format!("the watches of {resource} froze {:?} ago: {what}", NOTICED + rollout);
         Breach::new("L11", what)
     })
 }

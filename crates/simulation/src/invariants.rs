@@ -28,6 +28,7 @@ mod acted_on;
 mod answers;
 mod commit;
 mod decisions;
+mod deletion_order;
 mod fields;
 mod leadership;
 mod losses;
@@ -39,7 +40,6 @@ mod replica_sets;
 mod rollout;
 mod status;
 mod stopping;
-mod victims;
 mod window;
 
 use std::collections::BTreeMap;
@@ -58,6 +58,7 @@ use super::server::Picture;
 use answers::Answers;
 pub use commit::Commit;
 use decisions::Decisions;
+use deletion_order::DeletionOrder;
 use leadership::Leadership;
 use losses::Losses;
 use names::Names;
@@ -65,7 +66,6 @@ use owners::Owners;
 use replica_sets::History;
 use status::Statuses;
 use stopping::Stopping;
-use victims::Victims;
 use window::Window;
 
 /// A broken invariant.
@@ -107,7 +107,7 @@ struct Terms {
 struct Made {
     by: Arc<str>,
     uid: String,
-    overdue: bool,
+    abandoned: bool,
 }
 
 /// All invariants and their state.
@@ -155,7 +155,7 @@ pub struct Invariants {
     history: History,
     statuses: Statuses,
     stopping: Stopping,
-    victims: Victims,
+    deletion_order: DeletionOrder,
 }
 
 impl Invariants {
@@ -164,7 +164,7 @@ impl Invariants {
         let ahead = scenario.clocks.iter().map(|skew| skew.ahead.abs() / 1000 + 1);
         Invariants {
             doubt: ahead.max().unwrap_or(0),
-            past: oracle::begins_in_the_past(scenario),
+            past: oracle::may_start_from_old_lists(scenario),
             has_election: scenario.election,
             answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
@@ -180,7 +180,7 @@ impl Invariants {
     }
 
     /// A daemon gets the signal to stop.
-    pub fn asked_to_stop(&mut self, at: Duration, agent: &str) {
+    pub fn stop_signalled(&mut self, at: Duration, agent: &str) {
         self.stopping.asked(at, agent);
     }
 
@@ -207,9 +207,9 @@ impl Invariants {
         self.leadership.sent(at, call)?;
         self.names.sent(call)?;
         let now = Some(now).filter(|_| self.doubt == 0);
-        self.victims.condemned(at, now, call, picture)?;
+        self.deletion_order.deletion_sent(at, now, call, picture)?;
         if call.method == http::Method::DELETE {
-            self.history.condemned(text(&call.body, "/preconditions/uid"));
+            self.history.deletion_sent(text(&call.body, "/preconditions/uid"));
         }
         self.answers.sent(at, call, picture)?;
         self.decisions.sent(at, call, picture)
@@ -241,14 +241,14 @@ impl Invariants {
     }
 
     /// A daemon gets an object that it has read.
-    pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
-        self.names.shown(call, object);
-        self.decisions.shown(at, call, object);
+    pub fn object_read(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.names.object_read(call, object);
+        self.decisions.object_read(at, call, object);
     }
 
     /// A list with a label selector has shown a daemon these pods.
     pub fn selected(&mut self, call: &Call, pods: &[Arc<Value>]) {
-        pods.iter().for_each(|pod| self.names.shown(call, pod));
+        pods.iter().for_each(|pod| self.names.object_read(call, pod));
     }
 
     /// A list has shown a daemon all objects of a resource at the time `at`.
@@ -259,18 +259,18 @@ impl Invariants {
     }
 
     /// A daemon's creation was refused because an object of that name exists.
-    pub fn met(&mut self, call: &Call, picture: &Picture) {
+    pub fn name_was_taken(&mut self, call: &Call, picture: &Picture) {
         self.decisions.made(call);
-        self.history.met(call, picture);
+        self.history.name_was_taken(call, picture);
     }
 
     /// A daemon gets the reply that its write has succeeded, and which version it created.
-    pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
-        self.names.told(call);
-        self.decisions.told(at, call, version);
+    pub fn write_succeeded(&mut self, at: Duration, call: &Call, version: u64) {
+        self.names.write_succeeded(call);
+        self.decisions.write_succeeded(at, call, version);
     }
 
-    /// A call has ended, with whatever result; it `goes_on` if it is retried until then.
+    /// A call has ended, with whatever result; if it is retried, `retry_at` says when.
     ///
     /// # Errors
     /// When it should have ended before.
@@ -279,16 +279,16 @@ impl Invariants {
         at: Duration,
         agent: &str,
         id: u64,
-        goes_on: Option<Duration>,
+        retry_at: Option<Duration>,
     ) -> Result<(), Breach> {
         self.stopping.ends(at, agent);
         self.answers.ended(at, id);
-        let agent = self.decisions.ended(at, id, goes_on);
+        let agent = self.decisions.ended(at, id, retry_at);
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 
     /// Whether a write is abandoned, or was never waited for: writes that are not judged are not remembered.
-    pub fn was_given_up(&self, id: u64) -> bool {
+    pub fn was_abandoned(&self, id: u64) -> bool {
         self.decisions.began(id).is_none()
     }
 
@@ -334,14 +334,14 @@ impl Invariants {
         self.history.remember(commit);
         self.statuses.remember(commit);
         if call.resource == "pods" {
-            self.victims.remember(commit);
+            self.deletion_order.remember(commit);
             self.losses.remember(commit);
             self.names.remember(commit);
             match (before, after) {
                 (None, Some(pod)) => {
                     let made = self.made.entry(controller(pod).to_owned()).or_default();
                     let (by, uid) = (call.agent.clone(), text(pod, "/metadata/uid").to_owned());
-                    made.happens(*at, Made { by, uid, overdue: call.overdue });
+                    made.happens(*at, Made { by, uid, abandoned: call.abandoned });
                 }
                 (Some(_), None) => {
                     let beginning = call.name.rsplit_once('-').map_or("", |(beginning, _)| beginning);
@@ -398,7 +398,7 @@ impl Invariants {
     }
 
     /// Whether an owner was being deleted, or was deleted, before `since`, or never existed.
-    fn had_gone(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
+    fn was_deleted(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
         match self.going.get(owner) {
             Some(went) => *went < since,
             None => ["deployments", "replicasets"].iter().all(|kind| commit.by_uid(kind, owner).is_none()),
@@ -406,9 +406,9 @@ impl Invariants {
     }
 
     /// S17: nothing is done for an owner that is deleted or being deleted, as far as the author can know.
-    fn for_the_living(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
-        if self.had_gone(commit, owner, since) {
-            return commit.breach("S17", format!("a write for {owner}, which is not there any more"));
+    fn check_owner_exists(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
+        if self.was_deleted(commit, owner, since) {
+            return commit.breach("S17", format!("a write for {owner}, which is deleted or being deleted"));
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Knowledge {
 
     /// A call begins. Returns the instant up to which its author can know everything.
     pub fn begins(&mut self, agent: &Arc<str>, owner: Option<&Owner>, now: Duration) -> Duration {
-        let goes_on = owner.is_some_and(|owner| self.is_at_work(agent, owner, now));
+        let retry_at = owner.is_some_and(|owner| self.is_at_work(agent, owner, now));
         let author = self.0.entry(agent.clone()).or_default();
         let gaps = RESOURCES.iter().filter_map(|resource| author.gaps.get(*resource));
         let open = gaps.filter(|gap| gap.until.is_none_or(|until| until == now));
@@ -91,7 +91,7 @@ impl Knowledge {
         let Some(owner) = owner else { return decided };
         let begun = || Work { calls: 0, decided, ended: None };
         let work = author.work.entry(owner.clone()).or_insert_with(begun);
-        if !goes_on {
+        if !retry_at {
             *work = begun();
         }
         work.calls += 1;
@@ -99,20 +99,20 @@ impl Knowledge {
     }
 
     /// The call has ended, with whatever result. A status is the `last` call of a sync: the next call belongs to
-    /// another decision. The exception is a call that is retried: then the sync `goes_on` until that time.
+    /// another decision. The exception is a call that is retried: then the sync continues until `retry_at`.
     pub fn ends(
         &mut self,
         agent: &Arc<str>,
         owner: &Owner,
         last: bool,
         now: Duration,
-        goes_on: Option<Duration>,
+        retry_at: Option<Duration>,
     ) {
         let Some(author) = self.0.get_mut(agent) else { return };
         let Some(work) = author.work.get_mut(owner) else { return };
         work.calls = work.calls.saturating_sub(1);
-        work.ended = work.ended.max(Some(goes_on.unwrap_or(now)));
-        if last && work.calls == 0 && goes_on.is_none() {
+        work.ended = work.ended.max(Some(retry_at.unwrap_or(now)));
+        if last && work.calls == 0 && retry_at.is_none() {
             author.work.remove(owner);
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_sent_again_after_a_wait_is_of_the_same_decision() {
+    fn a_retried_call_belongs_to_the_same_decision() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_for_one_owner_excuses_nothing_that_is_done_for_another() {
+    fn a_late_call_for_one_owner_excuses_nothing_for_another() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let (mut knowledge, api) = (Knowledge::default(), ("Deployment", "api".to_owned()));
         assert_eq!(knowledge.begins(&agent, Some(&api), at(1)), at(1));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_status_there_is_another_decision() {
+    fn a_call_after_a_status_belongs_to_another_decision() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));

@@ -25,7 +25,7 @@ struct Detection {
 }
 
 /// The search for one bug.
-struct Hunt {
+struct BugSearch {
     bug: &'static str,
     /// The next seed to try.
     next: u64,
@@ -50,15 +50,16 @@ pub fn mutation_score(
         return Err(std::io::Error::other("--planted needs a build with the feature planted-bugs"));
     }
     let seeds = args.seeds.range(1);
-    same_again(&hunted(seeds.start), digest)?;
+    same_again(&scenario_to_search(seeds.start), digest)?;
     let bugs = BUGS.iter().filter(|bug| bug.contains(name));
-    let mut hunts: Vec<Hunt> = bugs.map(|bug| Hunt { bug, next: seeds.start, spent: 0.0 }).collect();
-    let planted = hunts.len();
+    let mut searches: Vec<BugSearch> =
+        bugs.map(|bug| BugSearch { bug, next: seeds.start, spent: 0.0 }).collect();
+    let planted = searches.len();
     let mut times = Vec::new();
     for part in [0.5, 1.0] {
         let mut missed = Vec::new();
-        let waiting = hunts.len();
-        for (nth, mut hunt) in hunts.into_iter().enumerate() {
+        let waiting = searches.len();
+        for (nth, mut hunt) in searches.into_iter().enumerate() {
             let left = args.minutes.as_secs_f64() * part - elapsed().as_secs_f64();
             let share = left / (waiting - nth) as f64;
             match hunt.go_on(seeds.end, args.threads, share, &elapsed)? {
@@ -70,9 +71,9 @@ pub fn mutation_score(
             }
             out.flush()?;
         }
-        hunts = missed;
+        searches = missed;
     }
-    for Hunt { bug, next, spent } in hunts {
+    for BugSearch { bug, next, spent } in searches {
         writeln!(out, "not found within {spent:.0} s and the seeds before {next}: {bug}")?;
     }
     times.sort_by(f64::total_cmp);
@@ -84,11 +85,11 @@ pub fn mutation_score(
 
 /// The history of a seed in the form that is searched for bugs: watching a settled cluster for two days finds no more
 /// than three minutes with a restart, and takes seconds.
-fn hunted(seed: u64) -> Scenario {
+fn scenario_to_search(seed: u64) -> Scenario {
     Scenario { quiet: QUIET, ..Scenario::new(seed) }
 }
 
-impl Hunt {
+impl BugSearch {
     /// Searches for the bug for `share` more seconds.
     fn go_on(
         &mut self,
@@ -107,7 +108,7 @@ impl Hunt {
                 if seed >= end {
                     break;
                 }
-                let clean = hunted(seed);
+                let clean = scenario_to_search(seed);
                 let Some(failure) = run(&Scenario { bug, ..clean.clone() }, false)?.failure else { continue };
                 if run(&clean, false)?.failure.is_none() {
                     let find = Detection { seed, invariant: failure.invariant, time: spent + time() };

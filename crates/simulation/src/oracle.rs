@@ -49,13 +49,13 @@ impl Tally {
             "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(replica_set, _)| replica_set),
             _ => text(object, "/metadata/name"),
         };
-        if created && call.overdue && call.resource == "pods" {
+        if created && call.abandoned && call.resource == "pods" {
             self.late.insert(text(object, "/metadata/uid").to_owned());
         }
         let sum = self.sums.entry(format!("{} of {name}", call.resource)).or_default();
         sum.created += u32::from(created);
         sum.deleted += u32::from(deleted);
-        sum.late += u32::from((created || deleted) && call.overdue);
+        sum.late += u32::from((created || deleted) && call.abandoned);
     }
 }
 
@@ -97,12 +97,12 @@ pub fn objects(picture: &Picture) -> Vec<String> {
 
 /// Whether the oracles apply.
 pub fn applies(scenario: &Scenario) -> bool {
-    scenario.calm && (scenario.election || scenario.daemons == 1) && !begins_in_the_past(scenario)
+    scenario.calm && (scenario.election || scenario.daemons == 1) && !may_start_from_old_lists(scenario)
 }
 
 /// Whether a daemon may start from an old list. The API promises that a first list is not old, and real servers keep
 /// that promise; a server that breaks it makes the daemon act on an earlier state.
-pub(super) fn begins_in_the_past(scenario: &Scenario) -> bool {
+pub(super) fn may_start_from_old_lists(scenario: &Scenario) -> bool {
     // A daemon that loses the Lease restarts as well.
     let restart = |act: &Act| {
         matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. } | Act::Depose { .. })
@@ -117,7 +117,7 @@ pub fn without_faults(scenario: &Scenario) -> Scenario {
     calm.faults.clear();
     calm.clocks.clear();
     calm.points.clear();
-    calm.acts.retain(|(_, act)| act.is_wish());
+    calm.acts.retain(|(_, act)| act.is_user_change());
     calm.bug = "";
     calm
 }
@@ -147,11 +147,11 @@ pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
     }
     let differs = owed.objects.iter().zip(&found.objects).find(|(owed, found)| owed != found);
     if let Some((owed, found)) = differs {
-        return Err(Breach::new("R3", format!("it ends as {found}, without faults as {owed}")));
+        return Err(Breach::new("R3", format!("it ends with {found}, without faults with {owed}")));
     }
     if owed.objects.len() != found.objects.len() {
         let what =
-            format!("{} objects in the end, without faults {}", found.objects.len(), owed.objects.len());
+            format!("{} objects at the end, without faults {}", found.objects.len(), owed.objects.len());
         return Err(Breach::new("R3", what));
     }
     Ok(())
@@ -163,7 +163,7 @@ mod tests {
     use crate::run::run;
 
     #[test]
-    fn what_is_owed_is_known_without_faults() {
+    fn the_expected_ending_comes_from_the_history_without_faults() {
         let calm = (1..200).map(Scenario::new).find(|scenario| applies(scenario) && scenario.acts.len() > 4);
         let scenario = calm.unwrap();
         let outcome = run(&without_faults(&scenario), false).unwrap();

@@ -26,14 +26,14 @@ const REFUSED: Duration = Duration::from_secs(5);
 /// When a status is not true.
 pub async fn statuses_are_true(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     match scenario.seed / 3 % 3 {
-        0 => generations_are_put_right(server, actors).await,
-        1 => refused_steps_are_not_acted_on(server, actors).await,
-        _ => losses_are_told(server, actors).await,
+        0 => generations_are_corrected(server, actors).await,
+        1 => refused_writes_are_not_observed(server, actors).await,
+        _ => losses_are_reported(server, actors).await,
     }
 }
 
 /// S20: an `observedGeneration` above the generation is corrected.
-async fn generations_are_put_right(server: &Server, actors: &Actors) -> Result<(), Breach> {
+async fn generations_are_corrected(server: &Server, actors: &Actors) -> Result<(), Breach> {
     actors.raise_generations().await;
     tokio::time::sleep(AT_ONCE).await;
     let picture = server.picture();
@@ -41,7 +41,7 @@ async fn generations_are_put_right(server: &Server, actors: &Actors) -> Result<(
         let (observed, generation) = generations(object);
         if observed > generation && !server.is_over() {
             let name = text(object, "/metadata/name");
-            let what = format!("{name} has generation {generation} and says that {observed} was observed");
+            let what = format!("{name} has generation {generation} and observedGeneration {observed}");
             return Err(Breach::new("S20", what));
         }
     }
@@ -50,7 +50,7 @@ async fn generations_are_put_right(server: &Server, actors: &Actors) -> Result<(
 
 /// S20: while the sizes of ReplicaSets cannot be changed, no resized Deployment publishes its new generation as
 /// observed.
-async fn refused_steps_are_not_acted_on(server: &Server, actors: &Actors) -> Result<(), Breach> {
+async fn refused_writes_are_not_observed(server: &Server, actors: &Actors) -> Result<(), Breach> {
     server.fix_sizes(true);
     actors.resize_all().await;
     tokio::time::sleep(REFUSED).await;
@@ -60,8 +60,7 @@ async fn refused_steps_are_not_acted_on(server: &Server, actors: &Actors) -> Res
         let (observed, generation) = generations(deployment);
         if observed >= generation && !server.is_over() {
             let name = text(deployment, "/metadata/name");
-            let what =
-                format!("{name} could not be resized and says that generation {generation} was observed");
+            let what = format!("{name} could not be resized and has observedGeneration {generation}");
             return Err(Breach::new("S20", what));
         }
     }
@@ -73,7 +72,7 @@ fn generations(object: &Value) -> (i64, i64) {
 }
 
 /// S27: a settled workload reports each pod that it loses at once, however fast losses follow each other.
-async fn losses_are_told(server: &Server, actors: &Actors) -> Result<(), Breach> {
+async fn losses_are_reported(server: &Server, actors: &Actors) -> Result<(), Breach> {
     // Long after the last status, so that status writes are throttled from the first loss on.
     tokio::time::sleep(2 * REFUSED).await;
     for _ in 0..3 {
@@ -122,7 +121,7 @@ fn overstated(picture: &Picture, now: jiff::Timestamp) -> Result<(), Breach> {
         }
         let name = text(object, "/metadata/name");
         let what = format!(
-            "{name} says that {told:?} pods are ready and available, of which {there:?} are since {AT_ONCE:?}"
+            "{name} reports {told:?} ready and available pods, but has had {there:?} for {AT_ONCE:?}"
         );
         Err(Breach::new("S27", what))
     };
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_that_says_more_than_there_is_is_found_on_both_levels() {
+    fn an_overstated_status_is_found_in_replica_sets_and_deployments() {
         let owner = |kind: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}]);
         let status = |number: i64| json!({"readyReplicas": number, "availableReplicas": number});
         let pod = json!({"metadata": {"name": "p", "ownerReferences": owner("ReplicaSet", "s")}, "status": {"phase": "Running",
@@ -173,6 +172,6 @@ mod tests {
         assert_eq!(judged(1, 1), Ok(()));
         assert_eq!(judged(0, 0), Ok(()), "a rise may wait");
         assert!(judged(2, 1).unwrap_err().what.starts_with("web-1 says"));
-        assert!(judged(1, 2).unwrap_err().what.starts_with("web says"));
+        assert!(judged(1, 2).unwrap_err().what.starts_with("web reports"));
     }
 }

@@ -128,7 +128,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         field(format!("faults[{n}]"), *part <= 100, "must be at most 100 percent")?;
     }
     for (n, Skew { ahead, speed }) in scenario.clocks.iter().enumerate() {
-        let bound = "must be at most a day either way";
+        let bound = "must be at most a day, positive or negative";
         field(format!("clocks[{n}].ahead"), ahead.unsigned_abs() <= 86_400_000, bound)?;
         // A leader that measures its 10 s with a slower clock than this outlives its Lease of 15 s.
         field(format!("clocks[{n}].speed"), (67..=100).contains(speed), "must be between 67 and 100")?;
@@ -136,7 +136,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     let mut latest = Duration::ZERO;
     for (n, (at, act)) in scenario.acts.iter().enumerate() {
         field(format!("acts[{n}].at"), *at <= LONGEST, "must be at most an hour")?;
-        field(format!("acts[{n}].at"), *at >= latest, "must not be before the act in front of it")?;
+        field(format!("acts[{n}].at"), *at >= latest, "must not be before the previous act")?;
         latest = *at;
         let fine = |seconds: u32| u64::from(seconds) <= LONGEST.as_secs();
         let hour = "must be at most an hour";
@@ -154,7 +154,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
                 let path = format!("acts[{n}].act.{kind}.replicas");
                 field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
             }
-            Act::Bare { replicas } => {
+            Act::OwnerlessReplicaSet { replicas } => {
                 let path = format!("acts[{n}].act.bare.replicas");
                 field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
             }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_file_is_read_back() {
         for seed in 0..200 {
             let written = replay(Scenario::new(seed));
             let text = serde_json::to_string_pretty(&written).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_with_its_place() {
+    fn an_error_in_a_file_names_its_position() {
         let good = serde_json::to_string_pretty(&replay(Scenario::new(7))).unwrap();
         let wrong = |from: &str, to: &str| {
             let text = good.replacen(from, to, 1);

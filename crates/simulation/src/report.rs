@@ -44,7 +44,7 @@ impl Report {
         self.keep(least, &outcome, out)?;
         // A scenario from a file, with a planted bug, or of the exhaustive mode is not what its seed draws.
         if *scenario == Scenario::new(scenario.seed) {
-            writeln!(out, "all of it: windlass-sim --replay {}", scenario.seed)?;
+            writeln!(out, "the whole history: windlass-sim --replay {}", scenario.seed)?;
         }
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Report {
         } else {
             transcript::lines(&outcome.log).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
-        writeln!(out, "\nthen there is:")?;
+        writeln!(out, "\nobjects at the end:")?;
         transcript::objects(&outcome.picture).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         writeln!(out, "\n{outcome}")?;
         Ok(outcome)
@@ -71,8 +71,8 @@ impl Report {
     fn keep(&self, scenario: Scenario, outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
         let Some(failure) = &outcome.failure else {
             let what = format!(
-                "seed {}: it was not as it should be the first time: a history depends on more than its seed, \
-                 and nothing here can be believed",
+                "seed {}: it failed the first time and not the second: a history depends on more than its seed, \
+                 and no result of this simulation is valid",
                 scenario.seed
             );
             return Err(std::io::Error::other(what));

@@ -20,7 +20,7 @@ pub enum RequestFault {
     Refuse(u16, &'static str, String),
     /// The reply is this code with a `Retry-After` of this many seconds. The request may be carried out all the same,
     /// since a proxy in between gave up.
-    AskToWait {
+    RetryAfter {
         /// 429 or 503.
         code: u16,
         /// The value of `Retry-After`.
@@ -44,7 +44,7 @@ impl RequestFault {
             | RequestFault::Refuse(..)
             | RequestFault::Freeze
             | RequestFault::Hang => false,
-            RequestFault::AskToWait { carried_out, .. } => *carried_out,
+            RequestFault::RetryAfter { carried_out, .. } => *carried_out,
             _ => true,
         }
     }
@@ -70,13 +70,13 @@ pub enum Answer {
 
 /// A fault that is ordered for the creation of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum OrderedFault {
     /// It arrives after its author has abandoned it.
-    ArriveLate,
+    AfterAbandoned,
     /// Its author is killed at it, and it arrives after the successor has started.
-    OutliveAuthor,
+    AfterAuthorKilled,
     /// It is carried out at once, and the reply arrives late, but before its author abandons it.
-    AnswerLate,
+    LateReply,
 }
 
 /// As a remark after the request; empty without a fault.
@@ -87,14 +87,14 @@ impl fmt::Display for RequestFault {
             RequestFault::LoseRequest => write!(f, "never arrives"),
             RequestFault::LoseReply => write!(f, "the reply is lost"),
             RequestFault::Delay(time) => write!(f, "arrives {time:?} late"),
-            RequestFault::DelayReply(time) => write!(f, "is answered {time:?} late"),
+            RequestFault::DelayReply(time) => write!(f, "the reply is {time:?} late"),
             RequestFault::Refuse(code, _, message) => write!(f, "refused with {code}, {message}"),
-            RequestFault::AskToWait { code, seconds, carried_out } => {
+            RequestFault::RetryAfter { code, seconds, carried_out } => {
                 let done = if *carried_out { ", and carried out" } else { "" };
-                write!(f, "asked with {code} to wait {seconds} s{done}")
+                write!(f, "{code} with Retry-After {seconds} s{done}")
             }
-            RequestFault::Behind(time) => write!(f, "answered by a member that is {time:?} behind"),
-            RequestFault::Freeze => write!(f, "its connection relays nothing"),
+            RequestFault::Behind(time) => write!(f, "reply of a member that lags by {time:?}"),
+            RequestFault::Freeze => write!(f, "its connection is frozen"),
             RequestFault::Hang => write!(f, "its sender is dead"),
         }
     }

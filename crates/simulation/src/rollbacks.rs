@@ -16,7 +16,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When the image differs from the one before.
-pub async fn lead_back(server: &Server, actors: &Actors) -> Result<(), Breach> {
+pub async fn restore_the_previous_template(server: &Server, actors: &Actors) -> Result<(), Breach> {
     let before = server.picture();
     actors.pause(true).await;
     actors.images("skipped").await;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
-use super::cost::Meter;
+use super::cost::ChangeCost;
 use super::invariants::Breach;
 use super::log::Entry;
 use super::oracle::{self, Ending};
@@ -49,7 +49,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             Some(failure) => write!(f, "{failure}"),
-            None => write!(f, "as it should be"),
+            None => write!(f, "passed"),
         }
     }
 }
@@ -89,7 +89,7 @@ pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
 fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(history)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
         Err(std::io::Error::other(format!("seed {seed}: the simulation panicked: {text}")))
     })
 }
@@ -131,7 +131,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
         stops.push(stop);
         let daemon = daemons::run(server.clone(), scenario.clone(), number, stopped);
-        tasks.spawn(named("who starts a daemon again", daemon));
+        tasks.spawn(named("the supervisor of the daemons", daemon));
     }
     let actors = Actors::new(server.clone(), stops);
     actors.make_namespace().await;
@@ -139,7 +139,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     tokio::time::sleep(Duration::from_secs(1)).await;
     if server.sandbox.object("Namespace", "", NAMESPACE).is_none() {
         // Without its namespace the history would be empty and pass.
-        server.fail(Breach::new("the simulation", "there is no namespace"));
+        server.fail(Breach::new("the simulation", "the namespace was not created"));
     }
     // A task that ends before the history does leaves the simulation incomplete, and everything after it wrong.
     let played = tokio::select! {
@@ -153,7 +153,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     if let Err(breach) = played {
         server.fail(breach);
     }
-    server.look_for_panics();
+    server.check_panics();
     end.cancel();
     drop(tasks);
     Outcome {
@@ -182,13 +182,13 @@ async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static s
 async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     let (begin, mut last) = (server.start.elapsed(), Duration::ZERO);
     let nothing_is_wrong = oracle::applies(scenario) && is_without_faults(scenario);
-    let mut meter: Option<Meter> = None;
+    let mut meter: Option<ChangeCost> = None;
     for (at, act) in &scenario.acts {
         if scenario.calm {
             tokio::time::sleep(at.saturating_sub(last)).await;
             last = *at;
-            if act.is_wish() {
-                convergence::until_rest(server).await;
+            if act.is_user_change() {
+                convergence::until_settled(server).await;
             }
             meter.take().map_or(Ok(()), |meter| meter.end(server))?;
         } else {
@@ -198,17 +198,17 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
             return Ok(());
         }
         server.say(&format!("{act:?}"));
-        let begun = nothing_is_wrong.then(|| Meter::begin(server, act));
+        let begun = nothing_is_wrong.then(|| ChangeCost::begin(server, act));
         actors.act(act).await;
         if let Some(mut begun) = begun {
-            convergence::until_rest(server).await;
+            convergence::until_settled(server).await;
             begun.fulfilled(server);
             meter = Some(begun);
         }
     }
     tokio::time::sleep(scenario.tail()).await;
     if scenario.calm {
-        convergence::until_rest(server).await;
+        convergence::until_settled(server).await;
     }
     if server.is_over() {
         return Ok(());
@@ -219,8 +219,8 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
     if scenario.repair {
         actors.repair().await;
     }
-    if scenario.owes_rest() {
-        return convergence::comes_to_rest(scenario, server, actors).await;
+    if scenario.must_converge() {
+        return convergence::converges(scenario, server, actors).await;
     }
     // Late requests arrive, and are judged.
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_of_the_simulation_is_an_error_that_tells_the_seed() {
+    fn a_panic_of_the_simulation_is_an_error_that_names_the_seed() {
         let error = naming_the_seed(7, || -> std::io::Result<()> { panic!("no {}", "pods") }).unwrap_err();
         assert_eq!(error.to_string(), "seed 7: the simulation panicked: no pods");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::actors::Actors;
 use super::convergence::objects;
-use super::convergence::{is_at_rest, until};
+use super::convergence::{is_settled, until};
 use super::deadlines::{RESERVED, time_of};
 use super::invariants::Breach;
 use super::scenario::Scenario;
@@ -34,11 +34,11 @@ pub async fn restarts_decide_last(
     actors.add_sidecars(BEFORE).await;
     let picture = server.picture();
     let rollout = objects(&picture, "deployments").map(|deployment| time_of(deployment, scenario)).max();
-    until(server, actors, is_at_rest, RESERVED + rollout.unwrap_or_default()).await?;
+    until(server, actors, is_settled, RESERVED + rollout.unwrap_or_default()).await?;
     tokio::time::sleep(ALIKE).await;
     actors.restart_what_runs_once().await;
     // The daemons have seen the restarts.
     tokio::time::sleep(Duration::from_secs(1)).await;
     actors.size_all(AFTER).await;
-    until(server, actors, is_at_rest, RESERVED).await
+    until(server, actors, is_settled, RESERVED).await
 }

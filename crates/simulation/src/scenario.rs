@@ -139,22 +139,22 @@ pub enum Act {
     Fail { nth: u32 },
     /// The chaos monkey ends the first pods of a new image right after their ReplicaSet has reported them as
     /// available, and a user raises maxUnavailable before the ReplicaSet reports the loss.
-    Strike {
+    EndNewPods {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
     /// The chaos monkey deletes the n-th pod, and the creation of its replacement arrives after its author has
     /// abandoned it, when the name of the deleted pod is free.
-    Straggle { nth: u32 },
+    LateReplacement { nth: u32 },
     /// A user scales up by three pods, and the creation of the last one arrives when its author is dead and the
     /// successor has already created the missing pods.
-    Bequeath {
+    LateCreation {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
     /// A user scales up by two pods, and their ReplicaSet cannot write its status while a reply is late. Meanwhile
     /// the Deployment gets a broken image, and another image once the old pods are ready.
-    Linger {
+    LateStatus {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
@@ -165,11 +165,11 @@ pub enum Act {
     /// The chaos monkey removes the owner reference of a pod.
     Orphan { nth: u32 },
     /// The chaos monkey deletes a pod and removes its owner reference while it terminates.
-    Abandon { nth: u32 },
+    OrphanTerminating { nth: u32 },
     /// The chaos monkey gives a pod to another owner.
-    Seize { nth: u32 },
+    ChangePodOwner { nth: u32 },
     /// A user deletes the n-th ReplicaSet but not its pods, and no daemon sees that for a moment.
-    Uproot { nth: u32 },
+    OrphanPods { nth: u32 },
     /// A user deletes a Deployment and creates it again, and no daemon sees for a moment what happens to its
     /// ReplicaSets.
     Replace {
@@ -179,17 +179,17 @@ pub enum Act {
         policy: Word,
     },
     /// A user creates a pod with the labels of the n-th ReplicaSet's pods.
-    Loner { nth: u32 },
+    OrphanPod { nth: u32 },
     /// A user changes a label of the n-th ReplicaSet, so that its Deployment's selector no longer matches.
-    Disown { nth: u32 },
+    UnselectReplicaSet { nth: u32 },
     /// Another controller puts a finalizer on the n-th ReplicaSet.
-    Guard { nth: u32 },
+    ReplicaSetFinalizer { nth: u32 },
     /// Another controller puts a finalizer on the n-th pod.
-    Hold { nth: u32 },
+    PodFinalizer { nth: u32 },
     /// A user deletes the namespace, and creates it again at the end.
     EndNamespace,
     /// A user puts annotations on a Deployment, or on the n-th ReplicaSet or pod, that no controller expects.
-    Hostile {
+    HostileAnnotation {
         #[serde(deserialize_with = "name")]
         name: Word,
         nth: u32,
@@ -197,9 +197,9 @@ pub enum Act {
     },
     /// A tenant creates pods or ReplicaSets that name the n-th ReplicaSet, or its Deployment, as their owner, from
     /// another namespace or with another kind; or writes a wrong name into the n-th pod's owner reference.
-    Forge { nth: u32, form: u32 },
+    ForgeOwner { nth: u32, form: u32 },
     /// A user creates a ReplicaSet without an owner, or resizes it.
-    Bare { replicas: u32 },
+    OwnerlessReplicaSet { replicas: u32 },
     /// A user adds an init container and a sidecar to the template.
     Sidecar {
         #[serde(deserialize_with = "name")]
@@ -257,7 +257,7 @@ impl Skew {
 
 impl Act {
     /// Whether it changes what the users want, can be fulfilled, and has the same result whatever its timing.
-    pub fn is_wish(&self) -> bool {
+    pub fn is_user_change(&self) -> bool {
         matches!(
             self,
             Act::Create { .. }
@@ -333,7 +333,7 @@ pub struct Scenario {
 impl Scenario {
     /// Whether it has to converge. Two leaders that see different states undo each other's work as fast as they can:
     /// election exists to prevent that, and without it only the safety invariants are judged.
-    pub fn owes_rest(&self) -> bool {
+    pub fn must_converge(&self) -> bool {
         let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
         let alike = self.faults.is_empty() && !self.acts.iter().any(|(_, act)| hides(act));
         self.election || self.daemons == 1 || alike
@@ -370,7 +370,7 @@ impl fmt::Display for Scenario {
         let Scenario { seed, daemons, election, streaming_lists, calm, quiet, .. } = self;
         let Scenario { readiness, shutdown, bug, clocks, faults, .. } = self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
-        writeln!(f, "  calm={calm}, watched for {quiet:?} in the end")?;
+        writeln!(f, "  calm={calm}, watched for {quiet:?} at the end")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
         if !clocks.is_empty() {
             writeln!(f, "  clocks: {clocks:?}")?;

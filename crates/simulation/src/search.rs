@@ -49,7 +49,9 @@ impl FromStr for Seeds {
         };
         let from = number(from)?;
         if from >= to {
-            return Err(format!("no seed is in {text}; the first comes first, such as in 1..1000 or 5..=5"));
+            return Err(format!(
+                "{text} contains no seed; write the lower bound first, such as 1..1000 or 5..=5"
+            ));
         }
         Ok(Seeds::Between(from, to))
     }
@@ -101,7 +103,10 @@ pub fn same_again(
     if digest(scenario)? == digest(scenario)? {
         return Ok(());
     }
-    let what = format!("seed {}, run twice, has two histories: nothing here can be believed", scenario.seed);
+    let what = format!(
+        "seed {}, run twice, has two histories: no result of this simulation is valid",
+        scenario.seed
+    );
     Err(std::io::Error::other(what))
 }
 
@@ -233,14 +238,14 @@ mod tests {
     #[test]
     fn a_range_without_a_seed_is_refused() {
         let empty =
-            |text| format!("no seed is in {text}; the first comes first, such as in 1..1000 or 5..=5");
+            |text| format!("{text} contains no seed; write the lower bound first, such as 1..1000 or 5..=5");
         assert_eq!("9..3".parse::<Seeds>(), Err(empty("9..3")));
         assert_eq!("3..3".parse::<Seeds>(), Err(empty("3..3")));
         assert_eq!("3..=2".parse::<Seeds>(), Err(empty("3..=2")));
     }
 
     #[test]
-    fn two_histories_of_one_seed_are_an_error_and_no_failure() {
+    fn two_histories_of_one_seed_are_an_error_and_not_a_failure() {
         let scenario = Scenario::new(1);
         let chance = std::cell::Cell::new(0);
         let other = |_: &Scenario| Ok(chance.replace(chance.get() + 1));

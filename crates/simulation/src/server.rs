@@ -28,12 +28,12 @@ use super::invariants::{Breach, Commit, Invariants, text};
 use super::knowledge::{Knowledge, Owner, on_behalf_of};
 use super::log::Log;
 use super::oracle::{Ending, Tally};
-use super::request_fault::{Answer, Order, RequestFault};
+use super::request_fault::{Answer, OrderedFault, RequestFault};
 use super::scenario::Scenario;
 use super::watch::Watch;
-use controls::Standing;
+use controls::HistoryState;
 use member::Versions;
-use replies::{Listed, Lost, Selected, Shown, Version, asked_to_wait, lost, refused, show};
+use replies::{Listed, Lost, Selected, Shown, Version, lost, refused, retry_after, show};
 use windlass::clock::Clock;
 use windlass::metrics::Metrics;
 use windlass_apiserver::Sandbox;
@@ -50,7 +50,7 @@ const STORM: u64 = 5000;
 
 /// How the first attempt of a write fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stumble {
+pub enum FirstAttempt {
     /// It is refused.
     Refused,
     /// It never arrives, and its author cannot know that.
@@ -79,15 +79,15 @@ struct State {
     /// The frozen connections, by daemon and the resource that it watches over them.
     frozen: BTreeMap<(usize, String), Frozen>,
     /// After how many more writes a daemon is killed.
-    fuses: BTreeMap<usize, u32>,
+    writes_until_killed: BTreeMap<usize, u32>,
     points: CrashPoints,
-    standing: Standing,
+    history_state: HistoryState,
     /// Until when most renewals of a daemon's Lease fail.
-    stalls: BTreeMap<usize, (Instant, bool)>,
+    failing_renewals: BTreeMap<usize, (Instant, bool)>,
     /// The fault that is ordered for a creation of a pod, and after how many others.
-    ordered: Option<(u32, Order)>,
+    ordered: Option<(u32, OrderedFault)>,
     /// The writes that have failed once already, where the first attempt of each fails.
-    stumbled: Option<(Stumble, BTreeSet<String>)>,
+    first_attempts: Option<(FirstAttempt, BTreeSet<String>)>,
     /// The resourceVersions, and when they were created.
     versions: Versions,
     dead: BTreeSet<Arc<str>>,
@@ -111,24 +111,24 @@ struct Frozen {
 }
 
 /// On drop, records that a call has ended, with a reply or abandoned.
-struct Over {
+struct CallEnd {
     server: Arc<Server>,
     agent: Arc<str>,
     /// The owner that it was made for, and whether it was a status, the last call of a sync.
     owner: Option<(Owner, bool)>,
     id: u64,
     /// Its author waits until then to retry it; the retry belongs to the same sync.
-    goes_on: Option<Duration>,
+    retry_at: Option<Duration>,
 }
 
-impl Drop for Over {
+impl Drop for CallEnd {
     fn drop(&mut self) {
         let now = self.server.start.elapsed();
         let mut state = self.server.state.lock();
         if let Some((owner, last)) = &self.owner {
-            state.knowledge.ends(&self.agent, owner, *last, now, self.goes_on);
+            state.knowledge.ends(&self.agent, owner, *last, now, self.retry_at);
         }
-        let breach = state.invariants.ended(now, &self.agent, self.id, self.goes_on);
+        let breach = state.invariants.ended(now, &self.agent, self.id, self.retry_at);
         self.server.note(&mut state, breach);
     }
 }
@@ -201,12 +201,12 @@ impl Server {
             let owner = on_behalf_of(&call, &state.picture).filter(counts);
             call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
             // A sync may wait for the rate limiter between its decision and its calls.
-            call.known = call.known.saturating_sub(state.standing.longest_queue());
+            call.known = call.known.saturating_sub(state.history_state.longest_queue());
             let breach = state.invariants.begins(now, &call);
             self.note(&mut state, breach);
             drop(state);
             let last = call.is_write() && call.subresource == "status";
-            Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, goes_on: None }
+            CallEnd { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, retry_at: None }
         });
         let request_fault = self.arrives(&call, &body);
         let is_refused = matches!(request_fault, RequestFault::Refuse(code, ..) if code != 409);
@@ -217,7 +217,7 @@ impl Server {
             state.invariants.answered(now, &call, answer, &state.picture);
             if let Answer::Wait(time) = answer {
                 // The clock that its author waits by may be slow.
-                over.goes_on = Some(now + 2 * time);
+                over.retry_at = Some(now + 2 * time);
             }
         }
         if call.of_daemon() && !elsewhere && reply.status().is_success() {
@@ -246,8 +246,8 @@ impl Server {
                 let call = call.clone();
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    let overdue = self.state.lock().invariants.was_given_up(call.id);
-                    self.perform(&Call { overdue, ..call }, parts, body)
+                    let abandoned = self.state.lock().invariants.was_abandoned(call.id);
+                    self.perform(&Call { abandoned, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
             }
@@ -257,11 +257,11 @@ impl Server {
                 reply
             }
             RequestFault::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
-            RequestFault::AskToWait { code, seconds, carried_out } => {
+            RequestFault::RetryAfter { code, seconds, carried_out } => {
                 if carried_out {
                     self.perform(call, parts, body);
                 }
-                asked_to_wait(code, seconds)
+                retry_after(code, seconds)
             }
             RequestFault::Behind(time) => {
                 let call = Call { behind: time, ..call.clone() };
@@ -278,13 +278,13 @@ impl Server {
     fn arrives(&self, call: &Call, body: &Bytes) -> RequestFault {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if state.dead.contains(&call.agent) || state.standing.stormed && call.of_daemon() {
+        if state.dead.contains(&call.agent) || state.history_state.stormed && call.of_daemon() {
             return RequestFault::Hang;
         }
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
         if state.second.1 > STORM {
-            self.storms(state, call);
+            self.detect_storm(state, call);
             // The actors must come to their end.
             if !matches!(&*call.agent, "user" | "monkey") {
                 return RequestFault::Hang;
@@ -292,7 +292,7 @@ impl Server {
         }
         let request_fault = self.request_fault(state, call);
         state.requests += 1;
-        state.standing.cost.sent(call);
+        state.history_state.cost.sent(call);
         state.log.sent(self.start.elapsed(), call, body, &request_fault);
         if call.of_daemon() && call.is_act() && request_fault != RequestFault::LoseRequest {
             state.acts += 1;
@@ -320,7 +320,7 @@ impl Server {
         let response = self.router.clone().oneshot(request).now_or_never();
         let Some(Ok(mut response)) = response else {
             let mut state = self.state.lock();
-            let what = format!("the API server waited over {call}");
+            let what = format!("the API server did not answer at once: {call}");
             self.note(&mut state, Err(Breach::new("the simulation", what)));
             return lost();
         };
@@ -344,8 +344,8 @@ impl Server {
                 .insert(Selected(pods.filter(|pod| call.selects(pod)).cloned().collect()));
         }
         if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
-            state.invariants.met(call, &state.picture);
-            state.standing.cost.refused(call);
+            state.invariants.name_was_taken(call, &state.picture);
+            state.history_state.cost.refused(call);
         }
         if call.of_daemon() && call.namespace != TENANT && !call.is_write() && code.is_success() {
             let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));

@@ -315,12 +315,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fail_is_not_shrunk() {
+    fn a_passing_scenario_is_not_shrunk() {
         assert_eq!(shrunk(&Scenario::new(1), |_| Verdict::Fine), None);
     }
 
     #[test]
-    fn nothing_is_left_that_the_failure_does_not_need() {
+    fn everything_unnecessary_is_left_out() {
         let least = shrunk(&busy(), |scenario| breaks(lags(scenario).any(|seconds| seconds >= 4))).unwrap();
         assert_eq!((least.acts.len(), least.faults.len(), least.daemons), (1, 0, 1), "{least}");
         assert!(!least.election && !least.streaming_lists, "{least}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_needed_stays_and_becomes_as_rare_as_can_be() {
+    fn a_needed_fault_is_kept_at_its_lowest_rate() {
         let needs = |fault: &Fault| matches!(fault, Fault::LostReplies(3..));
         let busy = Scenario { faults: vec![Fault::Conflicts(9), Fault::LostReplies(14)], ..busy() };
         let least = shrunk(&busy, |scenario| breaks(scenario.faults.iter().any(needs))).unwrap();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn another_invariant_counts_only_where_much_is_left() {
+    fn another_invariant_counts_only_in_a_long_scenario() {
         // With fewer than three acts another invariant breaks.
         let judge = |scenario: &Scenario| {
             if scenario.acts.len() < 3 { Verdict::Breaks("S2") } else { Verdict::Breaks("S1") }

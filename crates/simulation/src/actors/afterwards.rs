@@ -39,12 +39,12 @@ impl Actors {
     }
 
     /// Gives a pod of each ReplicaSet to another owner, and removes the owner of another one while it terminates.
-    pub async fn seize_pods(&self) {
+    pub async fn change_owners(&self) {
         for pod in self.one_of_each() {
-            self.seize(&pod).await;
+            self.change_owner(&pod).await;
         }
         for pod in self.one_of_each() {
-            self.abandon(&pod).await;
+            self.orphan_terminating(&pod).await;
         }
     }
 
@@ -78,7 +78,7 @@ impl Actors {
     }
 
     /// Pauses every Deployment in the middle of a rollout that cannot end, and then scales it up.
-    pub async fn stop_and_scale(&self) {
+    pub async fn pause_and_scale(&self) {
         let picture = self.server.picture();
         let deployments = || picture.get("deployments").into_iter().flatten();
         self.images("broken").await;
@@ -91,7 +91,7 @@ impl Actors {
     }
 
     /// Scales every Deployment up by six pods while a quota refuses them, until the caller lifts the quota.
-    pub async fn want_too_much(&self) {
+    pub async fn exceed_quota(&self) {
         self.server.set_quota(true);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas") + 6;
@@ -122,7 +122,7 @@ impl Actors {
     }
 
     /// Creates a pod without an owner, or deletes it.
-    pub async fn lone_pod(&self, there: bool) {
+    pub async fn unowned_pod(&self, there: bool) {
         let metadata = json!({"name": "spare", "labels": {"app": "spare"}});
         let spec = json!({"containers": [{"name": "app", "image": "app:0"}]});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
@@ -181,7 +181,7 @@ impl Actors {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 Some(namespace) if is_deleting(&namespace) => {
-                    self.server.fail(Breach::new("L1", "the namespace does not come to its end"));
+                    self.server.fail(Breach::new("L1", "the namespace is never deleted completely"));
                     return;
                 }
                 Some(_) => return,

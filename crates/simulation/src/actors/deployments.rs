@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Actors, DEPLOYMENTS, MERGE, NOTE, REPLICA_SETS, STRATEGIC, at_once_options, is_running};
 use crate::invariants::{controller, number, text};
-use crate::request_fault::Order;
+use crate::request_fault::OrderedFault;
 use crate::server::{NAMESPACE, Picture};
 
 impl Actors {
@@ -67,8 +67,8 @@ impl Actors {
     }
 
     /// Scales up while a reply is late, and meanwhile rolls out a broken image and then a working one.
-    pub(super) async fn linger(&self, name: &str) {
-        self.grow(name, 2, (1, Order::AnswerLate)).await;
+    pub(super) async fn delay_status(&self, name: &str) {
+        self.grow(name, 2, (1, OrderedFault::LateReply)).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.image(name, "broken").await;
         // A bit longer than most pods take to become ready.
@@ -77,7 +77,7 @@ impl Actors {
     }
 
     /// Scales up by `more` pods, and orders a fault for one of them, after this many others.
-    pub(super) async fn grow(&self, name: &str, more: i64, (others, order): (u32, Order)) {
+    pub(super) async fn grow(&self, name: &str, more: i64, (others, order): (u32, OrderedFault)) {
         let Some(deployment) = self.server.sandbox.object("Deployment", NAMESPACE, name) else { return };
         self.server.order(others, order);
         let replicas = number(&deployment, "/spec/replicas") + more;
@@ -115,7 +115,7 @@ impl Actors {
         Self::send(&self.user, Method::POST, DEPLOYMENTS, "application/json", &new).await;
     }
 
-    pub(super) async fn strike(&self, name: &str) {
+    pub(super) async fn end_new_pods(&self, name: &str) {
         if self.server.sandbox.object("Deployment", NAMESPACE, name).is_none() {
             return;
         }

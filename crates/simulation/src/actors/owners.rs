@@ -94,7 +94,7 @@ impl Actors {
         let Some(pod) = self.pod(nth) else { return };
         let mut owners = pod["metadata"]["ownerReferences"].clone();
         if let Some(owner) = owners.get_mut(0) {
-            owner["name"] = "misnamed".into();
+            owner["name"] = "created_by_a_successor".into();
             self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
         }
     }

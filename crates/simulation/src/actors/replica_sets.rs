@@ -11,7 +11,7 @@ use crate::server::NAMESPACE;
 
 impl Actors {
     /// Deletes a ReplicaSet but not its pods, while no daemon sees the deletion.
-    pub(super) async fn uproot(&self, nth: u32) {
+    pub(super) async fn orphan_pods(&self, nth: u32) {
         let Some(replica_set) = self.replica_set(nth) else { return };
         for daemon in 0..self.stops.len() {
             self.server.lag(daemon, "replicasets", Duration::from_secs(3));
@@ -22,7 +22,7 @@ impl Actors {
     }
 
     /// Creates a pod without an owner that a ReplicaSet's selector matches.
-    pub(super) async fn create_loner(&self, nth: u32) {
+    pub(super) async fn create_orphan_pod(&self, nth: u32) {
         let Some(replica_set) = self.replica_set(nth) else { return };
         let metadata = json!({"name": format!("loner-{nth}"),
                               "labels": replica_set["spec"]["template"]["metadata"]["labels"]});
@@ -32,7 +32,7 @@ impl Actors {
     }
 
     /// Changes a label of a ReplicaSet, so that its Deployment's selector does not match it.
-    pub(super) async fn disown(&self, nth: u32) {
+    pub(super) async fn unselect(&self, nth: u32) {
         if let Some(replica_set) = self.replica_set(nth) {
             self.edit_replica_set(&replica_set, json!({"labels": {"app": "stray"}})).await;
         }

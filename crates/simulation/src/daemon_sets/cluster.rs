@@ -64,7 +64,7 @@ fn kind(resource: &str) -> &'static str {
     }
 }
 
-enum Fate {
+enum Fault {
     Proceed,
     LoseRequest,
     LoseReply,
@@ -115,39 +115,39 @@ impl Cluster {
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
         let call = Call::new(agent, &parts, &body);
-        match self.fate(&call) {
-            Fate::Proceed => self.perform(&call, parts, body),
-            Fate::LoseRequest => lost(),
-            Fate::LoseReply => {
+        match self.fault(&call) {
+            Fault::Proceed => self.perform(&call, parts, body),
+            Fault::LoseRequest => lost(),
+            Fault::LoseReply => {
                 self.perform(&call, parts, body);
                 lost()
             }
-            Fate::Late(time) => {
+            Fault::Late(time) => {
                 // A late request is carried out even if its sender has abandoned it.
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    let overdue = self.state.lock().dead.contains(&call.agent);
-                    self.perform(&Call { overdue, ..call }, parts, body)
+                    let abandoned = self.state.lock().dead.contains(&call.agent);
+                    self.perform(&Call { abandoned, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
             }
-            Fate::LateReply(time) => {
+            Fault::LateReply(time) => {
                 let reply = self.perform(&call, parts, body);
                 tokio::time::sleep(time).await;
                 reply
             }
-            Fate::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
-            Fate::Hang => std::future::pending().await,
+            Fault::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
+            Fault::Hang => std::future::pending().await,
         }
     }
 
-    fn fate(&self, call: &Call) -> Fate {
+    fn fault(&self, call: &Call) -> Fault {
         let mut state = self.state.lock();
         if state.dead.contains(&call.agent) {
-            return Fate::Hang;
+            return Fault::Hang;
         }
         if !call.of_daemon() {
-            return Fate::Proceed;
+            return Fault::Proceed;
         }
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
@@ -155,28 +155,28 @@ impl Cluster {
             let breach =
                 Breach::new("C1", format!("more than {STORM} requests in a second, the last {call}"));
             note(&mut state, breach);
-            return Fate::Hang;
+            return Fault::Hang;
         }
-        let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fate::Proceed };
+        let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fault::Proceed };
         let late = Duration::from_millis(state.rng.u64(10..5000));
         // Sometimes a request arrives after its author has abandoned it.
         let given_up = Duration::from_secs(if state.rng.u8(..3) == 0 { 33 } else { 0 });
         let chance = state.rng.u8(..100);
         let fates = [
-            (faults.lost_requests, Fate::LoseRequest),
-            (faults.lost_replies, Fate::LoseReply),
-            (faults.late_requests, Fate::Late(late + given_up)),
-            (faults.late_replies, Fate::LateReply(late)),
-            (if call.is_act() { faults.refusals } else { 0 }, Fate::Refuse),
+            (faults.lost_requests, Fault::LoseRequest),
+            (faults.lost_replies, Fault::LoseReply),
+            (faults.late_requests, Fault::Late(late + given_up)),
+            (faults.late_replies, Fault::LateReply(late)),
+            (if call.is_act() { faults.refusals } else { 0 }, Fault::Refuse),
         ];
         let mut below = 0;
-        for (part, fate) in fates {
+        for (part, fault) in fates {
             below += part;
             if chance < below {
-                return fate;
+                return fault;
             }
         }
-        Fate::Proceed
+        Fault::Proceed
     }
 
     fn object(&self, call: &Call) -> Option<Arc<Value>> {
@@ -195,7 +195,10 @@ impl Cluster {
         let request = Request::from_parts(parts, Body::from(body));
         let response = self.router.clone().oneshot(request).now_or_never();
         let Some(Ok(response)) = response else {
-            note(&mut state, Breach::new("the simulation", format!("the API server waited over {call}")));
+            note(
+                &mut state,
+                Breach::new("the simulation", format!("the API server did not answer at once: {call}")),
+            );
             return lost();
         };
         if call.of_daemon() && call.is_write() && call.resource != "leases" {

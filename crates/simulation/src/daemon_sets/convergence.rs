@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::cluster::Cluster;
-use super::placement::{Wish, target, wish};
+use super::placement::{Requirement, requirement, target};
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
 /// By when everything is settled: the longest time for which a name stays in doubt, the longest backoff, the backoff
@@ -21,21 +21,21 @@ const HASH: &str = "/metadata/labels/controller-revision-hash";
 ///
 /// # Errors
 /// What has not converged.
-pub async fn comes_to_rest(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
     actors.repair().await;
     // Everything may look settled before nodes that report again have lost their taints.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    until_rest(cluster, actors).await?;
+    until_settled(cluster, actors).await?;
     nodes_are_served(cluster, actors).await?;
-    until_rest(cluster, actors).await?;
+    until_settled(cluster, actors).await?;
     stays_so(cluster, actors).await
 }
 
-async fn until_rest(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
+async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
     let begun = cluster.elapsed();
-    while let Err(unrest) = is_at_rest(cluster) {
+    while let Err(unrest) = is_settled(cluster) {
         if cluster.failure().is_some() {
             return Ok(());
         }
@@ -46,7 +46,7 @@ async fn until_rest(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breac
         actors.replace().await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    cluster.say("at rest");
+    cluster.say("settled");
     Ok(())
 }
 
@@ -72,7 +72,7 @@ async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(),
         desired if desired == before => Ok(()),
         desired => Err(Breach::new(
             "DS17",
-            format!("{desired} nodes are wanted after one has gone, and not {before}"),
+            format!("desiredNumberScheduled is {desired} after a node was removed; expected {before}"),
         )),
     }
 }
@@ -89,7 +89,8 @@ async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Bre
     tokio::time::sleep(Duration::from_secs(300)).await;
     actors.crash().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
-    is_at_rest(cluster).map_err(|unrest| Breach::new("DS20", format!("not for ever: {unrest}")))?;
+    is_settled(cluster)
+        .map_err(|unrest| Breach::new("DS20", format!("converged, and then no longer: {unrest}")))?;
     match cluster.writes() - writes {
         0 => Ok(()),
         writes => Err(Breach::new("DS21", format!("{writes} writes in a settled cluster"))),
@@ -97,7 +98,7 @@ async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Bre
 }
 
 /// Checks that everything has converged.
-fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
+fn is_settled(cluster: &Cluster) -> Result<(), String> {
     let set = cluster.daemon_set().filter(|set| !is_deleting(set)).ok_or("there is no DaemonSet")?;
     let nodes = cluster.sandbox.objects("Node");
     let uid = text(&set, "/metadata/uid");
@@ -112,8 +113,8 @@ fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
     for node in &nodes {
         let name = text(node, "/metadata/name");
         let on: Vec<&Value> = pods.iter().filter(|pod| target(pod) == name).collect();
-        match wish(&set, node) {
-            Wish::Run => {
+        match requirement(&set, node) {
+            Requirement::Run => {
                 run += 1;
                 let [pod] = on.as_slice() else { return Err(format!("{name} has {} pods", on.len())) };
                 if !is_live(pod) || !is_available(pod, seconds, cluster.clock.now()) {
@@ -123,14 +124,14 @@ fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
                     return Err(format!("the pod of {name} has an older template"));
                 }
             }
-            Wish::Stay => misscheduled += i64::from(!on.is_empty()),
-            Wish::None if !on.is_empty() => return Err(format!("{name} has {} pods", on.len())),
-            Wish::None => {}
+            Requirement::Stay => misscheduled += i64::from(!on.is_empty()),
+            Requirement::None if !on.is_empty() => return Err(format!("{name} has {} pods", on.len())),
+            Requirement::None => {}
         }
     }
     let is_known = |pod: &&Value| nodes.iter().any(|node| text(node, "/metadata/name") == target(pod));
     if let Some(pod) = pods.iter().find(|pod| !is_known(pod)) {
-        return Err(format!("{} is for no node", text(pod, "/metadata/name")));
+        return Err(format!("{} is for no existing node", text(pod, "/metadata/name")));
     }
     for (field, wanted) in [
         ("desiredNumberScheduled", run),
@@ -144,7 +145,7 @@ fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
     ] {
         let said = number(&set["status"], &format!("/{field}"));
         if said != wanted {
-            return Err(format!("{field} is {said} and not {wanted}"));
+            return Err(format!("{field} is {said}; expected {wanted}"));
         }
     }
     has_its_history(&set, &revisions, &pods, hash)
@@ -175,7 +176,7 @@ fn has_its_history(set: &Value, revisions: &[Value], pods: &[Value], hash: &str)
         && !unused.is_empty()
         && unused.len() + used.len() > limit.max(used.len())
     {
-        true => Err(format!("{} old revisions, and {limit} may stay", used.len() + unused.len())),
+        true => Err(format!("{} old revisions, {limit} are allowed", used.len() + unused.len())),
         false => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::placement::{Wish, target, wish};
+use super::placement::{Requirement, requirement, target};
 use crate::call::Call;
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
@@ -52,7 +52,7 @@ pub struct Judge {
     /// When failed pods were deleted, by DaemonSet, generation and node, in this incarnation of the daemon.
     failures: BTreeMap<(String, i64, String), Vec<Duration>>,
     /// When each node last stopped needing a pod or was removed.
-    unwished: BTreeMap<String, Duration>,
+    last_needed: BTreeMap<String, Duration>,
     /// The hashes of revisions that were current at some time, and until when.
     current: BTreeMap<String, Duration>,
     observed: (String, i64),
@@ -93,8 +93,8 @@ impl Commit<'_> {
         self.nodes.iter().find(|node| text(node, "/metadata/name") == name)
     }
 
-    fn wish(&self, daemon_set: &Value, node: &str) -> Option<Wish> {
-        self.node(node).map(|node| wish(daemon_set, node))
+    fn requirement(&self, daemon_set: &Value, node: &str) -> Option<Requirement> {
+        self.node(node).map(|node| requirement(daemon_set, node))
     }
 
     /// The pods of the DaemonSet for a node that have not ended.
@@ -176,7 +176,7 @@ impl Judge {
                 };
                 if facts(before) != facts(after) {
                     self.disturbed = Some(*at);
-                    self.unwished.insert(call.name.clone(), *at);
+                    self.last_needed.insert(call.name.clone(), *at);
                 }
             }
             "pods" if !call.of_daemon() => {
@@ -209,11 +209,12 @@ impl Judge {
     fn judge(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let call = commit.call;
         if call.resource == "nodes" || call.resource == "daemonsets" && call.subresource != "status" {
-            return commit.breach("DS8", "only the status of a DaemonSet is written, and no node");
+            return commit
+                .breach("DS8", "the only allowed write to a DaemonSet is its status, and none to a node");
         }
         let is_going = self.going.is_some() && !self.is_recent(self.going, commit.at);
-        if is_going && !call.overdue {
-            return commit.breach("DS19", "a write for a DaemonSet that is on its way out");
+        if is_going && !call.abandoned {
+            return commit.breach("DS19", "a write for a DaemonSet that is being deleted");
         }
         let Some(set) = commit.daemon_set.clone() else { return Ok(()) };
         match &*call.resource {
@@ -230,7 +231,7 @@ impl Judge {
 
     fn judge_creation(&mut self, commit: &Commit<'_>, set: &Value, pod: &Value) -> Result<(), Breach> {
         let (node, call) = (target(pod), commit.call);
-        if owner(pod) != uid(set) || call.overdue {
+        if owner(pod) != uid(set) || call.abandoned {
             // For an earlier DaemonSet, or by a daemon that is dead: the next sync corrects it.
             return Ok(());
         }
@@ -240,8 +241,8 @@ impl Judge {
             return commit.breach("DS7", "not exactly one term names its node");
         }
         let is_edited = self.is_recent(self.edited, commit.at);
-        let has_changed = self.is_recent(self.unwished.get(node).copied(), commit.at);
-        if commit.wish(set, node) != Some(Wish::Run) && !is_edited && !has_changed {
+        let has_changed = self.is_recent(self.last_needed.get(node).copied(), commit.at);
+        if commit.requirement(set, node) != Some(Requirement::Run) && !is_edited && !has_changed {
             return commit.breach("DS7", format!("the DaemonSet does not run on {node}"));
         }
         let hash = text(pod, HASH);
@@ -287,7 +288,7 @@ impl Judge {
             return commit.breach("DS8", "a deletion without the UID");
         }
         let node = target(pod);
-        if owner(pod) != uid(set) || is_deleting(pod) || commit.call.overdue {
+        if owner(pod) != uid(set) || is_deleting(pod) || commit.call.abandoned {
             return Ok(());
         }
         if text(pod, "/status/phase") == "Failed" {
@@ -298,8 +299,8 @@ impl Judge {
         if !is_live(pod) || node.is_empty() || !is_calm {
             return Ok(());
         }
-        let wish = commit.wish(set, node);
-        if wish.is_none_or(|wish| wish == Wish::None) {
+        let requirement = commit.requirement(set, node);
+        if requirement.is_none_or(|requirement| requirement == Requirement::None) {
             return Ok(());
         }
         let current = commit.current(set);
@@ -309,7 +310,8 @@ impl Judge {
             commit.on(set, node).filter(|other| is_live(other) && uid(other) != uid(pod)).collect();
         if !others.is_empty() {
             let served = others.iter().any(|other| is_new(other) && commit.is_available(set, other));
-            let is_lost = surges && wish == Some(Wish::Run) && commit.is_available(set, pod) && !served;
+            let is_lost =
+                surges && requirement == Some(Requirement::Run) && commit.is_available(set, pod) && !served;
             let excess = others.iter().any(|other| is_new(other) == is_new(pod));
             return match is_lost && !excess {
                 true => commit.breach("DS5", format!("{node} has no other available pod")),
@@ -325,13 +327,15 @@ impl Judge {
         if !commit.is_available(set, pod) {
             return Ok(());
         }
-        let runs = |node: &&Value| super::placement::wish(set, node) == Wish::Run;
+        let runs = |node: &&Value| super::placement::requirement(set, node) == Requirement::Run;
         let serves = |node: &&Value| {
             commit.on(set, text(node, "/metadata/name")).any(|pod| commit.is_available(set, pod))
         };
         let without = commit.nodes.iter().filter(runs).filter(|node| !serves(node)).count() as i64;
         match surges {
-            true if wish == Some(Wish::Run) => commit.breach("DS5", format!("{node} has no other pod")),
+            true if requirement == Some(Requirement::Run) => {
+                commit.breach("DS5", format!("{node} has no other pod"))
+            }
             true => Ok(()),
             false if without >= bound(set, "/maxUnavailable").max(1) => {
                 commit.breach("DS3", format!("{without} nodes have no available pod already"))
@@ -343,7 +347,8 @@ impl Judge {
     /// Failed pods of one node and generation are deleted 1, 2, 4, … 900 s apart.
     fn judge_failed(&mut self, commit: &Commit<'_>, set: &Value, node: &str) -> Result<(), Breach> {
         let key = (uid(set).to_owned(), number(set, "/metadata/generation"), node.to_owned());
-        let is_wanted = commit.wish(set, node).is_some_and(|wish| wish > Wish::None);
+        let is_wanted =
+            commit.requirement(set, node).is_some_and(|requirement| requirement > Requirement::None);
         if self.is_recent(self.edited, commit.at) || !is_wanted {
             return Ok(());
         }
@@ -366,9 +371,9 @@ impl Judge {
             others.map(|other| number(other, "/revision")).max().unwrap_or(0)
         };
         match (commit.before, commit.after) {
-            (None, Some(new)) if owner(new) == uid(set) && !commit.call.overdue => {
+            (None, Some(new)) if owner(new) == uid(set) && !commit.call.abandoned => {
                 if number(new, "/revision") <= highest("") && !self.is_recent(self.disturbed, commit.at) {
-                    return commit.breach("DS12", "a number that was given already");
+                    return commit.breach("DS12", "a revision number that was used before");
                 }
                 let is_edited = self.is_recent(self.edited, commit.at);
                 match template(new) == set["spec"]["template"] || is_edited {
@@ -377,13 +382,13 @@ impl Judge {
                 }
             }
             (Some(before), Some(after)) if number(after, "/revision") < number(before, "/revision") => {
-                commit.breach("DS12", "a number falls")
+                commit.breach("DS12", "the revision number falls")
             }
-            (Some(before), None) if owner(before) == uid(set) && !commit.call.overdue => {
+            (Some(before), None) if owner(before) == uid(set) && !commit.call.abandoned => {
                 let hash = text(before, HASH);
                 let is_used = |pod: &&Value| owner(pod) == uid(set) && text(pod, HASH) == hash;
                 if commit.pods.iter().any(|pod| is_used(&pod)) && !self.is_recent(self.disturbed, commit.at) {
-                    return commit.breach("DS13", "its hash is on a pod");
+                    return commit.breach("DS13", "a revision whose hash is on a pod was deleted");
                 }
                 let twins = commit.current(set);
                 let is_only = template(before) == set["spec"]["template"] && twins.len() == 1;
@@ -409,7 +414,7 @@ impl Judge {
         }
         let observed = of("/observedGeneration");
         if observed > number(after, "/metadata/generation") {
-            return commit.breach("DS15", "a generation that there is not yet");
+            return commit.breach("DS15", "observedGeneration is above the generation");
         }
         if self.observed.0 == uid(after) && observed < self.observed.1 {
             return commit.breach("DS15", "observedGeneration falls");

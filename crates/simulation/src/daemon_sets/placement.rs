@@ -7,7 +7,7 @@ use crate::invariants::text;
 
 /// What a DaemonSet requires on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
+pub enum Requirement {
     /// No pod.
     None,
     /// An existing pod may stay.
@@ -27,11 +27,11 @@ const TOLERATED: [(&str, &str); 6] = [
 ];
 
 /// What the DaemonSet requires on the node.
-pub fn wish(daemon_set: &Value, node: &Value) -> Wish {
+pub fn requirement(daemon_set: &Value, node: &Value) -> Requirement {
     let spec = &daemon_set["spec"]["template"]["spec"];
     let zone = text(spec, "/nodeSelector/zone");
     if !zone.is_empty() && text(node, "/metadata/labels/zone") != zone {
-        return Wish::None;
+        return Requirement::None;
     }
     let all = spec["tolerations"].as_array().is_some_and(|all| all.iter().any(|t| t["operator"] == "Exists"));
     let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -41,9 +41,9 @@ pub fn wish(daemon_set: &Value, node: &Value) -> Wish {
         .map(|taint| text(taint, "/effect"))
         .collect();
     match () {
-        () if left.contains(&"NoExecute") => Wish::None,
-        () if left.contains(&"NoSchedule") => Wish::Stay,
-        () => Wish::Run,
+        () if left.contains(&"NoExecute") => Requirement::None,
+        () if left.contains(&"NoSchedule") => Requirement::Stay,
+        () => Requirement::Run,
     }
 }
 

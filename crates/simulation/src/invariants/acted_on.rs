@@ -23,7 +23,8 @@ impl Invariants {
             replica_set.size == 0 || replica_set.desired.is_none_or(|desired| desired == replicas)
         };
         if !lately().any(|replica_sets| replica_sets.iter().all(is_sized)) {
-            return commit.breach("S20", "published a generation while a ReplicaSet has the size of another");
+            return commit
+                .breach("S20", "published a generation while a ReplicaSet is sized for another one");
         }
         // Recreate waits for the old pods, and a paused Deployment for the user.
         let resized = lately().any(|replica_sets| !replica_sets.iter().all(is_sized));

@@ -37,7 +37,7 @@ type Owner = (&'static str, String);
 
 /// A report that is due.
 #[derive(Clone, Debug)]
-struct Debt {
+struct DueReport {
     agent: Arc<str>,
     owner: Owner,
     name: String,
@@ -63,7 +63,7 @@ pub(super) struct Answers {
     patience: Duration,
     /// Open writes.
     open: BTreeMap<u64, Call>,
-    debts: Vec<Debt>,
+    debts: Vec<DueReport>,
     /// Until when an agent has to wait before it retries a request, and how often in a row.
     waits: BTreeMap<(Arc<str>, String), (Duration, u32)>,
     /// Agents that got a `Retry-After` too often.
@@ -98,7 +98,7 @@ impl Answers {
             WAITS.iter().find(|words| quoted.as_ref().is_some_and(|body| body.contains(**words)))
             && !self.exhausted.contains(&call.agent)
         {
-            return breach(format!("reports a request to wait as a failure, {words:?}"));
+            return breach(format!("reports a Retry-After as a failure, {words:?}"));
         }
         if call.resource == "events" {
             self.tells(call);
@@ -109,14 +109,14 @@ impl Answers {
         }
         let wait = self.waits.get(&(call.agent.clone(), what(call)));
         if let Some((until, _)) = wait.filter(|(until, _)| at < *until) {
-            return breach(format!("sent again before {until:?}, until when it was asked to wait"));
+            return breach(format!("retried before {until:?}, although Retry-After allows it only then"));
         }
         if call.subresource == "status" {
             self.states(call, picture);
         } else if let Some((owner, _)) = owner(call, picture) {
-            self.falls_due(at, call, &owner, picture)?;
+            self.check_due_reports(at, call, &owner, picture)?;
             if call.resource == "pods" && call.method == Method::POST {
-                self.asks_for_another(at, call, &owner.1)?;
+                self.requests_another_name(at, call, &owner.1)?;
             }
         }
         self.open.insert(call.id, call.clone());
@@ -185,13 +185,13 @@ impl Answers {
         let event = event.filter(|_| !often);
         let condition = Some(condition).filter(|wanted| !has(there(picture, &owner), *wanted));
         // One of each kind at a time: the oldest is due first.
-        let is_same = |debt: &Debt| {
+        let is_same = |debt: &DueReport| {
             (&debt.agent, &debt.owner) == (&agent, &owner)
                 && (debt.event.is_some() || event.is_none())
                 && (debt.condition == condition || condition.is_none())
         };
         if (event.is_some() || condition.is_some()) && !self.debts.iter().any(is_same) {
-            self.debts.push(Debt { agent, owner, name, since: at, call, event, condition });
+            self.debts.push(DueReport { agent, owner, name, since: at, call, event, condition });
         }
     }
 
@@ -207,7 +207,7 @@ impl Answers {
         for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.name == about) {
             debt.event = debt.event.filter(|owed| !reason.is_empty() && *owed != reason);
         }
-        self.forget_the_paid();
+        self.forget_reported();
     }
 
     /// A daemon sends a status.
@@ -217,25 +217,25 @@ impl Answers {
         for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.owner.1 == uid) {
             debt.condition = debt.condition.filter(|wanted| !has(Some(&call.body), *wanted));
         }
-        self.forget_the_paid();
+        self.forget_reported();
     }
 
     /// A write has succeeded: an earlier failure is over, and its condition no longer due.
     fn is_over(&mut self, call: &Call, picture: &Picture) {
         let Some((owner, _)) = owner(call, picture) else { return };
         if owner.0 == "replicasets" {
-            let its = |debt: &&mut Debt| debt.agent == call.agent && debt.owner == owner;
+            let its = |debt: &&mut DueReport| debt.agent == call.agent && debt.owner == owner;
             self.debts.iter_mut().filter(its).for_each(|debt| debt.condition = None);
-            self.forget_the_paid();
+            self.forget_reported();
         }
     }
 
-    fn forget_the_paid(&mut self) {
+    fn forget_reported(&mut self) {
         self.debts.retain(|debt| debt.event.is_some() || debt.condition.is_some());
     }
 
-    /// The agent acts for the owner again, so that its overdue reports are breaches.
-    fn falls_due(
+    /// The agent acts for the owner again, so that its missing reports are breaches.
+    fn check_due_reports(
         &mut self,
         at: Duration,
         call: &Call,
@@ -246,25 +246,25 @@ impl Answers {
         let gone = |owner: &Owner| there(picture, owner).is_none_or(is_deleting);
         self.debts.retain(|debt| !gone(&debt.owner));
         let patience = self.patience;
-        let is_due = |debt: &&Debt| {
+        let is_due = |debt: &&DueReport| {
             let prompt = debt.condition.is_some() && owner.0 == "deployments";
             let left = if prompt { Duration::ZERO } else { patience };
             debt.agent == call.agent && debt.owner == *owner && at > debt.since + left
         };
         let Some(debt) = self.debts.iter().find(is_due) else { return Ok(()) };
-        let Debt { name, since, call: refused, event, condition, .. } = debt;
+        let DueReport { name, since, call: refused, event, condition, .. } = debt;
         let owed = match (condition, event) {
             (Some((kind, _)), _) => format!("the condition {kind}"),
             (None, event) => format!("an event {}", event.unwrap_or_default()),
         };
         Err(Breach::new(
             "S28",
-            format!("{name} still owes {owed} for what was refused at {since:?}: {refused}"),
+            format!("{name} has not reported a refusal of {since:?} with {owed}: {refused}"),
         ))
     }
 
     /// A daemon requests a pod under another name while the outcome of an earlier creation is not known.
-    fn asks_for_another(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
+    fn requests_another_name(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
         let key = (call.agent.clone(), replica_set.to_owned());
         let asked = self.asked.entry(key.clone()).or_default();
         let is_new = asked.insert(call.name.clone());
@@ -272,7 +272,7 @@ impl Answers {
         doubt.names.remove(&call.name);
         match doubt.names.first() {
             Some(name) if is_new && at > doubt.since => {
-                let what = format!("asks for a new name, and does not know what became of {name}: {call}");
+                let what = format!("requests a new name while the outcome of {name} is unknown: {call}");
                 Err(Breach::new("S28", what))
             }
             _ => Ok(()),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_counted_on_is_about_the_object_with_dots_in_its_name() {
+    fn a_repeated_event_is_assigned_to_an_object_with_dots_in_its_name() {
         for (event, is_fine) in [("web-1.5.0123456789abcdef", true), ("web-1.0123456789abcdef", false)] {
             let owners = owned_by("ReplicaSet", "web-1.5");
             let creation =
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_wait_is_followed_and_not_reported() {
+    fn a_retry_after_is_followed_and_not_reported() {
         let mut answers = after(&creation("a"), &Answer::Wait(at(5)));
         assert!(answers.sent(at(4), &creation("a"), &picture()).is_err(), "too early");
         assert_eq!(answers.sent(at(6), &creation("a"), &picture()), Ok(()));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_answer_the_name_is_kept_or_looked_up() {
+    fn without_a_reply_the_name_is_kept_or_looked_up() {
         let other = |answers: &mut Answers| answers.sent(at(9), &creation("b"), &picture());
         assert!(other(&mut after(&creation("a"), &Answer::None)).is_err());
         let mut again = after(&creation("a"), &Answer::None);

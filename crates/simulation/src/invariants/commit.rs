@@ -45,7 +45,7 @@ impl Commit<'_> {
 
     /// Whether a Deployment only reports that it may not adopt or release a ReplicaSet, or not roll back: until that
     /// is settled it publishes no new counts. kube-controller-manager writes no status at all then.
-    pub(super) fn tells_of_a_refused_handover(&self) -> bool {
+    pub(super) fn reports_a_refused_handover(&self) -> bool {
         let (Some(before), Some(after), "deployments") = (self.before, self.after, &*self.call.resource)
         else {
             return false;

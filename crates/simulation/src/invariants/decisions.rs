@@ -22,7 +22,7 @@ enum Part {
 
 /// An open call.
 #[derive(Clone, Debug)]
-struct Flight {
+struct OpenCall {
     agent: String,
     owner: Owner,
     /// The UID of that owner, as far as the author can know it; see [`for_whom`].
@@ -55,7 +55,7 @@ type Told = BTreeMap<String, (Duration, u64)>;
 /// State about the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    flights: BTreeMap<u64, Flight>,
+    flights: BTreeMap<u64, OpenCall>,
     /// When the last write of an agent for an owner ended, and when the first of its sync began.
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of the last sync of an agent for a ReplicaSet.
@@ -73,16 +73,17 @@ impl Decisions {
     pub(super) fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
         let agent = call.agent.to_string();
         let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
-        if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), doomed(call).to_owned())) {
-            return breach("S23", "deletes once more what it has deleted".into());
+        if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), deleted_uid(call).to_owned()))
+        {
+            return breach("S23", "deletes an object again that it has deleted".into());
         }
-        let Some(mut flight) = Flight::new(call, picture, at) else { return Ok(()) };
+        let Some(mut flight) = OpenCall::new(call, picture, at) else { return Ok(()) };
         let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
         if let Some((_, began)) = before.filter(|(ended, _)| *ended >= at) {
             flight.began = *began;
         }
         if adopts(call, picture) && !self.was_shown(&agent, controller(&call.body), flight.began) {
-            return breach("S15", "adopted without having been told that the owner is there".into());
+            return breach("S15", "adopted without reading that the owner exists".into());
         }
         if let Some((uid, version)) = based_on(call) {
             let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).into_iter().flatten();
@@ -95,7 +96,10 @@ impl Decisions {
             let newest =
                 newest.filter(|(owner, _)| own_writes(owner)).map(|(_, (_, version))| *version).max();
             if let Some(newest) = newest.filter(|newest| version < *newest) {
-                return breach("S23", format!("decided on version {version}, and wrote {newest} itself"));
+                return breach(
+                    "S23",
+                    format!("decided on version {version}, after it wrote {newest} itself"),
+                );
             }
         }
         let beside =
@@ -116,7 +120,7 @@ impl Decisions {
             // looks like a failure, and what follows within the instant need not begin with that name.
             let (names, made) = (tried.names.len(), tried.made);
             if names > 2 * made + 4 {
-                return breach("S14", format!("creation {names} after {made} that went well"));
+                return breach("S14", format!("creation {names} after {made} successful ones"));
             }
         }
         self.flights.insert(call.id, flight);
@@ -124,7 +128,7 @@ impl Decisions {
     }
 
     /// A daemon gets an object that it has read.
-    pub(super) fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
+    pub(super) fn object_read(&mut self, at: Duration, call: &Call, object: &Value) {
         let key = (call.agent.to_string(), text(object, "/metadata/uid").to_owned());
         self.shown.insert(key, (at, is_deleting(object)));
     }
@@ -145,11 +149,11 @@ impl Decisions {
     }
 
     /// A daemon gets the reply that its write has succeeded, and which version it created.
-    pub(super) fn told(&mut self, at: Duration, call: &Call, version: u64) {
+    pub(super) fn write_succeeded(&mut self, at: Duration, call: &Call, version: u64) {
         let agent = call.agent.to_string();
         self.made(call);
         if call.method == Method::DELETE {
-            self.gone.insert((agent, doomed(call).to_owned()));
+            self.gone.insert((agent, deleted_uid(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {
             let owner = self.flights.get(&call.id).map(|flight| flight.uid.clone()).unwrap_or_default();
             let told = self.told.entry((agent, uid, own(call))).or_default().entry(owner).or_default();
@@ -167,16 +171,16 @@ impl Decisions {
         }
     }
 
-    /// A call has ended, with whatever result. Returns its author, if it was a write. It `goes_on` if it is retried
-    /// until then.
-    pub(super) fn ended(&mut self, at: Duration, id: u64, goes_on: Option<Duration>) -> Option<String> {
-        let Flight { agent, owner, began, status, .. } = self.flights.remove(&id)?;
-        if status && goes_on.is_none() {
+    /// A call has ended, with whatever result. Returns its author, if it was a write. If it is retried,
+    /// `retry_at` says when.
+    pub(super) fn ended(&mut self, at: Duration, id: u64, retry_at: Option<Duration>) -> Option<String> {
+        let OpenCall { agent, owner, began, status, .. } = self.flights.remove(&id)?;
+        if status && retry_at.is_none() {
             self.tried.remove(&(agent.clone(), owner.1.clone()));
             self.ended.remove(&(agent.clone(), owner));
         } else {
             let ended = self.ended.entry((agent.clone(), owner)).or_insert((at, began));
-            *ended = (ended.0.max(goes_on.unwrap_or(at)), began);
+            *ended = (ended.0.max(retry_at.unwrap_or(at)), began);
         }
         Some(agent)
     }
@@ -187,10 +191,10 @@ impl Decisions {
     }
 }
 
-impl Flight {
+impl OpenCall {
     fn new(call: &Call, picture: &Picture, began: Duration) -> Option<Self> {
         let (kind, name) = on_behalf_of(call, picture)?;
-        Some(Flight {
+        Some(OpenCall {
             agent: call.agent.to_string(),
             owner: (kind, name),
             uid: for_whom(call, picture).to_owned(),
@@ -222,7 +226,7 @@ fn adopts(call: &Call, picture: &Picture) -> bool {
 }
 
 /// The UID of the object to delete.
-fn doomed(call: &Call) -> &str {
+fn deleted_uid(call: &Call) -> &str {
     text(&call.body, "/preconditions/uid")
 }
 

@@ -24,10 +24,10 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
         _ => false,
     };
     if !fine {
-        return breach("nothing of the kind is ever sent");
+        return breach("the daemon must not send such requests");
     }
     if *method == Method::DELETE && !body["preconditions"]["uid"].is_string() {
-        return breach("a deletion without the UID of what is meant");
+        return breach("a deletion without a UID precondition");
     }
     if *method == Method::PATCH && matches!(&**resource, "deployments" | "replicasets" | "pods") {
         let steps = body.as_array();
@@ -36,13 +36,13 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
             None => body["metadata"]["resourceVersion"].is_string(),
         };
         if !versioned {
-            return breach("a change without the version it was computed from");
+            return breach("a patch without the resourceVersion it was computed from");
         }
     }
     if *method == Method::POST && matches!(&**resource, "replicasets" | "pods") {
         let owners = body["metadata"]["ownerReferences"].as_array();
         if owners.is_none_or(|owners| owners.len() != 1 || owners.iter().any(|o| o["controller"] != true)) {
-            return breach("created without its one owner");
+            return breach("created without exactly one owner reference");
         }
     }
     Ok(())
@@ -51,7 +51,7 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// The annotations of a ReplicaSet that Windlass owns.
-const ON_SETS: [&str; 4] = [
+const ON_REPLICA_SETS: [&str; 4] = [
     REVISION,
     "deployment.kubernetes.io/revision-history",
     "deployment.kubernetes.io/desired-replicas",
@@ -90,13 +90,14 @@ pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     let others = |owner: &&Value| owner["controller"] != true;
     let owners = |object| items(object, "metadata", "ownerReferences").filter(others);
     if !owners(before).eq(owners(after)) {
-        return commit.breach("S19", "an owner that is no controller is added, changed or removed");
+        return commit
+            .breach("S19", "an owner reference that is not the controller's is added, changed or removed");
     }
     let others = |condition: &&Value| !CONDITIONS.contains(&text(condition, "/type"));
     let is_status = commit.call.subresource == "status";
     let conditions = |object| items(object, "status", "conditions").filter(others);
     if commit.call.resource != "pods" && is_status && !conditions(before).eq(conditions(after)) {
-        return commit.breach("S19", "a condition that is not ours changed");
+        return commit.breach("S19", "a foreign condition changed");
     }
     if !is_status && commit.call.method == Method::PATCH && before["status"] != after["status"] {
         return commit.breach("S19", "the status changed with something else");
@@ -120,7 +121,7 @@ pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let theirs = |object| beside(annotations(object), &[REVISION]);
     let kept = !may.is_empty() || theirs(before).eq(theirs(after));
     if !same_but(before, after, may) || !kept {
-        return commit.breach("S19", "a field of the Deployment that is not ours changed");
+        return commit.breach("S19", "a foreign field of the Deployment changed");
     }
     Ok(())
 }
@@ -138,7 +139,7 @@ impl Invariants {
         }
         let ours = ["replicas", "minReadySeconds"];
         if !same_but(before, after, &ours) {
-            return commit.breach("S19", "a field of the ReplicaSet that is not ours changed");
+            return commit.breach("S19", "a foreign field of the ReplicaSet changed");
         }
         let (earlier, later) = (annotations(before), annotations(after));
         if let Some((key, _)) = beside(earlier, &[]).find(|(key, _)| later.get(key).is_none()) {
@@ -148,10 +149,11 @@ impl Invariants {
             let lately = self.annotations.get(super::controller(after)).into_iter();
             lately.flat_map(|lately| lately.since(since)).any(|there| there[key] == *value)
         };
-        let changed = beside(later, &ON_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
+        let changed = beside(later, &ON_REPLICA_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
         for (key, value) in changed {
             if !of_the_deployment(key, value) {
-                return commit.breach("S19", format!("the annotation {key} becomes {value} by itself"));
+                return commit
+                    .breach("S19", format!("the annotation {key} becomes {value}, unlike the Deployment's"));
             }
         }
         Ok(())

@@ -51,19 +51,19 @@ impl Leadership {
         let agent = call.agent.to_string();
         let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
         let Some(renewed) = self.renewed.get(&agent) else {
-            return breach("H4", "acts without having been elected".into());
+            return breach("H4", "writes without having been elected".into());
         };
         if at >= *renewed + self.deadline(&agent) {
-            return breach("H1", format!("acts, and renewed at {renewed:?}"));
+            return breach("H1", format!("writes although it last renewed at {renewed:?}"));
         }
         if self.released.contains(&agent) {
-            return breach("H4", "acts after it gave the Lease up".into());
+            return breach("H4", "writes after it released the Lease".into());
         }
         let holds = |other: &&String, renewed: Duration| {
             **other != agent && !self.released.contains(*other) && at < renewed + LEASE_DURATION
         };
         if let Some((other, renewed)) = self.renewed.iter().find(|(other, at)| holds(other, **at)) {
-            return breach("H1", format!("acts while {other} holds the Lease, renewed at {renewed:?}"));
+            return breach("H1", format!("writes while {other} holds the Lease, renewed at {renewed:?}"));
         }
         if self.terms.last() != Some(&agent) {
             if self.terms.contains(&agent) {
@@ -78,7 +78,9 @@ impl Leadership {
     pub(super) fn over(&self, at: Duration, agent: &str) -> Result<(), Breach> {
         match self.renewed.get(agent) {
             Some(renewed) if self.election && at > *renewed + self.deadline(agent) => {
-                let what = format!("a call of {agent} goes on at {at:?}, and it renewed at {renewed:?}");
+                let what = format!(
+                    "a call of {agent} is still open at {at:?}, although it last renewed at {renewed:?}"
+                );
                 Err(Breach::new("H1", what))
             }
             _ => Ok(()),

@@ -10,17 +10,17 @@ use super::window::Window;
 use super::{Commit, controller, is_available, is_live, number, text};
 
 /// The client that changed a pod, and the pod's UID.
-type Deed = (Arc<str>, String);
+type PodChange = (Arc<str>, String);
 
 /// By the ReplicaSet's UID.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     /// Live pods that ended, were deleted, or changed their owner.
-    gone: BTreeMap<String, Window<Deed>>,
+    gone: BTreeMap<String, Window<PodChange>>,
     /// Available pods that became unavailable.
-    unavailable: BTreeMap<String, Window<Deed>>,
+    unavailable: BTreeMap<String, Window<PodChange>>,
     /// Pods that became ready, or were created ready.
-    ready: BTreeMap<String, Window<Deed>>,
+    ready: BTreeMap<String, Window<PodChange>>,
 }
 
 impl Losses {
@@ -50,9 +50,9 @@ impl Losses {
                 (ended(Some(min_ready)), &lost_by, &mut self.unavailable),
                 (begins, &call.agent, &mut self.ready),
             ];
-            for (_, who, deeds) in kinds.into_iter().filter(|(is_so, ..)| *is_so) {
-                let deed = (who.clone(), text(pod, "/metadata/uid").to_owned());
-                deeds.entry(replica_set.to_owned()).or_default().happens(*at, deed);
+            for (_, who, changes) in kinds.into_iter().filter(|(is_so, ..)| *is_so) {
+                let change = (who.clone(), text(pod, "/metadata/uid").to_owned());
+                changes.entry(replica_set.to_owned()).or_default().happens(*at, change);
             }
         }
     }
@@ -71,22 +71,22 @@ impl Losses {
 
     /// How many pods have become ready since.
     pub(super) fn gained(&self, replica_set: &str, since: Duration) -> i64 {
-        let deeds = self.ready.get(replica_set).into_iter().flat_map(|deeds| deeds.happened(since));
-        size(&deeds.map(|(_, pod)| &**pod).collect())
+        let changes = self.ready.get(replica_set).into_iter().flat_map(|changes| changes.happened(since));
+        size(&changes.map(|(_, pod)| &**pod).collect())
     }
 }
 
 /// Each pod counts once, however often it changed; and not if it is present now.
 fn absent(
-    deeds: &BTreeMap<String, Window<Deed>>,
+    changes: &BTreeMap<String, Window<PodChange>>,
     commit: &Commit<'_>,
     replica_set: &str,
     since: Duration,
     is_there: &dyn Fn(&Value) -> bool,
 ) -> i64 {
-    let deeds = deeds.get(replica_set).into_iter().flat_map(|deeds| deeds.happened(since));
+    let changes = changes.get(replica_set).into_iter().flat_map(|changes| changes.happened(since));
     let mut lost: BTreeSet<&str> =
-        deeds.filter(|(who, _)| *who != commit.call.agent).map(|(_, pod)| &**pod).collect();
+        changes.filter(|(who, _)| *who != commit.call.agent).map(|(_, pod)| &**pod).collect();
     for pod in commit.owned("pods", replica_set).into_iter().filter(|pod| is_there(pod)) {
         lost.remove(text(pod, "/metadata/uid"));
     }

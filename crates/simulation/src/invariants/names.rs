@@ -32,7 +32,7 @@ struct Made {
 }
 
 impl Made {
-    fn had_gone(&self, before: Duration) -> bool {
+    fn was_deleted(&self, before: Duration) -> bool {
         self.gone.is_some_and(|gone| gone < before)
     }
 
@@ -104,9 +104,9 @@ impl Names {
         let seen = pods.made.iter().filter(was_seen).map(|pod| pod.uid.clone());
         pods.known.entry(agent.clone()).or_default().extend(seen);
         let breach = |what: String| Err(Breach::new("S25", format!("{what}: {call}")));
-        for pod in pods.made.iter().filter(|pod| pod.name == *name && pod.had_gone(known)) {
+        for pod in pods.made.iter().filter(|pod| pod.name == *name && pod.was_deleted(known)) {
             if pods.knows(agent, pod) {
-                return breach(format!("the name of pod {}, which it knows to have gone", pod.uid));
+                return breach(format!("the name of pod {}, which it knows to be deleted", pod.uid));
             }
             let later = |other: &&Made| pods.knows(agent, other) && pods.is_later(&other.name, name);
             let has_asked = pods.asked.get(agent).is_some_and(|asked| asked.contains_key(name));
@@ -121,7 +121,7 @@ impl Names {
     }
 
     /// A daemon gets the reply that its write has succeeded.
-    pub(super) fn told(&mut self, call: &Call) {
+    pub(super) fn write_succeeded(&mut self, call: &Call) {
         let Some(pods) = self.pods.get_mut(controller(&call.body)) else { return };
         if let Some(pod) = pods.made.iter().find(|pod| pod.call == call.id && pod.by == call.agent) {
             pods.known.entry(call.agent.clone()).or_default().insert(pod.uid.clone());
@@ -129,7 +129,7 @@ impl Names {
     }
 
     /// A daemon gets an object that it has read.
-    pub(super) fn shown(&mut self, call: &Call, object: &Value) {
+    pub(super) fn object_read(&mut self, call: &Call, object: &Value) {
         let uid = text(object, "/metadata/uid");
         if let Some(pods) = self.pods.get_mut(controller(object)).filter(|_| call.resource == "pods") {
             pods.known.entry(call.agent.clone()).or_default().insert(uid.to_owned());
@@ -199,7 +199,7 @@ mod tests {
             names.sent(&call).unwrap();
             commit(&mut names, 1, &call, None, Some(&pod(name, name)));
             if told {
-                names.told(&call);
+                names.write_succeeded(&call);
             }
         }
         let mut deletion = creation("monkey", 99, 0, pods[0]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_pod_that_one_has_created_and_that_has_gone_is_not_asked_for() {
+    fn the_name_of_an_own_deleted_pod_is_not_requested() {
         for known in [1, 5] {
             // As far as its author can know the pod still exists.
             assert!(history("d0.1", &["a"], true).sent(&creation("d0.1", 9, known, "a")).is_ok());
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn nor_that_of_a_pod_that_the_watch_has_shown() {
+    fn the_name_of_a_deleted_pod_that_a_watch_has_shown_is_not_requested() {
         let mut names = history("d0.1", &["a"], false);
         names.sent(&creation("d0.1", 8, 3, "b")).unwrap();
         assert!(names.sent(&creation("d0.1", 9, 6, "a")).is_err());
     }
 
     #[test]
-    fn of_what_has_gone_before_the_first_list_nothing_is_known() {
+    fn pods_deleted_before_the_first_list_are_unknown() {
         for (listed, may) in [(3, false), (7, true)] {
             let mut names = history("d0.1", &["a"], true);
             names.listed(Duration::from_secs(listed), &"d0.4".into());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_a_later_name_was_known_may_be_asked_for_again() {
+    fn a_name_requested_before_a_later_one_was_known_may_be_requested_again() {
         let mut names = history("d0.1", &["b", "a"], true);
         names.sent(&creation("d0.2", 8, 0, "b")).unwrap();
         assert!(names.sent(&creation("d0.2", 9, 6, "b")).is_ok());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_a_name_may_come_back_only_where_no_pod_with_a_later_one_is_known() {
+    fn after_a_restart_a_name_may_be_used_again_only_while_no_pod_with_a_later_one_is_known() {
         assert!(history("d0.1", &["a"], true).sent(&creation("d0.2", 9, 6, "a")).is_ok());
         assert!(history("d0.1", &["b", "a"], true).sent(&creation("d0.2", 9, 6, "b")).is_err());
         let mut names = history("d0.1", &["b", "a"], true);

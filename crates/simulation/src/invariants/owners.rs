@@ -146,12 +146,12 @@ impl Invariants {
             let always =
                 owners.is_some_and(|owners| owners.since(since).all(|owner| owner == super::ANOTHER));
             if always {
-                return commit.breach("S24", "a write to what only names somebody's UID");
+                return commit.breach("S24", "a write to an object that only names an owner's UID");
             }
         }
         let (Some(after), "status") = (after, &*call.subresource) else { return Ok(()) };
         // Its counts are those of an earlier write, which was judged then.
-        if commit.tells_of_a_refused_handover() {
+        if commit.reports_a_refused_handover() {
             return Ok(());
         }
         let (uid, status) =
@@ -172,7 +172,7 @@ impl Invariants {
         };
         let counted: i64 = counts.iter().map(|field| status(field)).sum();
         if counted > most {
-            return commit.breach("S24", format!("{counted} counted, and {most} at most are its own"));
+            return commit.breach("S24", format!("{counted} counted, at most {most} are its own"));
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_found_among_its_kind_in_the_namespace_of_what_names_it() {
+    fn an_owner_is_found_by_kind_and_namespace() {
         let mut owners = Owners::default();
         owners.places.insert("u-set".into(), ("replicasets".into(), "shop".into()));
         owners.places.insert("u-web".into(), ("deployments".into(), "shop".into()));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_stands_from_before_is_not_claimed_by_who_only_tells_of_a_refused_release() {
+    fn a_status_that_only_reports_a_refused_release_keeps_its_counts() {
         let request = http::Request::patch("/apis/apps/v1/namespaces/shop/deployments/web/status").body(());
         let call = Call::new("d0.1".into(), &request.unwrap().into_parts().0, b"{}");
         let deployment = |replicas: i64, reason: &str| {

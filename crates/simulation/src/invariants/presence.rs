@@ -7,7 +7,7 @@ use super::status::Counts;
 use super::{Breach, Commit, Invariants, text};
 
 /// Numbers that the API omits where they are 0, of both kinds.
-const LEFT_OUT_AT_0: [&str; 6] = [
+const OMITTED_AT_0: [&str; 6] = [
     "observedGeneration",
     "updatedReplicas",
     "readyReplicas",
@@ -22,25 +22,25 @@ impl Invariants {
         let (Some(after), "status") = (commit.after, &*commit.call.subresource) else { return Ok(()) };
         let status = &after["status"];
         let breach = |what: &str| commit.breach("S26", format!("{what}: {status}"));
-        if LEFT_OUT_AT_0.iter().any(|field| status[*field] == 0) {
-            return breach("a number of 0 that the API leaves out");
+        if OMITTED_AT_0.iter().any(|field| status[*field] == 0) {
+            return breach("a 0 that the API omits");
         }
         let counts_terminating = status["terminatingReplicas"].is_i64();
         if commit.call.resource == "replicasets" {
             if !status["replicas"].is_i64() {
-                return breach("replicas of a ReplicaSet is always there, and is missing");
+                return breach("replicas of a ReplicaSet is missing");
             }
             // A controller that has synced a ReplicaSet has counted its terminating pods, even if there are none.
             return if counts_terminating { Ok(()) } else { breach("terminatingReplicas is missing") };
         }
         if status["replicas"] == 0 {
-            return breach("replicas of a Deployment is left out at 0");
+            return breach("replicas of a Deployment must be absent at 0");
         }
         let had = commit.before.is_some_and(|before| before["status"]["collisionCount"].is_i64());
         if had != status["collisionCount"].is_i64() && status["collisionCount"].as_i64().unwrap_or(0) < 1 {
-            return breach("collisionCount is there from the first collision on");
+            return breach("collisionCount must be present exactly from the first collision on");
         }
-        if commit.tells_of_a_refused_handover() {
+        if commit.reports_a_refused_handover() {
             return Ok(());
         }
         // The sum of a Deployment is known where that of each ReplicaSet is. A ReplicaSet that was never synced has
@@ -51,7 +51,7 @@ impl Invariants {
         };
         if lately.peek().is_some() && !lately.any(|replica_sets| is_known(replica_sets) == counts_terminating)
         {
-            return breach("terminatingReplicas is known where each ReplicaSet has counted, and only there");
+            return breach("terminatingReplicas must be present exactly where each ReplicaSet has it");
         }
         Ok(())
     }

@@ -37,22 +37,22 @@ pub(super) struct History {
     /// The highest revision that a daemon deleted, by the Deployment's UID.
     trimmed: BTreeMap<String, i64>,
     /// ReplicaSets for which a deletion was sent.
-    sentenced: BTreeSet<String>,
+    deletions_sent: BTreeSet<String>,
     /// What ReplicaSets wanted, by UID.
-    sized: BTreeMap<String, Window<Wish>>,
+    sized: BTreeMap<String, Window<RecordedSize>>,
     /// The daemons whose creation found another ReplicaSet under the name, and for which Deployment, by name.
     met: BTreeSet<(String, String)>,
 }
 
 /// The size of a ReplicaSet, and what its annotations recorded of the Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct RecordedSize {
     size: i64,
     pub(super) desired: Option<i64>,
     most: Option<i64>,
 }
 
-impl Wish {
+impl RecordedSize {
     pub(super) fn of(replica_set: &Value) -> Self {
         // An annotation that is not a number counts as absent.
         let annotation = |name: &str| {
@@ -60,7 +60,7 @@ impl Wish {
             written.parse::<i32>().ok().filter(|count| *count >= 0).map(i64::from)
         };
         let (desired, most) = (annotation("desired-replicas"), annotation("max-replicas"));
-        Wish { size: number(replica_set, "/spec/replicas"), desired, most }
+        RecordedSize { size: number(replica_set, "/spec/replicas"), desired, most }
     }
 }
 
@@ -89,7 +89,7 @@ impl History {
                 }
                 self.resized.insert(uid.clone(), written);
             }
-            self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
+            self.sized.entry(uid.clone()).or_default().set(commit.at, RecordedSize::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             if commit.call.of_daemon() && commit.call.subresource == "status" {
@@ -101,12 +101,12 @@ impl History {
     }
 
     /// A daemon sends a deletion.
-    pub(super) fn condemned(&mut self, uid: &str) {
-        self.sentenced.insert(uid.to_owned());
+    pub(super) fn deletion_sent(&mut self, uid: &str) {
+        self.deletions_sent.insert(uid.to_owned());
     }
 
     /// A daemon's creation was refused because an object of that name exists.
-    pub(super) fn met(&mut self, call: &Call, picture: &Picture) {
+    pub(super) fn name_was_taken(&mut self, call: &Call, picture: &Picture) {
         let there = picture.get("replicasets").and_then(|replica_sets| replica_sets.get(&call.name));
         let template = |replica_set: &Value| fingerprint(&replica_set["spec"]["template"]);
         if let Some(there) = there.filter(|_| call.method == Method::POST && call.resource == "replicasets")
@@ -154,7 +154,7 @@ impl Invariants {
         if let (Some(before), Some(after)) = (commit.before, commit.after)
             && controller(before) != controller(after)
         {
-            return self.handed_over(commit, before, after, since);
+            return self.judge_handover(commit, before, after, since);
         }
         let uid = controller(object);
         let Some(deployment) = commit.by_uid("deployments", uid) else { return Ok(()) };
@@ -169,7 +169,7 @@ impl Invariants {
     }
 
     /// S15 and S16 for a ReplicaSet.
-    fn handed_over(
+    fn judge_handover(
         &self,
         commit: &Commit<'_>,
         before: &Value,
@@ -179,10 +179,10 @@ impl Invariants {
         match (controller(before), controller(after)) {
             ("", owner) => {
                 // The author could not know of a deletion meanwhile.
-                self.for_the_living(commit, owner, since)?;
+                self.check_owner_exists(commit, owner, since)?;
                 let selected = self.statuses.selects(owner, &after["metadata"]["labels"]);
                 if !selected || is_deleting(before) {
-                    return commit.breach("S15", "a set adopted that may not be");
+                    return commit.breach("S15", "a ReplicaSet adopted that must not be");
                 }
             }
             (owner, "") => {
@@ -190,10 +190,10 @@ impl Invariants {
                 let mut labels = labels.by_ref().flat_map(|labels| labels.since(since));
                 let is_there = commit.by_uid("deployments", owner).is_some();
                 if is_there && labels.all(|labels| self.statuses.selects(owner, labels)) {
-                    return commit.breach("S16", "a set released that the selector selects");
+                    return commit.breach("S16", "a ReplicaSet released that the selector matches");
                 }
             }
-            (owner, _) => return commit.breach("S15", format!("a set stolen from {owner}")),
+            (owner, _) => return commit.breach("S15", format!("a ReplicaSet adopted that {owner} controls")),
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Invariants {
     fn named(&mut self, commit: &Commit<'_>, deployment: &str, replica_set: &Value) -> Result<(), Breach> {
         let hash = text(replica_set, "/metadata/labels/pod-template-hash");
         if hash.is_empty() || commit.call.name != format!("{deployment}-{hash}") {
-            return commit.breach("S5", format!("a set of {deployment} with the hash {hash:?}"));
+            return commit.breach("S5", format!("a ReplicaSet of {deployment} with the hash {hash:?}"));
         }
         let key = (deployment.to_owned(), fingerprint(&replica_set["spec"]["template"]));
         let names = self.history.names.entry(key).or_default();
@@ -238,7 +238,7 @@ impl Invariants {
             return Ok(());
         }
         if after["metadata"]["annotations"][ROLLBACK_TO].is_string() {
-            return commit.breach("S7", "a rollback that leaves the request for it");
+            return commit.breach("S7", "a rollback that does not remove its request");
         }
         let replica_sets = commit.owned("replicasets", text(before, "/metadata/uid"));
         let others = replica_sets.iter().filter(|replica_set| {
@@ -272,12 +272,12 @@ impl Invariants {
             if at_rest
                 && revision(other) < revision(replica_set)
                 && !is_deleting(other)
-                && !self.history.sentenced.contains(text(other, "/metadata/uid"))
+                && !self.history.deletions_sent.contains(text(other, "/metadata/uid"))
                 && !templates.contains(&fingerprint(&other["spec"]["template"]))
                 && self.history.is_known(other, since)
             {
                 let name = text(other, "/metadata/name");
-                return commit.breach("S8", format!("{name} has a lower revision and stays"));
+                return commit.breach("S8", format!("{name} has a lower revision and is kept"));
             }
         }
         Ok(())
@@ -297,7 +297,7 @@ impl Invariants {
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         let [terms] = terms[..] else { return Ok(()) };
-        if terms.recreate || Wish::of(before).desired == Some(terms.replicas) {
+        if terms.recreate || RecordedSize::of(before).desired == Some(terms.replicas) {
             return Ok(());
         }
         // After an interrupted plan another one follows, whose steps do not add up by themselves.
@@ -305,7 +305,7 @@ impl Invariants {
         let uid = text(after, "/metadata/uid");
         let replica_sets = commit.owned("replicasets", deployment);
         let now = |replica_set: &Value| {
-            Wish::of(if text(replica_set, "/metadata/uid") == uid { after } else { replica_set })
+            RecordedSize::of(if text(replica_set, "/metadata/uid") == uid { after } else { replica_set })
         };
         let found = |replica_set: &Value| {
             let sized = self.history.sized.get(text(replica_set, "/metadata/uid"));
@@ -342,7 +342,7 @@ impl Invariants {
             let alone =
                 |replica_set: &&Value| self.history.is_left_alone(replica_set, &commit.call.agent, since);
             if now(before).size > 0 && sized().count() > 1 && is_due && replica_sets.iter().all(alone) {
-                return commit.breach("S9", "a set without pods is given some of those to be shared out");
+                return commit.breach("S9", "a ReplicaSet without pods is scaled up by proportional scaling");
             }
             return Ok(());
         }
@@ -364,11 +364,13 @@ impl Invariants {
         if wanted < 2 || now(before).size == 0 || !active.iter().all(|replica_set| is_done(replica_set)) {
             return Ok(());
         }
-        let sum =
-            |of: &dyn Fn(&Value) -> Wish| active.iter().map(|replica_set| of(replica_set).size).sum::<i64>();
+        let sum = |of: &dyn Fn(&Value) -> RecordedSize| {
+            active.iter().map(|replica_set| of(replica_set).size).sum::<i64>()
+        };
         let (sum, sum_before, allowed) = (sum(&now), sum(&found), terms.replicas + terms.surge);
         if sum != allowed {
-            return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));
+            return commit
+                .breach("S9", format!("{sum} pods wanted after proportional scaling, {allowed} allowed"));
         }
         let most = i64::try_from(active.len()).unwrap_or(i64::MAX) + 1;
         let was_full = active.iter().all(|replica_set| found(replica_set).most == Some(sum_before));

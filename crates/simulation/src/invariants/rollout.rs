@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::replica_sets::Wish;
+use super::replica_sets::RecordedSize;
 use super::{Breach, Commit, Invariants, Terms, bare, controller, is_deleting, number, text};
 use crate::convergence::selects;
 
@@ -24,11 +24,11 @@ impl Invariants {
         if deployment.is_empty() {
             // Its adoption is judged elsewhere, and before that nothing may be written to it.
             return match controller(replica_set) {
-                "" => commit.breach("outgoing", "a set that is nobody's is written"),
+                "" => commit.breach("outgoing", "a write to a ReplicaSet without an owner"),
                 _ => Ok(()),
             };
         }
-        self.for_the_living(commit, deployment, since)?;
+        self.check_owner_exists(commit, deployment, since)?;
         // Its Deployment is deleted meanwhile, so that there are no bounds.
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
@@ -39,13 +39,13 @@ impl Invariants {
             Method::DELETE => self.trimmed(commit, deployment, &terms),
             Method::POST => {
                 Self::begun(commit, replica_set, deployment, &terms)?;
-                if commit.call.overdue {
+                if commit.call.abandoned {
                     return Ok(());
                 }
                 self.numbered(commit, replica_set, deployment, since)?;
                 self.resized(commit, replica_set, deployment, &terms, since)
             }
-            _ if commit.call.overdue => Ok(()),
+            _ if commit.call.abandoned => Ok(()),
             _ => {
                 self.numbered(commit, replica_set, deployment, since)?;
                 self.resized(commit, replica_set, deployment, &terms, since)
@@ -63,10 +63,10 @@ impl Invariants {
         let template = bare(&replica_set["spec"]["template"]);
         let twin = |other: &&Value| bare(&other["spec"]["template"]) == template && !is_deleting(other);
         if let Some(other) = commit.owned("replicasets", deployment).into_iter().find(twin) {
-            return commit.breach("S4", format!("there is {} already", text(other, "/metadata/name")));
+            return commit.breach("S4", format!("{} exists already", text(other, "/metadata/name")));
         }
         if terms.iter().all(|terms| terms.paused) {
-            return commit.breach("S6", "a new set while the Deployment is paused");
+            return commit.breach("S6", "a new ReplicaSet while the Deployment is paused");
         }
         Ok(())
     }
@@ -138,9 +138,9 @@ impl Invariants {
             terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms)) && raises.is_empty();
         let old = bare(&replica_set["spec"]["template"]) != bare(&first.template);
         // The same holds for an earlier change of size that was not executed before, because the sync had to wait.
-        let before = commit.before.and_then(|replica_set| Wish::of(replica_set).desired);
+        let before = commit.before.and_then(|replica_set| RecordedSize::of(replica_set).desired);
         let scales = before.is_some_and(|desired| desired != first.replicas)
-            && Wish::of(replica_set).desired == Some(first.replicas);
+            && RecordedSize::of(replica_set).desired == Some(first.replicas);
         if size >= size_before || !old || !rolling || scales {
             return Ok(());
         }
@@ -162,7 +162,8 @@ impl Invariants {
         }
         // Pods that were never available may be deleted even where too few are available.
         if taken > 0 && available < least {
-            return commit.breach("S2", format!("{available} available pods are left, {least} promised"));
+            return commit
+                .breach("S2", format!("{available} available pods are left, at least {least} required"));
         }
         Ok(())
     }
@@ -201,7 +202,8 @@ impl Invariants {
         let sum: i64 = replica_sets.iter().map(|replica_set| size(replica_set)).sum();
         let allowed = if first.replicas > 0 { first.replicas + first.surge } else { 0 };
         if known && sum <= allowed && !replica_sets.iter().any(is_full) {
-            let what = format!("a set shrinks in a pause, and {sum} pods are wanted of {allowed}");
+            let what =
+                format!("a ReplicaSet shrinks during a pause, with {sum} pods wanted and {allowed} allowed");
             return commit.breach("S6", what);
         }
         Ok(())
@@ -215,7 +217,7 @@ impl Invariants {
             || number(replica_set, "/status/observedGeneration")
                 != number(replica_set, "/metadata/generation")
         {
-            return commit.breach("S8", "a set that is not at rest is deleted");
+            return commit.breach("S8", "a ReplicaSet that is not empty is deleted");
         }
         let template = bare(&replica_set["spec"]["template"]);
         // Of two with the same template the older is the current one.
@@ -228,7 +230,11 @@ impl Invariants {
         };
         if terms.iter().all(|terms| bare(&terms.template) == template) {
             let has_older_twin = commit.owned("replicasets", deployment).iter().any(is_older_twin);
-            return if has_older_twin { Ok(()) } else { commit.breach("S8", "the current set is deleted") };
+            return if has_older_twin {
+                Ok(())
+            } else {
+                commit.breach("S8", "the current ReplicaSet is deleted")
+            };
         }
         let old = commit.owned("replicasets", deployment);
         let old = old.iter().filter(|replica_set| {
@@ -238,7 +244,8 @@ impl Invariants {
         let rest = i64::try_from(old.count()).unwrap_or(i64::MAX) - 1;
         // With several templates within the window it is unknown which ReplicaSets were old.
         if terms.len() == 1 && rest < limit {
-            return commit.breach("S8", format!("{rest} old sets are left of {limit}"));
+            return commit
+                .breach("S8", format!("{rest} old ReplicaSets are left, fewer than the limit {limit}"));
         }
         Ok(())
     }

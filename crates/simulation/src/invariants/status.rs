@@ -9,7 +9,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::replica_sets::Wish;
+use super::replica_sets::RecordedSize;
 use super::window::Window;
 use super::{Breach, Commit, Invariants, bare, controller, is_deleting, number, text};
 
@@ -170,7 +170,7 @@ impl Counts {
             id: hasher.finish(),
             template,
             size: number(replica_set, "/spec/replicas"),
-            desired: Wish::of(replica_set).desired,
+            desired: RecordedSize::of(replica_set).desired,
             replicas: number(replica_set, "/status/replicas"),
             ready: number(replica_set, "/status/readyReplicas"),
             available: number(replica_set, "/status/availableReplicas"),
@@ -202,8 +202,8 @@ impl Invariants {
         let (replicas, ready) = (status("replicas"), status("readyReplicas"));
         let available = status("availableReplicas");
         let never =
-            |what: &str| commit.breach("S20", format!("{what} at no time lately: {}", after["status"]));
-        if commit.tells_of_a_refused_handover() {
+            |what: &str| commit.breach("S20", format!("{what} at no recent time: {}", after["status"]));
+        if commit.reports_a_refused_handover() {
             return Ok(());
         }
         if commit.call.resource == "deployments" {
@@ -237,7 +237,7 @@ impl Invariants {
                     && templates.iter().any(is_new)
             };
             if !lately.since(since).any(is_that) {
-                return never("its sets said so");
+                return never("its ReplicaSets reported that");
             }
             // The size of a ReplicaSet may be what the author has just written, beside the older cached sizes of the
             // others.
@@ -299,7 +299,7 @@ impl Invariants {
             let age = at.map_or(i64::MAX, |at| commit.now.as_second() - at.as_second());
             let late = i64::try_from((commit.at - since).as_secs()).unwrap_or(i64::MAX);
             if turned && new["type"] != "ReplicaFailure" && age > late + 1 + self.doubt {
-                return commit.breach("S21", format!("{new} has turned, and says that was {age} s ago"));
+                return commit.breach("S21", format!("{new} changed, with a transition time {age} s ago"));
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ impl Stopping {
         let Some(idle) = self.asked.get_mut(&call.agent) else { return Ok(()) };
         match *idle {
             Some(since) if since < at && call.is_act() => {
-                Err(Breach::new("L10", format!("a sync that begins after the request to stop: {call}")))
+                Err(Breach::new("L10", format!("a sync that begins after the signal to stop: {call}")))
             }
             Some(since) if since < at => Ok(()),
             _ => {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_before_the_request_may_end_and_nothing_begins_after_it() {
+    fn a_running_sync_may_finish_after_the_signal_and_no_other_begins() {
         let (mut stopping, at) = (Stopping::default(), Duration::from_secs);
         assert_eq!(stopping.begins(at(1), &call()), Ok(()));
         stopping.asked(at(2), "d0.1");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_nothing_when_asked_to_stop_begins_nothing() {
+    fn an_idle_daemon_begins_no_sync_after_the_signal() {
         let (mut stopping, at) = (Stopping::default(), Duration::from_secs);
         stopping.asked(at(2), "d0.1");
         assert!(stopping.begins(at(3), &call()).is_err());

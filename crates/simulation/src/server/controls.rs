@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Picture, STORM, Server, State, Stumble};
+use super::{FirstAttempt, Picture, STORM, Server, State};
 use crate::call::Call;
 use crate::cost::Cost;
 use crate::invariants::{Breach, number, text};
 use crate::log::Entry;
 use crate::oracle::{self, Ending};
-use crate::request_fault::Order;
+use crate::request_fault::OrderedFault;
 use windlass::metrics::Metrics;
 
 /// State of the history that the rest of the simulation sets or reads.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct HistoryState {
     pub(super) cost: Cost,
     /// Until when the longest lag of a watch may last.
     lags_until: Option<Instant>,
@@ -38,7 +38,7 @@ pub(super) struct Standing {
 /// How long a sync may wait for the rate limiter where a rate limit is set.
 const QUEUE: Duration = Duration::from_secs(30);
 
-impl Standing {
+impl HistoryState {
     /// How long ago the author of a call may have decided on it, although it works without a pause.
     pub(super) fn longest_queue(&self) -> Duration {
         self.limited.map_or(Duration::ZERO, |_| QUEUE)
@@ -57,40 +57,40 @@ impl Server {
     /// Counts requests, and records a storm: too many requests for the history ever to end. Two leaders without
     /// election that see different states overwrite each other's statuses as fast as the API server replies, which
     /// takes no virtual time.
-    pub(super) fn storms(&self, state: &mut State, call: &Call) {
+    pub(super) fn detect_storm(&self, state: &mut State, call: &Call) {
         let is_led = self.scenario.election || self.scenario.daemons == 1;
-        if is_led && self.scenario.owes_rest() {
+        if is_led && self.scenario.must_converge() {
             let what = format!("{STORM} requests within a second: {call}");
             self.note(state, Err(Breach::new("C1", what)));
         }
-        state.standing.stormed = true;
+        state.history_state.stormed = true;
     }
 
     /// Whether the rest of the history has no more value.
     pub fn is_over(&self) -> bool {
         let state = self.state.lock();
-        state.failure.is_some() || state.standing.stormed
+        state.failure.is_some() || state.history_state.stormed
     }
 
     /// The cost of the daemons' calls so far.
     pub fn cost(&self) -> Cost {
-        self.state.lock().standing.cost
+        self.state.lock().history_state.cost
     }
 
     /// How long a watch may still lag: the end of the faults does not release what is withheld.
     pub fn lagging_for(&self) -> Duration {
-        let until = self.state.lock().standing.lags_until;
+        let until = self.state.lock().history_state.lags_until;
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
     /// Records that no write is open any more.
     pub fn settle(&self) {
-        self.state.lock().standing.settled = Some(self.start.elapsed());
+        self.state.lock().history_state.settled = Some(self.start.elapsed());
     }
 
     /// When that was, if it was.
     pub fn settled(&self) -> Option<Duration> {
-        self.state.lock().standing.settled
+        self.state.lock().history_state.settled
     }
 
     /// The holder of the Lease, or "".
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// Kills a daemon now.
-    pub fn slay(&self, agent: &str) {
+    pub fn kill_now(&self, agent: &str) {
         self.kill(&mut self.state.lock(), &agent.into());
     }
 
@@ -118,9 +118,9 @@ impl Server {
     }
 
     /// Records that a daemon has got the signal to stop.
-    pub fn asked_to_stop(&self, agent: &str) {
-        self.say(&format!("{agent} is asked to stop"));
-        self.state.lock().invariants.asked_to_stop(self.start.elapsed(), agent);
+    pub fn stop_signalled(&self, agent: &str) {
+        self.say(&format!("{agent} gets the signal to stop"));
+        self.state.lock().invariants.stop_signalled(self.start.elapsed(), agent);
     }
 
     /// Records that a daemon starts.
@@ -165,12 +165,12 @@ impl Server {
     }
 
     /// Records that users did not wait until the cluster was settled.
-    pub fn patience_ended(&self) {
+    pub fn users_gave_up(&self) {
         self.state.lock().ending.is_hurried = true;
     }
 
     /// Takes the present state as the result of the scenario's changes.
-    pub fn remember_ending(&self) {
+    pub fn record_ending(&self) {
         let mut state = self.state.lock();
         let (tally, objects) = (state.tally.clone(), oracle::objects(&state.picture));
         state.ending = Ending { tally, objects, is_hurried: state.ending.is_hurried };
@@ -195,7 +195,7 @@ impl Server {
     }
 
     /// A worker survives a sync that panics, and only counts it; here that is a failure (R1).
-    pub fn look_for_panics(&self) {
+    pub fn check_panics(&self) {
         if self.metrics.lock().iter().any(|metrics| metrics.render().contains("reason=\"panic\"")) {
             self.fail(Breach::new("R1", "a sync panicked"));
         }
@@ -203,22 +203,22 @@ impl Server {
 
     /// Refuses all writes of the daemons for a Deployment, or with `None` none any more.
     pub fn forbid(&self, deployment: Option<&'static str>) {
-        self.state.lock().standing.forbidden = deployment;
+        self.state.lock().history_state.forbidden = deployment;
     }
 
     /// Sets the rate limit of daemons that start from now on; `None` sets a limit too high to matter.
     pub fn limit(&self, rate: Option<(f64, u32)>) {
-        self.state.lock().standing.limited = rate;
+        self.state.lock().history_state.limited = rate;
     }
 
     /// The rate limit of daemons that start now.
     pub fn rate(&self) -> (f64, u32) {
-        self.state.lock().standing.limited.unwrap_or((1e6, 1_000_000))
+        self.state.lock().history_state.limited.unwrap_or((1e6, 1_000_000))
     }
 
     /// Refuses all changes of ReplicaSets by the daemons but those of their status, or allows them again.
     pub fn fix_sizes(&self, fixed: bool) {
-        self.state.lock().standing.sizes_fixed = fixed;
+        self.state.lock().history_state.sizes_fixed = fixed;
     }
 
     /// Sets whether a quota refuses new pods.
@@ -228,7 +228,7 @@ impl Server {
 
     /// Makes admission webhooks fail for this time.
     pub fn fail_webhook(&self, time: Duration) {
-        self.state.lock().standing.webhook_fails_until = Some(Instant::now() + time);
+        self.state.lock().history_state.webhook_fails_until = Some(Instant::now() + time);
     }
 
     /// Switches the faults on or off.
@@ -237,20 +237,20 @@ impl Server {
         state.faulty = faulty;
         if !faulty {
             state.lags.clear();
-            state.stalls.clear();
-            state.fuses.clear();
+            state.failing_renewals.clear();
+            state.writes_until_killed.clear();
             state.ordered = None;
-            state.standing.webhook_fails_until = None;
+            state.history_state.webhook_fails_until = None;
         }
     }
 
     /// Makes the first attempt of each write of the daemons fail.
-    pub fn stumble(&self, how: Option<Stumble>) {
-        self.state.lock().stumbled = how.map(|how| (how, BTreeSet::new()));
+    pub fn fail_first_attempts(&self, how: Option<FirstAttempt>) {
+        self.state.lock().first_attempts = how.map(|how| (how, BTreeSet::new()));
     }
 
     /// Orders a fault for the creation of a pod that follows this many others.
-    pub fn order(&self, others: u32, order: Order) {
+    pub fn order(&self, others: u32, order: OrderedFault) {
         self.state.lock().ordered = Some((others, order));
     }
 
@@ -259,7 +259,7 @@ impl Server {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
         state.lags_at_least(daemon, resource, until);
-        state.standing.lags_until = state.standing.lags_until.max(Some(until));
+        state.history_state.lags_until = state.history_state.lags_until.max(Some(until));
     }
 
     /// Freezes the connection over which a daemon watches a resource: open requests on it get no reply, and the next
@@ -274,12 +274,12 @@ impl Server {
     }
 
     /// Makes a daemon's renewals of its Lease fail for a while, except the first, which gets a late reply.
-    pub fn stall(&self, daemon: usize, time: Duration) {
-        self.state.lock().stalls.insert(daemon, (Instant::now() + time, false));
+    pub fn fail_renewals(&self, daemon: usize, time: Duration) {
+        self.state.lock().failing_renewals.insert(daemon, (Instant::now() + time, false));
     }
 
     /// Kills a daemon after this many more writes.
-    pub fn light_fuse(&self, daemon: usize, writes: u32) {
-        self.state.lock().fuses.insert(daemon, writes);
+    pub fn kill_after_writes(&self, daemon: usize, writes: u32) {
+        self.state.lock().writes_until_killed.insert(daemon, writes);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn refused(code: u16, reason: &str, message: &str, causes: &[Value]) 
 }
 
 /// A reply with `Retry-After`.
-pub(super) fn asked_to_wait(code: u16, seconds: u32) -> Response<Body> {
+pub(super) fn retry_after(code: u16, seconds: u32) -> Response<Body> {
     let (reason, message) = match code {
         429 => ("TooManyRequests", WAITS[0]),
         _ => ("ServiceUnavailable", WAITS[1]),
@@ -54,10 +54,10 @@ pub(super) struct Shown(pub Arc<Value>);
 /// Passes to the invariants what a reply tells a daemon.
 pub(super) fn show(invariants: &mut Invariants, now: Duration, call: &Call, reply: &Response<Body>) {
     if let Some(Version(version)) = reply.extensions().get() {
-        invariants.told(now, call, *version);
+        invariants.write_succeeded(now, call, *version);
     }
     if let Some(Shown(object)) = reply.extensions().get() {
-        invariants.shown(now, call, object);
+        invariants.object_read(now, call, object);
     }
     if let Some(Selected(pods)) = reply.extensions().get() {
         invariants.selected(call, pods);
