@@ -45,7 +45,8 @@ impl Controllers {
             informers: InformerOptions {
                 namespace: config.scope.namespace.clone(),
                 seed: parts.seed,
-                // An elected process brings its caches up to date first; without an election the first list is acted on.
+                // An elected process brings its caches up to date first; without an election the first list is acted
+                // on.
                 may_lag: election.is_some(),
                 ..InformerOptions::default()
             },

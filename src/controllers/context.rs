@@ -195,8 +195,8 @@ impl Context {
         Some(Next::After(behind.check_again))
     }
 
-    /// A write to an object of this owner, or to the owner itself, was answered with this version: no decision about the
-    /// owner is made before the cache of that kind shows it.
+    /// A write to an object of this owner, or to the owner itself, was answered with this version: no decision about
+    /// the owner is made before the cache of that kind shows it.
     pub fn expect_write<T: Record>(&self, owner: &T, resource: Resource, version: u64) {
         self.expectations.expect_write(&owner.meta().uid, resource, version);
     }

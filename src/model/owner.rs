@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_does_not_say_that_it_controls_makes_no_owner() {
+    fn a_reference_without_controller_true_is_not_an_owner() {
         let replica_set: ReplicaSet = record("shop", "");
         let plain = reference("apps/v1", "ReplicaSet", "web", "u-web").replace("true", "false");
         check(&replica_set, "shop", &plain, false);

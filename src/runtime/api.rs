@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_retried_whatever_the_server_answers() {
+    async fn no_answer_of_the_server_causes_a_retry() {
         let calls = Arc::new(AtomicUsize::new(0));
         let seen = calls.clone();
         let api = api(move |_| {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_put_off_twice_comes_at_the_earlier_time() {
+    fn a_key_delayed_twice_is_due_at_the_earlier_time() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add_at("a", now + 5 * S, now);
         queue.add_at("a", now + 2 * S, now);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_key_that_was_due_earlier_goes_first() {
+    fn a_delayed_key_that_was_due_earlier_is_taken_first() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add_at("due", now + S, now);
         queue.add("later", now + 2 * S);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_to_nodes_and_templates_the_verdicts_are_those_computed_from_nothing() {
+    fn verdicts_equal_those_computed_from_nothing_after_any_change_of_nodes_and_templates() {
         for seed in 0..40 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
@@ -292,7 +292,10 @@ mod tests {
                         .collect()
                 };
                 let (then, since): (Vec<Arc<str>>, Vec<Arc<str>>) = (runs(&before), runs(&verdicts));
-                assert!(is_edit || then == since || !concerned.is_empty(), "seed {seed}: nobody was woken");
+                assert!(
+                    is_edit || then == since || !concerned.is_empty(),
+                    "seed {seed}: no DaemonSet was enqueued"
+                );
                 before = verdicts;
             }
         }

@@ -174,8 +174,8 @@ impl<'a> History<'a> {
         writes
     }
 
-    /// The pods of duplicates, which get the hash of the revision that stays, and whether these are all. Upstream relabels
-    /// every pod, also those of older templates, which are then never updated (kubernetes#111280).
+    /// The pods of duplicates, which get the hash of the revision that stays, and whether these are all. Upstream
+    /// relabels every pod, also those of older templates, which are then never updated (kubernetes#111280).
     fn relabelled(&self, members: &Members) -> (Vec<Write>, bool) {
         let is_duplicate = |pod: &&Arc<Pod>| {
             let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! How old pods are replaced: within `maxUnavailable`, or beside new ones within `maxSurge` (upstream: `rollingUpdate`).
+//! How old pods are replaced: within `maxUnavailable`, or beside new ones within `maxSurge` (upstream:
+//! `rollingUpdate`).
 
 use std::sync::Arc;
 
@@ -16,10 +17,11 @@ use crate::model::{DaemonSet, Pod, UpdateStrategy};
 pub struct Tally {
     /// Nodes that should run a pod.
     pub desired: i64,
-    /// Nodes that have pods or should, without an available one; those whose unavailable old pod is deleted now included.
+    /// Nodes that have pods or should, without an available one; those whose unavailable old pod is deleted now
+    /// included.
     pub unavailable: i64,
-    /// Nodes that have a new pod beside an old one, or too many pods. Those whose old pod is deleted now included: a node
-    /// that followed in the same step would have two pods before this one has one.
+    /// Nodes that have a new pod beside an old one, or too many pods. Those whose old pod is deleted now included: a
+    /// node that followed in the same step would have two pods before this one has one.
     pub surging: i64,
     /// Nodes, those that should not run a pod included, whose old pod or, if there is none, new one is available.
     pub available: i64,

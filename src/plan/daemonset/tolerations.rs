@@ -20,8 +20,8 @@ pub struct Toleration {
     effect: Option<String>,
 }
 
-/// The automatic tolerations in upstream's order (`AddOrUpdateDaemonPodTolerations`). `not-ready` and `unreachable` with
-/// effect NoSchedule, which a dead node has as well, are not among them.
+/// The automatic tolerations in upstream's order (`AddOrUpdateDaemonPodTolerations`). `not-ready` and `unreachable`
+/// with effect NoSchedule, which a dead node has as well, are not among them.
 const AUTOMATIC: [(&str, Effect); 6] = [
     ("node.kubernetes.io/not-ready", Effect::NoExecute),
     ("node.kubernetes.io/unreachable", Effect::NoExecute),

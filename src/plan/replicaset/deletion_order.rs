@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crowd_counts_for_a_replica_set_that_has_an_owner_of_whatever_kind_and_for_no_other() {
+    fn neighbours_count_only_for_a_replica_set_with_an_owner_of_any_kind() {
         let json = |owner: &str| {
             format!(
                 r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"1",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn six_hundred_pods_are_ranked_the_same_whatever_order_they_come_in() {
+    fn six_hundred_pods_are_ranked_the_same_in_any_order() {
         let names: Vec<String> = (0..600).map(|n| format!("pod-{n}")).collect();
         let mut rng = fastrand::Rng::with_seed(7);
         let pods: Vec<Arc<Pod>> = names

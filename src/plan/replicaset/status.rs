@@ -72,7 +72,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         observed_generation: generation_to_report(replica_set),
         conditions: conditions(replica_set, failure, *now),
     };
-    Settled { status, requeue_after: next.filter(is_looked_for).map(|at| until(at, *now)) }
+    Settled { status, requeue_after: next.filter(is_scheduled).map(|at| until(at, *now)) }
 }
 
 fn is_available(pod: &Pod, replica_set: &ReplicaSet, now: Timestamp) -> bool {
@@ -101,7 +101,7 @@ fn generation_to_report(replica_set: &ReplicaSet) -> i64 {
     if is_silent { before } else { observed_generation(&replica_set.meta, before) }
 }
 
-fn is_looked_for(_at: &Timestamp) -> bool {
+fn is_scheduled(_at: &Timestamp) -> bool {
     !planted!("no sync is scheduled for when a pod becomes available")
 }
 

@@ -54,7 +54,7 @@ impl Actors {
     pub(super) async fn change_owner(&self, pod: &Value) {
         let mut owners = pod["metadata"]["ownerReferences"].clone();
         if let Some(owner) = owners.get_mut(0) {
-            owner["name"] = "somebody".into();
+            owner["name"] = "another-owner".into();
             owner["uid"] = "00000000-0000-4000-8000-000000000000".into();
             self.edit_pod(pod, json!({"ownerReferences": owners})).await;
         }

@@ -21,7 +21,7 @@ use windlass::metrics::Metrics;
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON: &str = "application/json";
-const SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/shop/controllerrevisions";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -53,7 +53,7 @@ impl Actors {
     }
 
     async fn edit(&self, spec: Value) {
-        self.send(Method::PATCH, &format!("{SETS}/agent"), MERGE, &json!({"spec": spec})).await;
+        self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), MERGE, &json!({"spec": spec})).await;
     }
 
     async fn edit_template(&self, spec: Value) {
@@ -74,13 +74,13 @@ impl Actors {
     }
 
     async fn create(&self, tag: u32) {
-        let set = json!({
+        let daemon_set = json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
             "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
                 "metadata": {"labels": {"app": "agent"}},
                 "spec": {"terminationGracePeriodSeconds": 5, "containers": [image(tag)]}}}
         });
-        self.send(Method::POST, SETS, JSON, &set).await;
+        self.send(Method::POST, DAEMON_SETS, JSON, &daemon_set).await;
     }
 
     fn start(&mut self) {
@@ -199,12 +199,12 @@ impl Actors {
             Act::Undo => {
                 if let Some(oldest) = self.revisions().first() {
                     let data = oldest["data"].clone();
-                    self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &data).await;
+                    self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &data).await;
                 }
             }
             Act::Recreate { policy, tag } => {
                 let options = json!({"propagationPolicy": policy});
-                self.send(Method::DELETE, &format!("{SETS}/agent"), JSON, &options).await;
+                self.send(Method::DELETE, &format!("{DAEMON_SETS}/agent"), JSON, &options).await;
                 for _ in 0..60 {
                     if self.cluster.daemon_set().is_none() {
                         break;
@@ -320,21 +320,21 @@ impl Actors {
         let name = text(oldest, "/metadata/name");
         self.send(Method::DELETE, &format!("{REVISIONS}/{name}"), JSON, &json!({})).await;
         let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name},
-            "revision": tag, "data": {"somebody": "else's"}});
+            "revision": tag, "data": {"foreign": "data"}});
         self.send(Method::POST, REVISIONS, JSON, &foreign).await;
-        self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &oldest["data"]).await;
+        self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &oldest["data"]).await;
     }
 
     /// Users and administrators repair what they have broken: images that never start, nodes that are dead.
     pub async fn repair(&self) {
-        let Some(set) = self.cluster.daemon_set() else {
+        let Some(daemon_set) = self.cluster.daemon_set() else {
             self.create(1).await;
             return;
         };
-        if text(&set, "/spec/template/spec/containers/0/image").ends_with("broken") {
+        if text(&daemon_set, "/spec/template/spec/containers/0/image").ends_with("broken") {
             self.edit_template(json!({"containers": [image(9)]})).await;
         }
-        if text(&set, "/spec/updateStrategy/type") == "OnDelete" {
+        if text(&daemon_set, "/spec/updateStrategy/type") == "OnDelete" {
             let rolling = json!({"maxUnavailable": 1, "maxSurge": 0});
             self.edit(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})).await;
         }

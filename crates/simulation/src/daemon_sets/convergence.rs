@@ -52,9 +52,10 @@ async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Br
 
 /// A node that is added gets its pod within a second and slow start; one that is removed no longer counts.
 async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
-    let desired = || cluster.daemon_set().map_or(0, |set| number(&set, "/status/desiredNumberScheduled"));
-    let Some(set) = cluster.daemon_set() else { return Ok(()) };
-    let zone = text(&set, "/spec/template/spec/nodeSelector/zone");
+    let desired =
+        || cluster.daemon_set().map_or(0, |daemon_set| number(&daemon_set, "/status/desiredNumberScheduled"));
+    let Some(daemon_set) = cluster.daemon_set() else { return Ok(()) };
+    let zone = text(&daemon_set, "/spec/template/spec/nodeSelector/zone");
     if !zone.is_empty() {
         return Ok(());
     }
@@ -99,21 +100,22 @@ async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Bre
 
 /// Checks that everything has converged.
 fn is_settled(cluster: &Cluster) -> Result<(), String> {
-    let set = cluster.daemon_set().filter(|set| !is_deleting(set)).ok_or("there is no DaemonSet")?;
+    let daemon_set =
+        cluster.daemon_set().filter(|daemon_set| !is_deleting(daemon_set)).ok_or("there is no DaemonSet")?;
     let nodes = cluster.sandbox.objects("Node");
-    let uid = text(&set, "/metadata/uid");
+    let uid = text(&daemon_set, "/metadata/uid");
     let owner = |object: &Value| text(object, "/metadata/ownerReferences/0/uid").to_owned();
     let mut pods = cluster.sandbox.objects("Pod");
     pods.retain(|pod| owner(pod) == uid);
     let mut revisions = cluster.sandbox.objects("ControllerRevision");
     revisions.retain(|revision| owner(revision) == uid);
-    let hash = current(&set, &revisions)?;
-    let seconds = number(&set, "/spec/minReadySeconds");
+    let hash = current(&daemon_set, &revisions)?;
+    let seconds = number(&daemon_set, "/spec/minReadySeconds");
     let [mut run, mut misscheduled] = [0, 0];
     for node in &nodes {
         let name = text(node, "/metadata/name");
         let on: Vec<&Value> = pods.iter().filter(|pod| target(pod) == name).collect();
-        match requirement(&set, node) {
+        match requirement(&daemon_set, node) {
             Requirement::Run => {
                 run += 1;
                 let [pod] = on.as_slice() else { return Err(format!("{name} has {} pods", on.len())) };
@@ -141,22 +143,22 @@ fn is_settled(cluster: &Cluster) -> Result<(), String> {
         ("numberAvailable", run),
         ("numberUnavailable", 0),
         ("numberMisscheduled", misscheduled),
-        ("observedGeneration", number(&set, "/metadata/generation")),
+        ("observedGeneration", number(&daemon_set, "/metadata/generation")),
     ] {
-        let said = number(&set["status"], &format!("/{field}"));
+        let said = number(&daemon_set["status"], &format!("/{field}"));
         if said != wanted {
             return Err(format!("{field} is {said}; expected {wanted}"));
         }
     }
-    has_its_history(&set, &revisions, &pods, hash)
+    has_its_history(&daemon_set, &revisions, &pods, hash)
 }
 
 /// The hash of the only revision that has the template, which must have the highest number.
-fn current<'a>(set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
+fn current<'a>(daemon_set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
     let has = |revision: &&Value| {
         let mut template = revision["data"]["spec"]["template"].clone();
         template.as_object_mut().map(|fields| fields.remove("$patch"));
-        template == set["spec"]["template"]
+        template == daemon_set["spec"]["template"]
     };
     let all: Vec<&Value> = revisions.iter().filter(has).collect();
     let [current] = all.as_slice() else { return Err(format!("{} revisions have the template", all.len())) };
@@ -167,8 +169,13 @@ fn current<'a>(set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
     }
 }
 
-fn has_its_history(set: &Value, revisions: &[Value], pods: &[Value], hash: &str) -> Result<(), String> {
-    let limit = set["spec"]["revisionHistoryLimit"].as_u64().unwrap_or(10) as usize;
+fn has_its_history(
+    daemon_set: &Value,
+    revisions: &[Value],
+    pods: &[Value],
+    hash: &str,
+) -> Result<(), String> {
+    let limit = daemon_set["spec"]["revisionHistoryLimit"].as_u64().unwrap_or(10) as usize;
     let old = revisions.iter().filter(|revision| text(revision, HASH) != hash);
     let is_used = |revision: &&Value| pods.iter().any(|pod| text(pod, HASH) == text(revision, HASH));
     let (used, unused): (Vec<&Value>, Vec<&Value>) = old.partition(|revision| is_used(revision));

@@ -151,7 +151,7 @@ impl Judge {
     fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
         let spec = |object: &Option<&Value>| object.map(|object| object["spec"].clone());
-        let set = commit.daemon_set.as_deref();
+        let daemon_set = commit.daemon_set.as_deref();
         match &*call.resource {
             "daemonsets" => {
                 let is_another = before.map(uid) != after.map(uid);
@@ -182,7 +182,8 @@ impl Judge {
             "pods" if !call.of_daemon() => {
                 let serves = |pod: &Option<&Value>| {
                     pod.is_some_and(|pod| {
-                        is_live(pod) && set.is_some_and(|set| commit.is_available(set, pod))
+                        is_live(pod)
+                            && daemon_set.is_some_and(|daemon_set| commit.is_available(daemon_set, pod))
                     })
                 };
                 let moves = before.zip(*after).is_some_and(|(before, after)| {
@@ -216,22 +217,24 @@ impl Judge {
         if is_going && !call.abandoned {
             return commit.breach("DS19", "a write for a DaemonSet that is being deleted");
         }
-        let Some(set) = commit.daemon_set.clone() else { return Ok(()) };
+        let Some(daemon_set) = commit.daemon_set.clone() else { return Ok(()) };
         match &*call.resource {
             "daemonsets" => self.judge_status(commit),
-            "controllerrevisions" => self.judge_revision(commit, &set),
+            "controllerrevisions" => self.judge_revision(commit, &daemon_set),
             _ => match (commit.before, commit.after) {
-                (None, Some(pod)) => self.judge_creation(commit, &set, pod),
-                (Some(pod), _) if call.method == Method::DELETE => self.judge_deletion(commit, &set, pod),
+                (None, Some(pod)) => self.judge_creation(commit, &daemon_set, pod),
+                (Some(pod), _) if call.method == Method::DELETE => {
+                    self.judge_deletion(commit, &daemon_set, pod)
+                }
                 (Some(before), Some(after)) => judge_change(commit, before, after),
                 _ => Ok(()),
             },
         }
     }
 
-    fn judge_creation(&mut self, commit: &Commit<'_>, set: &Value, pod: &Value) -> Result<(), Breach> {
+    fn judge_creation(&mut self, commit: &Commit<'_>, daemon_set: &Value, pod: &Value) -> Result<(), Breach> {
         let (node, call) = (target(pod), commit.call);
-        if owner(pod) != uid(set) || call.abandoned {
+        if owner(pod) != uid(daemon_set) || call.abandoned {
             // For an earlier DaemonSet, or by a daemon that is dead: the next sync corrects it.
             return Ok(());
         }
@@ -242,16 +245,16 @@ impl Judge {
         }
         let is_edited = self.is_recent(self.edited, commit.at);
         let has_changed = self.is_recent(self.last_needed.get(node).copied(), commit.at);
-        if commit.requirement(set, node) != Some(Requirement::Run) && !is_edited && !has_changed {
+        if commit.requirement(daemon_set, node) != Some(Requirement::Run) && !is_edited && !has_changed {
             return commit.breach("DS7", format!("the DaemonSet does not run on {node}"));
         }
         let hash = text(pod, HASH);
         let until = self.current.get(hash).copied();
-        if !commit.current(set).contains(&hash) && !self.is_recent(until, commit.at) && !is_edited {
+        if !commit.current(daemon_set).contains(&hash) && !self.is_recent(until, commit.at) && !is_edited {
             return commit.breach("DS7", format!("{hash} is not the current revision"));
         }
-        let others: Vec<&Value> = commit.on(set, node).collect();
-        if bound(set, "/maxSurge") == 0 {
+        let others: Vec<&Value> = commit.on(daemon_set, node).collect();
+        if bound(daemon_set, "/maxSurge") == 0 {
             return match others.first().filter(|_| !self.is_recent(self.surged, commit.at)) {
                 Some(other) => {
                     commit.breach("DS1", format!("{node} has {} already", text(other, "/metadata/name")))
@@ -267,51 +270,53 @@ impl Judge {
             return commit.breach("DS2", format!("{node} has {} live pods", live.len()));
         }
         let is_calm = !self.is_recent(self.disturbed, commit.at);
-        if is_calm && live.iter().any(|old| commit.is_available(set, old)) {
-            let current = commit.current(set);
+        if is_calm && live.iter().any(|old| commit.is_available(daemon_set, old)) {
+            let current = commit.current(daemon_set);
             let is_surging = |node: &&Value| {
-                let pods: Vec<&Value> = commit.on(set, text(node, "/metadata/name")).collect();
+                let pods: Vec<&Value> = commit.on(daemon_set, text(node, "/metadata/name")).collect();
                 let is_new = |pod: &&&Value| current.contains(&text(pod, HASH)) && is_live(pod);
-                let old = pods.iter().any(|pod| !is_new(&pod) && commit.is_available(set, pod));
+                let old = pods.iter().any(|pod| !is_new(&pod) && commit.is_available(daemon_set, pod));
                 old && pods.iter().any(|pod| is_new(&pod))
             };
             let surging = commit.nodes.iter().filter(is_surging).count();
-            if surging as i64 >= bound(set, "/maxSurge") {
+            if surging as i64 >= bound(daemon_set, "/maxSurge") {
                 return commit.breach("DS4", format!("{surging} nodes have two pods already"));
             }
         }
         Ok(())
     }
 
-    fn judge_deletion(&mut self, commit: &Commit<'_>, set: &Value, pod: &Value) -> Result<(), Breach> {
+    fn judge_deletion(&mut self, commit: &Commit<'_>, daemon_set: &Value, pod: &Value) -> Result<(), Breach> {
         if text(&commit.call.body, "/preconditions/uid") != uid(pod) {
             return commit.breach("DS8", "a deletion without the UID");
         }
         let node = target(pod);
-        if owner(pod) != uid(set) || is_deleting(pod) || commit.call.abandoned {
+        if owner(pod) != uid(daemon_set) || is_deleting(pod) || commit.call.abandoned {
             return Ok(());
         }
         if text(pod, "/status/phase") == "Failed" {
-            return self.judge_failed(commit, set, node);
+            return self.judge_failed(commit, daemon_set, node);
         }
         let is_edited = self.is_recent(self.edited, commit.at);
         let is_calm = !is_edited && !self.is_recent(self.disturbed, commit.at);
         if !is_live(pod) || node.is_empty() || !is_calm {
             return Ok(());
         }
-        let requirement = commit.requirement(set, node);
+        let requirement = commit.requirement(daemon_set, node);
         if requirement.is_none_or(|requirement| requirement == Requirement::None) {
             return Ok(());
         }
-        let current = commit.current(set);
+        let current = commit.current(daemon_set);
         let is_new = |pod: &Value| current.contains(&text(pod, HASH));
-        let surges = bound(set, "/maxSurge") > 0;
+        let surges = bound(daemon_set, "/maxSurge") > 0;
         let others: Vec<&Value> =
-            commit.on(set, node).filter(|other| is_live(other) && uid(other) != uid(pod)).collect();
+            commit.on(daemon_set, node).filter(|other| is_live(other) && uid(other) != uid(pod)).collect();
         if !others.is_empty() {
-            let served = others.iter().any(|other| is_new(other) && commit.is_available(set, other));
-            let is_lost =
-                surges && requirement == Some(Requirement::Run) && commit.is_available(set, pod) && !served;
+            let served = others.iter().any(|other| is_new(other) && commit.is_available(daemon_set, other));
+            let is_lost = surges
+                && requirement == Some(Requirement::Run)
+                && commit.is_available(daemon_set, pod)
+                && !served;
             let excess = others.iter().any(|other| is_new(other) == is_new(pod));
             return match is_lost && !excess {
                 true => commit.breach("DS5", format!("{node} has no other available pod")),
@@ -321,15 +326,17 @@ impl Judge {
         if is_new(pod) {
             return commit.breach("DS8", format!("there is no reason to delete the only pod of {node}"));
         }
-        if text(set, "/spec/updateStrategy/type") == "OnDelete" {
+        if text(daemon_set, "/spec/updateStrategy/type") == "OnDelete" {
             return commit.breach("DS6", "an old pod was deleted under OnDelete");
         }
-        if !commit.is_available(set, pod) {
+        if !commit.is_available(daemon_set, pod) {
             return Ok(());
         }
-        let runs = |node: &&Value| super::placement::requirement(set, node) == Requirement::Run;
+        let runs = |node: &&Value| super::placement::requirement(daemon_set, node) == Requirement::Run;
         let serves = |node: &&Value| {
-            commit.on(set, text(node, "/metadata/name")).any(|pod| commit.is_available(set, pod))
+            commit
+                .on(daemon_set, text(node, "/metadata/name"))
+                .any(|pod| commit.is_available(daemon_set, pod))
         };
         let without = commit.nodes.iter().filter(runs).filter(|node| !serves(node)).count() as i64;
         match surges {
@@ -337,7 +344,7 @@ impl Judge {
                 commit.breach("DS5", format!("{node} has no other pod"))
             }
             true => Ok(()),
-            false if without >= bound(set, "/maxUnavailable").max(1) => {
+            false if without >= bound(daemon_set, "/maxUnavailable").max(1) => {
                 commit.breach("DS3", format!("{without} nodes have no available pod already"))
             }
             false => Ok(()),
@@ -345,10 +352,10 @@ impl Judge {
     }
 
     /// Failed pods of one node and generation are deleted 1, 2, 4, … 900 s apart.
-    fn judge_failed(&mut self, commit: &Commit<'_>, set: &Value, node: &str) -> Result<(), Breach> {
-        let key = (uid(set).to_owned(), number(set, "/metadata/generation"), node.to_owned());
+    fn judge_failed(&mut self, commit: &Commit<'_>, daemon_set: &Value, node: &str) -> Result<(), Breach> {
+        let key = (uid(daemon_set).to_owned(), number(daemon_set, "/metadata/generation"), node.to_owned());
         let is_wanted =
-            commit.requirement(set, node).is_some_and(|requirement| requirement > Requirement::None);
+            commit.requirement(daemon_set, node).is_some_and(|requirement| requirement > Requirement::None);
         if self.is_recent(self.edited, commit.at) || !is_wanted {
             return Ok(());
         }
@@ -364,19 +371,19 @@ impl Judge {
         }
     }
 
-    fn judge_revision(&mut self, commit: &Commit<'_>, set: &Value) -> Result<(), Breach> {
-        let of_set = |revision: &&Value| owner(revision) == uid(set);
+    fn judge_revision(&mut self, commit: &Commit<'_>, daemon_set: &Value) -> Result<(), Breach> {
+        let of_daemon_set = |revision: &&Value| owner(revision) == uid(daemon_set);
         let highest = |but: &str| {
-            let others = commit.revisions.iter().filter(of_set).filter(|other| uid(other) != but);
+            let others = commit.revisions.iter().filter(of_daemon_set).filter(|other| uid(other) != but);
             others.map(|other| number(other, "/revision")).max().unwrap_or(0)
         };
         match (commit.before, commit.after) {
-            (None, Some(new)) if owner(new) == uid(set) && !commit.call.abandoned => {
+            (None, Some(new)) if owner(new) == uid(daemon_set) && !commit.call.abandoned => {
                 if number(new, "/revision") <= highest("") && !self.is_recent(self.disturbed, commit.at) {
                     return commit.breach("DS12", "a revision number that was used before");
                 }
                 let is_edited = self.is_recent(self.edited, commit.at);
-                match template(new) == set["spec"]["template"] || is_edited {
+                match template(new) == daemon_set["spec"]["template"] || is_edited {
                     true => Ok(()),
                     false => commit.breach("DS12", "its data is not the template"),
                 }
@@ -384,14 +391,14 @@ impl Judge {
             (Some(before), Some(after)) if number(after, "/revision") < number(before, "/revision") => {
                 commit.breach("DS12", "the revision number falls")
             }
-            (Some(before), None) if owner(before) == uid(set) && !commit.call.abandoned => {
+            (Some(before), None) if owner(before) == uid(daemon_set) && !commit.call.abandoned => {
                 let hash = text(before, HASH);
-                let is_used = |pod: &&Value| owner(pod) == uid(set) && text(pod, HASH) == hash;
+                let is_used = |pod: &&Value| owner(pod) == uid(daemon_set) && text(pod, HASH) == hash;
                 if commit.pods.iter().any(|pod| is_used(&pod)) && !self.is_recent(self.disturbed, commit.at) {
                     return commit.breach("DS13", "a revision whose hash is on a pod was deleted");
                 }
-                let twins = commit.current(set);
-                let is_only = template(before) == set["spec"]["template"] && twins.len() == 1;
+                let twins = commit.current(daemon_set);
+                let is_only = template(before) == daemon_set["spec"]["template"] && twins.len() == 1;
                 match is_only && !self.is_recent(self.edited, commit.at) {
                     true => commit.breach("DS13", "the current revision was deleted"),
                     false => Ok(()),
@@ -420,7 +427,7 @@ impl Judge {
             return commit.breach("DS15", "observedGeneration falls");
         }
         self.observed = (uid(after).to_owned(), observed);
-        let collisions = |set: &Value| number(set, "/status/collisionCount");
+        let collisions = |daemon_set: &Value| number(daemon_set, "/status/collisionCount");
         match collisions(after) - collisions(before) {
             0 | 1 => Ok(()),
             by => commit.breach("DS14", format!("collisionCount changes by {by}")),

@@ -391,9 +391,9 @@ mod tests {
             let owners = owned_by("ReplicaSet", "web-1.5");
             let creation =
                 call(Method::POST, PODS, &json!({"metadata": {"name": "a", "ownerReferences": owners}}));
-            let set = json!({"metadata": {"name": "web-1.5", "uid": "u-web-1.5"}});
-            let sets = [("web-1.5".to_owned(), Arc::new(set))].into();
-            let picture: Picture = [("replicasets".to_owned(), sets)].into();
+            let replica_set = json!({"metadata": {"name": "web-1.5", "uid": "u-web-1.5"}});
+            let replica_sets = [("web-1.5".to_owned(), Arc::new(replica_set))].into();
+            let picture: Picture = [("replicasets".to_owned(), replica_sets)].into();
             let mut answers = Answers { patience: PROMPT, ..Answers::default() };
             answers.answered(at(1), &creation, &Answer::Refused, &picture);
             let failure = json!({"status": {"conditions": [{"type": "ReplicaFailure", "status": "True"}]}});

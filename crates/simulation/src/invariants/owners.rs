@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn an_owner_is_found_by_kind_and_namespace() {
         let mut owners = Owners::default();
-        owners.places.insert("u-set".into(), ("replicasets".into(), "shop".into()));
+        owners.places.insert("u-replica-set".into(), ("replicasets".into(), "shop".into()));
         owners.places.insert("u-web".into(), ("deployments".into(), "shop".into()));
         let object = |namespace: &str, api_version: &str, kind: &str, uid: &str| {
             let owner =
@@ -198,16 +198,16 @@ mod tests {
             assert_eq!(owners.of(resource, &object).is_some(), expected, "{resource} {object}");
             assert_eq!(owners.only_claims(resource, &object), !expected, "{resource} {object}");
         };
-        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-set"), true);
-        check("pods", object("shop", "apps/v1beta2", "ReplicaSet", "u-set"), true);
-        check("pods", object("tenant", "apps/v1", "ReplicaSet", "u-set"), false);
-        check("pods", object("shop", "v1", "ReplicaSet", "u-set"), false);
-        check("pods", object("shop", "apps/v1", "Deployment", "u-set"), false);
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-replica-set"), true);
+        check("pods", object("shop", "apps/v1beta2", "ReplicaSet", "u-replica-set"), true);
+        check("pods", object("tenant", "apps/v1", "ReplicaSet", "u-replica-set"), false);
+        check("pods", object("shop", "v1", "ReplicaSet", "u-replica-set"), false);
+        check("pods", object("shop", "apps/v1", "Deployment", "u-replica-set"), false);
         check("pods", object("shop", "apps/v1", "ReplicaSet", "u-web"), false);
-        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-nobody"), false);
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-unknown"), false);
         check("replicasets", object("shop", "apps/v1", "Deployment", "u-web"), true);
         check("replicasets", object("shop", "example.com/v1", "Deployment", "u-web"), false);
-        assert!(!owners.only_claims("pods", &json!({"metadata": {}})), "nobody's");
+        assert!(!owners.only_claims("pods", &json!({"metadata": {}})), "no owner");
     }
 
     #[test]
