@@ -19,7 +19,7 @@ use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
 use windlass_testkit::usage;
 
-use support::watched::{Form, LISTED, List, PODS, Server, cpu_time, frame, line};
+use support::watched::{Form, LISTED, List, PODS, Server, Write, cpu_time, frame, line};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
@@ -242,7 +242,7 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
     );
     let writes = server.take_writes();
     let fault = match writes.first() {
-        Some((method, path, _)) => {
+        Some(Write { method, path, .. }) => {
             Err(format!("{}: {} writes, the first: {method} {path}", shape.name, writes.len()))
         }
         None if megabytes > shape.most => Err(format!("{}: more than {} MB", shape.name, shape.most)),

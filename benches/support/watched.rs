@@ -86,6 +86,15 @@ fn bookmark(path: &str) -> Bytes {
     if path == PODS { frame("BOOKMARK", &object) } else { line("BOOKMARK", &object) }.into()
 }
 
+/// A write.
+pub struct Write {
+    pub method: Method,
+    pub path: String,
+    pub body: Value,
+    /// The CPU time of this thread at its arrival.
+    pub at: Duration,
+}
+
 /// The API server, as far as it is needed here.
 pub struct Server {
     feeds: Mutex<BTreeMap<&'static str, Feed>>,
@@ -95,8 +104,7 @@ pub struct Server {
     object: Objects,
     /// How many pods were created.
     created: AtomicU64,
-    /// Each write: its method, path and body.
-    writes: Mutex<Vec<(Method, String, Value)>>,
+    writes: Mutex<Vec<Write>>,
 }
 
 /// The object at a path, as JSON.
@@ -143,7 +151,7 @@ impl Server {
     }
 
     /// The writes since the last call.
-    pub fn take_writes(&self) -> Vec<(Method, String, Value)> {
+    pub fn take_writes(&self) -> Vec<Write> {
         std::mem::take(&mut *self.writes.lock())
     }
 
@@ -164,13 +172,14 @@ impl Server {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         if parts.method != Method::GET {
+            let at = cpu_time();
             let body = body.collect().await.unwrap().to_bytes();
             let sent = serde_json::from_slice(&body).unwrap_or_default();
             let reply = match parts.method == Method::POST && path.ends_with("/pods") {
                 true => self.create_pod(&sent),
                 false => json!({"metadata": {"resourceVersion": "1"}}),
             };
-            self.writes.lock().push((parts.method, path, sent));
+            self.writes.lock().push(Write { method: parts.method, path, body: sent, at });
             return Response::new(Full::new(Bytes::from(reply.to_string())).boxed_unsync());
         }
         if let Some(object) = (self.object)(&path) {
