@@ -9,6 +9,7 @@ pub mod container_text;
 pub mod controllerrevision;
 pub mod daemonset;
 pub mod deployment;
+pub mod discovered;
 pub mod int_or_percent;
 pub mod intern;
 pub mod meta;

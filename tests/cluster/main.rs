@@ -2,6 +2,7 @@
 
 mod coexistence;
 mod daemon_sets;
+mod discovery;
 mod election;
 mod explain;
 mod faults;
