@@ -165,6 +165,12 @@ impl Discovered {
     }
 }
 
+/// Whether a request for this name stays below the path that it is asked at, whatever server says it.
+pub fn is_path_segment(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
+    name.chars().all(fits) && !name.trim_matches('.').is_empty()
+}
+
 fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }

@@ -13,6 +13,7 @@ pub mod discovered;
 pub mod int_or_percent;
 pub mod intern;
 pub mod meta;
+pub mod namespace;
 pub mod node;
 pub mod owner;
 pub mod pod;
@@ -33,6 +34,7 @@ pub use daemonset::{AnnotatedDaemonSet, DaemonSet, DaemonSetStatus, UpdateStrate
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+pub use namespace::{Namespace, NamespaceStatus};
 pub use node::{Effect, Node, Taint};
 pub use owner::Owner;
 pub use pod::{Phase, Pod, Restarts, Waiting};

@@ -7,6 +7,7 @@ mod election;
 mod explain;
 mod faults;
 mod handover;
+mod namespaces;
 mod operations;
 mod owners;
 mod pod_encodings;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verbs};
+use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verbs, is_path_segment};
 
 /// A version of a group, and its resources or why they are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,12 +136,6 @@ fn resource(
         verbs: Verbs::named(verbs.iter().map(String::as_str)),
         other_versions: Vec::new(),
     })
-}
-
-/// Whether a request for this name stays below the path that it is asked at, whatever server says it.
-fn is_path_segment(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
-    name.chars().all(fits) && !name.trim_matches('.').is_empty()
 }
 
 /// Joins what all group versions have, and remembers what each had when it was last read.
