@@ -54,6 +54,7 @@ pub struct File {
     pub selector: Option<String>,
     pub on_conflict: Option<String>,
     pub failed_pod_backoff: Option<bool>,
+    pub namespace_deletion_delay: Option<String>,
     pub field_manager: Option<String>,
 
     pub profiling: Option<bool>,

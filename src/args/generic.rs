@@ -147,6 +147,10 @@ pub struct ScopeArgs {
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_FAILED_POD_BACKOFF")]
     pub failed_pod_backoff: bool,
+    /// Time that a namespace stays at least after its deletion, so that all API servers know of the deletion
+    /// before the last look at its content. 0s is enough for a single API server.
+    #[arg(long, value_name = "DURATION", default_value = "5s", env = "WINDLASS_NAMESPACE_DELETION_DELAY")]
+    pub namespace_deletion_delay: String,
     /// Field manager under which Windlass writes (managedFields). With kube-controller-manager, rules for
     /// that manager apply to Windlass too, such as Argo CD's managedFieldsManagers, and Windlass does not
     /// detect a real kube-controller-manager that acts on the same objects.

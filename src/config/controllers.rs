@@ -32,6 +32,8 @@ pub struct ControllerConfig {
     pub on_conflict: OnConflict,
     /// Whether pods that fail one after the other are replaced with growing delays.
     pub failed_pod_backoff: bool,
+    /// How long after its deletion a namespace stays at least.
+    pub namespace_deletion_delay: Duration,
     /// The field manager of our writes.
     pub field_manager: String,
 }
@@ -49,6 +51,7 @@ impl Default for ControllerConfig {
             scope: Scope::default(),
             on_conflict: OnConflict::default(),
             failed_pod_backoff: true,
+            namespace_deletion_delay: Duration::from_secs(5),
             field_manager: FIELD_MANAGER.to_owned(),
         }
     }
@@ -66,12 +69,27 @@ impl Workers {
 }
 
 /// Which controllers run: all but those that are switched off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enabled {
     off: BTreeSet<&'static str>,
 }
 
+impl Default for Enabled {
+    /// Those that `--controllers=*` runs.
+    fn default() -> Self {
+        let off = CONTROLLERS.iter().filter(|controller| !controller.is_on_by_default);
+        Enabled { off: off.map(|controller| controller.name).collect() }
+    }
+}
+
 impl Enabled {
+    /// With the controller of this name, which is off by default.
+    #[must_use]
+    pub fn with(mut self, name: &'static str) -> Self {
+        self.off.remove(name);
+        self
+    }
+
     /// Without the controller of this name.
     #[must_use]
     pub fn without(mut self, name: &'static str) -> Self {
@@ -115,7 +133,14 @@ pub(super) fn controllers(
         kube_api_qps,
         kube_api_burst,
     } = generic;
-    let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff, field_manager } = scope;
+    let ScopeArgs {
+        namespace,
+        selector,
+        on_conflict,
+        failed_pod_backoff,
+        namespace_deletion_delay,
+        field_manager,
+    } = scope;
 
     let (qps, burst) = rate(kube_api_qps, kube_api_burst)?;
     let is_printable = |name: &str| !name.chars().any(char::is_control);
@@ -139,16 +164,26 @@ pub(super) fn controllers(
             error("selector", allowed, format!("{text:?}: {reason}"))
         })?),
     };
+    let enabled = enabled(&names)?;
+    let of_the_cluster =
+        CONTROLLERS.iter().find(|known| enabled.runs(known) && !known.runs_in_one_namespace());
+    if let (Some(namespace), Some(controller)) = (&namespace, of_the_cluster) {
+        let name = controller.name;
+        return Err(contradiction(format!(
+            "--namespace={namespace} and {name} exclude each other: it acts on the whole cluster; remove one of the two"
+        )));
+    }
     Ok(ControllerConfig {
         workers: workers(&controllers)?,
         qps,
         burst,
-        enabled: enabled(&names)?,
+        enabled,
         start_interval: duration("controller-start-interval", &controller_start_interval)?,
         resync_period: resync_period(&min_resync_period)?,
         scope: Scope { namespace, selector },
         on_conflict: if on_conflict == "exit" { OnConflict::Exit } else { OnConflict::Warn },
         failed_pod_backoff,
+        namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
         field_manager,
     })
 }
@@ -168,7 +203,7 @@ fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
 }
 
 /// Reads `--controllers` by upstream's rules: a controller runs if its name is there; it does not if
-/// `-name` is; else it runs if `*` is there. The first mention of a name counts, and the order of `*`
+/// `-name` is; else it runs if `*` is there and it is on by default. The first mention of a name counts, and the order of `*`
 /// does not matter.
 fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
     let without_sign = |item: &str| item.strip_prefix('-').unwrap_or(item).to_owned();
@@ -182,7 +217,7 @@ fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
     let all = given.iter().any(|item| item == "*");
     let runs = |known: &&&ControllerEntry| {
         let mention = given.iter().find(|item| known.is_called(&without_sign(item)));
-        mention.map_or(all, |item| !item.starts_with('-'))
+        mention.map_or(all && known.is_on_by_default, |item| !item.starts_with('-'))
     };
     let off: BTreeSet<&'static str> =
         CONTROLLERS.iter().filter(|known| !runs(known)).map(|known| known.name).collect();
@@ -223,7 +258,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(list: &str, runs: [bool; 4]) {
+    fn check(list: &str, runs: [bool; 5]) {
         let given: Vec<String> = list.split(',').map(str::to_owned).collect();
         let enabled = enabled(&given).unwrap();
         assert_eq!(CONTROLLERS.map(|controller| enabled.runs(controller)), runs, "{list}");
@@ -231,15 +266,27 @@ mod tests {
 
     #[test]
     fn controllers_are_chosen_as_upstream_does() {
-        check("*", [true; 4]);
-        check("*,-deployment-controller", [false, true, true, true]);
-        check("-deployment,*", [false, true, true, true]);
-        check("deployment", [true, false, false, false]);
-        check("replicaset,replicationcontroller-controller", [false, true, true, false]);
-        check("replicaset,-replicaset", [false, true, false, false]);
-        check("*,-replicationcontroller,replicationcontroller", [true, true, false, true]);
-        check("daemonset", [false, false, false, true]);
-        check("*,-daemonset-controller", [true, true, true, false]);
+        check("*", [true, true, true, true, false]);
+        check("*,-deployment-controller", [false, true, true, true, false]);
+        check("-deployment,*", [false, true, true, true, false]);
+        check("deployment", [true, false, false, false, false]);
+        check("replicaset,replicationcontroller-controller", [false, true, true, false, false]);
+        check("replicaset,-replicaset", [false, true, false, false, false]);
+        check("*,-replicationcontroller,replicationcontroller", [true, true, false, true, false]);
+        check("daemonset", [false, false, false, true, false]);
+        check("*,-daemonset-controller", [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_controller_that_needs_rights_over_everything_runs_only_by_name() {
+        check("*,namespace-controller", [true; 5]);
+        check("namespace", [false, false, false, false, true]);
+        check("*,-namespace", [true, true, true, true, false]);
+        assert_eq!(Enabled::default(), enabled(&["*".into()]).unwrap());
+        assert_eq!(
+            Enabled::default().with("namespace-controller"),
+            enabled(&["*".into(), "namespace".into()]).unwrap()
+        );
     }
 
     #[test]

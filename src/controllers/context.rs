@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -79,6 +80,8 @@ pub struct Settings {
     pub field_manager: String,
     /// Whether pods that fail at startup are replaced one by one, after a wait.
     pub failed_pod_backoff: bool,
+    /// How long after its deletion a namespace stays at least.
+    pub namespace_deletion_delay: Duration,
 }
 
 /// The queue of a controller, and its client.

@@ -6,7 +6,8 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`controller`], [`driver`]: the interface of a controller, and what runs its steps.
 //! * [`setup`], [`context`]: how controllers are built and wired, and the services that they use.
-//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`]: the controllers.
+//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`], [`namespace`]: the
+//!   controllers.
 //! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
 //! * [`execute`], [`patch`]: every write to workloads that Windlass makes.
 //! * [`live_reads`]: reads of the API server where a cache may lag.
@@ -37,6 +38,7 @@ pub mod foreign_writers;
 pub mod gated_field;
 pub mod in_doubt_writes;
 pub mod live_reads;
+pub mod namespace;
 pub mod owner_memory;
 pub mod past_caches;
 pub mod patch;

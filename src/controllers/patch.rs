@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, ReplicaSetStatus, Uid,
+    CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, NamespaceStatus,
+    ReplicaSetStatus, Uid,
 };
 use crate::plan::daemonset::revisions::RevisionChange;
 use crate::plan::deployment::Change;
@@ -169,6 +170,18 @@ pub fn daemon_set_status(
     fields.number("numberUnavailable", before.unavailable, *unavailable);
     fields.optional("collisionCount", before.collision_count, *collision_count);
     fields.into_patch(daemon_set, &BTreeMap::new())
+}
+
+/// The status of a namespace. `None` when it would change nothing.
+pub fn namespace_status(
+    namespace: &Meta,
+    before: &NamespaceStatus,
+    after: &NamespaceStatus,
+) -> Option<Value> {
+    let NamespaceStatus { conditions } = after;
+    let mut fields = Fields::default();
+    fields.conditions(&before.conditions, conditions);
+    fields.into_patch(namespace, &BTreeMap::new())
 }
 
 /// Sets the hash label of a pod (merge patch).

@@ -11,29 +11,36 @@ use prometheus::IntCounterVec;
 
 use super::driver::Worker;
 use super::setup::Setup;
-use super::{daemonset, deployment, replicaset, replicationcontroller};
+use super::{daemonset, deployment, namespace, replicaset, replicationcontroller};
 use crate::metrics::Metrics;
 use crate::model::{
-    ControllerRevision, DaemonSet, Deployment, Node, Pod, Record, ReplicaSet, ReplicationController, Resource,
+    ControllerRevision, DaemonSet, Deployment, Namespace, Node, Pod, Record, ReplicaSet,
+    ReplicationController, Resource,
 };
 use crate::runtime::api::Api;
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::AnyInformer;
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 7] = [
+pub static KINDS: [KindEntry; 8] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
     KindEntry::of::<ControllerRevision>(6),
     KindEntry::of::<Node>(7).of_the_cluster(),
+    KindEntry::of::<Namespace>(8).of_the_cluster(),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 4] =
-    [&deployment::ENTRY, &replicaset::ENTRY, &replicationcontroller::ENTRY, &daemonset::ENTRY];
+pub static CONTROLLERS: [&ControllerEntry; 5] = [
+    &deployment::ENTRY,
+    &replicaset::ENTRY,
+    &replicationcontroller::ENTRY,
+    &daemonset::ENTRY,
+    &namespace::ENTRY,
+];
 
 /// A kind that is cached.
 #[derive(Clone, Copy)]
@@ -112,8 +119,26 @@ pub struct ControllerEntry {
     pub watches: &'static [Resource],
     /// The counter of syncs that were skipped because a cache was behind.
     pub stale_skips: Option<fn(&Metrics) -> &IntCounterVec>,
+    /// Whether `--controllers=*` runs it. One that needs rights over everything runs only if it is named.
+    pub is_on_by_default: bool,
+    /// How many requests it may send.
+    pub requests: Requests,
     /// Builds it and registers its handlers.
     pub install: fn(&mut Setup) -> Box<dyn Worker>,
+}
+
+/// How many requests a controller may send, as multiples of `--kube-api-qps` and `--kube-api-burst`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Requests {
+    /// On average.
+    pub qps: f64,
+    /// At once.
+    pub burst: u32,
+}
+
+impl Requests {
+    /// What the flags say.
+    pub const AS_CONFIGURED: Requests = Requests { qps: 1.0, burst: 1 };
 }
 
 impl ControllerEntry {
@@ -125,6 +150,11 @@ impl ControllerEntry {
     /// Whether `--controllers` accepts this name for it.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.short_name() == name || self.aliases.contains(&name)
+    }
+
+    /// Whether it can act in a single namespace: its objects are in namespaces.
+    pub fn runs_in_one_namespace(&self) -> bool {
+        !KINDS.iter().any(|kind| kind.resource == self.kind && kind.is_of_the_cluster)
     }
 
     /// The environment variable of its flag.

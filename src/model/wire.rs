@@ -139,6 +139,9 @@ pub struct MetaWire<'a> {
     pub annotations: Pairs<'a>,
     #[serde(borrow, default)]
     owner_references: Option<Vec<OwnerWire<'a>>>,
+    /// Finalizers, for the record to take what it needs.
+    #[serde(borrow, default)]
+    pub finalizers: Option<Vec<Text<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -6,6 +6,7 @@
 pub mod claim;
 pub mod daemonset;
 pub mod deployment;
+pub mod namespace;
 pub mod replicaset;
 
 use std::fmt;

@@ -11,6 +11,7 @@
 //! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: calls to the API server.
 //! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
+//! * [`discovery`]: which resources the server serves.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
 //! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
@@ -24,6 +25,7 @@ pub mod api;
 pub mod backoff;
 pub mod client;
 mod delta_handler;
+pub mod discovery;
 pub mod events;
 pub mod expectations;
 pub mod fresh_list;

@@ -69,6 +69,7 @@ mod controller {
     use serde_json::json;
     use windlass::controllers::controller::{Executed, Settled};
     use windlass::controllers::driver::Driver;
+    use windlass::controllers::registry::Requests;
     use windlass::controllers::setup::Setup;
     use windlass::controllers::{Context, Controller, ControllerEntry, Worker};
     use windlass::model::Record;
@@ -88,6 +89,8 @@ mod controller {
         component: "configmap-controller",
         watches: &[ConfigMap::RESOURCE],
         stale_skips: None,
+        is_on_by_default: true,
+        requests: Requests::AS_CONFIGURED,
         install: |setup: &mut Setup| -> Box<dyn Worker> {
             let controller = Arc::new(ConfigMaps { context: setup.context().clone() });
             Box::new(Driver::new(controller, &ENTRY, setup))

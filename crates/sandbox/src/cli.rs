@@ -44,6 +44,11 @@ pub struct Args {
     #[arg(long)]
     pub no_controllers: bool,
 
+    /// Leave namespaces that are being deleted to another controller, such as a windlass with
+    /// --controllers=namespace-controller.
+    #[arg(long)]
+    pub no_namespace_controller: bool,
+
     /// Run without nodes, scheduler and kubelet: pods stay unscheduled and pending.
     #[arg(long)]
     pub no_pod_simulator: bool,
