@@ -70,9 +70,15 @@ pub struct GenericArgs {
 
 fn controllers_help() -> String {
     let names = CONTROLLERS.map(|controller| controller.name).join(", ");
+    let off: Vec<&str> =
+        CONTROLLERS.iter().filter(|known| !known.by_default).map(|known| known.name).collect();
+    let off = match off.is_empty() {
+        true => String::new(),
+        false => format!(". Off by default: {}", off.join(", ")),
+    };
     format!(
         "Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it. Names: {names}, \
-         with or without '-controller'"
+         with or without '-controller'{off}"
     )
 }
 

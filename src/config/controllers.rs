@@ -66,12 +66,33 @@ impl Workers {
 }
 
 /// Which controllers run: all but those that are switched off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enabled {
     off: BTreeSet<&'static str>,
 }
 
+impl Default for Enabled {
+    /// Those that are on by default.
+    fn default() -> Self {
+        Enabled {
+            off: CONTROLLERS.iter().filter(|known| !known.by_default).map(|known| known.name).collect(),
+        }
+    }
+}
+
 impl Enabled {
+    /// Every controller of the registry.
+    pub fn all() -> Self {
+        Enabled { off: BTreeSet::new() }
+    }
+
+    /// With the controller of this name.
+    #[must_use]
+    pub fn with(mut self, name: &str) -> Self {
+        self.off.remove(name);
+        self
+    }
+
     /// Without the controller of this name.
     #[must_use]
     pub fn without(mut self, name: &'static str) -> Self {
@@ -168,8 +189,8 @@ fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
 }
 
 /// Reads `--controllers` by upstream's rules: a controller runs if its name is there; it does not if
-/// `-name` is; else it runs if `*` is there. The first mention of a name counts, and the order of `*`
-/// does not matter.
+/// `-name` is; else it runs if `*` is there and it is on by default. The first mention of a name counts, and the
+/// order of `*` does not matter.
 fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
     let without_sign = |item: &str| item.strip_prefix('-').unwrap_or(item).to_owned();
     for item in given {
@@ -182,7 +203,7 @@ fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
     let all = given.iter().any(|item| item == "*");
     let runs = |known: &&&ControllerEntry| {
         let mention = given.iter().find(|item| known.is_called(&without_sign(item)));
-        mention.map_or(all, |item| !item.starts_with('-'))
+        mention.map_or(all && known.by_default, |item| !item.starts_with('-'))
     };
     let off: BTreeSet<&'static str> =
         CONTROLLERS.iter().filter(|known| !runs(known)).map(|known| known.name).collect();
@@ -222,24 +243,43 @@ fn resync_period(given: &str) -> Result<Option<Duration>, ConfigError> {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(list: &str, runs: [bool; 4]) {
+    fn chosen(list: &str) -> BTreeSet<&'static str> {
         let given: Vec<String> = list.split(',').map(str::to_owned).collect();
         let enabled = enabled(&given).unwrap();
-        assert_eq!(CONTROLLERS.map(|controller| enabled.runs(controller)), runs, "{list}");
+        CONTROLLERS.iter().filter(|known| enabled.runs(known)).map(|known| known.short_name()).collect()
+    }
+
+    /// The controllers that are on by default, without and with these.
+    fn defaults(without: &[&str], with: &[&'static str]) -> BTreeSet<&'static str> {
+        let by_default = CONTROLLERS.iter().filter(|known| known.by_default).map(|known| known.short_name());
+        by_default.filter(|name| !without.contains(name)).chain(with.iter().copied()).collect()
     }
 
     #[test]
     fn controllers_are_chosen_as_upstream_does() {
-        check("*", [true; 4]);
-        check("*,-deployment-controller", [false, true, true, true]);
-        check("-deployment,*", [false, true, true, true]);
-        check("deployment", [true, false, false, false]);
-        check("replicaset,replicationcontroller-controller", [false, true, true, false]);
-        check("replicaset,-replicaset", [false, true, false, false]);
-        check("*,-replicationcontroller,replicationcontroller", [true, true, false, true]);
-        check("daemonset", [false, false, false, true]);
-        check("*,-daemonset-controller", [true, true, true, false]);
+        assert_eq!(chosen("*"), defaults(&[], &[]));
+        assert_eq!(chosen("*,-deployment-controller"), defaults(&["deployment"], &[]));
+        assert_eq!(chosen("-deployment,*"), defaults(&["deployment"], &[]));
+        assert_eq!(chosen("deployment"), ["deployment"].into());
+        let two = ["replicaset", "replicationcontroller"].into();
+        assert_eq!(chosen("replicaset,replicationcontroller-controller"), two);
+        assert_eq!(chosen("replicaset,-replicaset"), ["replicaset"].into());
+        let without = defaults(&["replicationcontroller"], &[]);
+        assert_eq!(chosen("*,-replicationcontroller,replicationcontroller"), without);
+        assert_eq!(chosen("daemonset"), ["daemonset"].into());
+        assert_eq!(chosen("*,-daemonset-controller"), defaults(&["daemonset"], &[]));
+    }
+
+    #[test]
+    fn what_is_off_by_default_runs_by_its_name_only() {
+        let off = CONTROLLERS.iter().filter(|known| !known.by_default);
+        for name in off.clone().map(|known| known.short_name()) {
+            assert!(!chosen("*").contains(name), "{name}");
+            assert_eq!(chosen(&format!("*,{name}")), defaults(&[], &[name]));
+            assert_eq!(chosen(name), [name].into());
+        }
+        assert!(off.clone().all(|known| !Enabled::default().runs(known) && Enabled::all().runs(known)));
+        assert!(off.clone().all(|known| Enabled::default().with(known.name).runs(known)));
     }
 
     #[test]

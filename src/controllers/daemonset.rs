@@ -38,6 +38,7 @@ use node_pods::NodePods;
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "daemonset-controller",
     aliases: &[],
+    by_default: true,
     kind: DaemonSet::RESOURCE,
     objects: "DaemonSets",
     flag: "concurrent-daemonset-syncs",

@@ -33,6 +33,7 @@ use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "deployment-controller",
     aliases: &[],
+    by_default: true,
     kind: Deployment::RESOURCE,
     objects: "Deployments",
     flag: "concurrent-deployment-syncs",

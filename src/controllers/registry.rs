@@ -96,6 +96,8 @@ pub struct ControllerEntry {
     pub name: &'static str,
     /// Its aliases in `--controllers`.
     pub aliases: &'static [&'static str],
+    /// Whether `*` in `--controllers` runs it. A controller that needs rights far beyond workloads runs only by name.
+    pub by_default: bool,
     /// The kind of the keys in its queue.
     pub kind: Resource,
     /// These objects in prose, as in the help of its flag.

@@ -13,6 +13,7 @@ use crate::runtime::store::Change;
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "replicaset-controller",
     aliases: &[],
+    by_default: true,
     kind: ReplicaSet::RESOURCE,
     objects: "ReplicaSets",
     flag: "concurrent-replicaset-syncs",

@@ -8,6 +8,7 @@ use crate::model::{Pod, Record, ReplicaSet, ReplicaSetStatus, ReplicationControl
 pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "replicationcontroller-controller",
     aliases: &[],
+    by_default: true,
     kind: ReplicationController::RESOURCE,
     objects: "ReplicationControllers",
     flag: "concurrent_rc_syncs",

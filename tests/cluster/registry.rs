@@ -80,6 +80,7 @@ mod controller {
     pub static ENTRY: ControllerEntry = ControllerEntry {
         name: "configmap-controller",
         aliases: &[],
+        by_default: true,
         kind: ConfigMap::RESOURCE,
         objects: "ConfigMaps",
         flag: "concurrent-configmap-syncs",
