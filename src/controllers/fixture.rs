@@ -43,7 +43,7 @@ impl Rig {
     pub fn woken(&self) -> Vec<String> {
         let mut woken = Vec::new();
         for entry in CONTROLLERS {
-            self.context.control(entry.kind).queue.retain(|key: &ObjectKey| {
+            self.context.control_of(entry).queue.retain(|key: &ObjectKey| {
                 woken.push(format!("{} {key}", entry.short_name()));
                 false
             });

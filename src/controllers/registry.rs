@@ -43,7 +43,9 @@ pub struct KindEntry {
     /// Distinguishes its jitter from that of the other kinds.
     seed: u64,
     /// Whether its objects are cluster-scoped.
-    is_of_the_cluster: bool,
+    pub is_of_the_cluster: bool,
+    /// The field selector of what is cached.
+    field_selector: Option<&'static str>,
     /// Whether no step waits for its first list: there are so many objects that it takes long.
     pub is_in_bulk: bool,
     build: fn(Api, InformerOptions) -> Built,
@@ -59,6 +61,7 @@ impl KindEntry {
             resource: T::RESOURCE,
             seed,
             is_of_the_cluster: false,
+            field_selector: None,
             is_in_bulk: false,
             build: build::<T>,
         }
@@ -68,6 +71,13 @@ impl KindEntry {
     #[must_use]
     pub const fn of_the_cluster(self) -> Self {
         KindEntry { is_of_the_cluster: true, ..self }
+    }
+
+    /// The same where only the objects that a field selector such as `metadata.name=default` matches are cached. All
+    /// controllers of the daemon see these alone.
+    #[must_use]
+    pub const fn selected_by(self, field_selector: &'static str) -> Self {
+        KindEntry { field_selector: Some(field_selector), ..self }
     }
 
     /// The same for a kind with so many objects that the process acts before its first list is complete: what it needs
@@ -80,6 +90,7 @@ impl KindEntry {
     pub(super) fn build(&self, api: Api, mut options: InformerOptions) -> Built {
         options.seed ^= self.seed;
         options.namespace = options.namespace.filter(|_| !self.is_of_the_cluster);
+        options.field_selector = self.field_selector;
         (self.build)(api, options)
     }
 }
@@ -197,7 +208,6 @@ mod tests {
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.name)));
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.flag)));
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.queue)));
-        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.kind)));
         let names =
             CONTROLLERS.iter().flat_map(|entry| entry.aliases.iter().copied().chain([entry.short_name()]));
         assert!(distinct(names));

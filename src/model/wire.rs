@@ -137,6 +137,9 @@ pub struct MetaWire<'a> {
     /// Annotations, for the record to take what it needs.
     #[serde(borrow, default)]
     pub annotations: Pairs<'a>,
+    /// Finalizers, for the record to take what it needs.
+    #[serde(borrow, default)]
+    pub finalizers: Option<Vec<Text<'a>>>,
     #[serde(borrow, default)]
     owner_references: Option<Vec<OwnerWire<'a>>>,
 }

@@ -58,6 +58,7 @@ impl<'a> MetaWire<'a> {
                     let owner = OwnerWire::from_protobuf(value.bytes()?)?;
                     meta.owner_references.get_or_insert_default().push(owner);
                 }
+                (14, value) => meta.finalizers.get_or_insert_default().push(value.text()?),
                 _ => {}
             }
         }
