@@ -55,6 +55,7 @@ impl Controllers {
             scope: config.scope.clone(),
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
+            root_ca: config.root_ca.clone(),
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();

@@ -1,6 +1,7 @@
 //! The settings of the controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::selector::parse_selector;
@@ -8,7 +9,7 @@ use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
 use crate::controllers::execute::FIELD_MANAGER;
 use crate::controllers::foreign_writers::OnConflict;
-use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
+use crate::controllers::registry::{CONTROLLERS, ControllerEntry, KINDS};
 use crate::controllers::scope::Scope;
 
 /// The settings of the controllers.
@@ -34,6 +35,8 @@ pub struct ControllerConfig {
     pub failed_pod_backoff: bool,
     /// The field manager of our writes.
     pub field_manager: String,
+    /// The certificates of the API server's CA, in PEM; empty if they are not known.
+    pub root_ca: Arc<str>,
 }
 
 impl Default for ControllerConfig {
@@ -50,6 +53,7 @@ impl Default for ControllerConfig {
             on_conflict: OnConflict::default(),
             failed_pod_backoff: true,
             field_manager: FIELD_MANAGER.to_owned(),
+            root_ca: "".into(),
         }
     }
 }
@@ -136,7 +140,7 @@ pub(super) fn controllers(
         kube_api_qps,
         kube_api_burst,
     } = generic;
-    let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff, field_manager } = scope;
+    let ScopeArgs { namespace, selector, on_conflict, test_bed, failed_pod_backoff, field_manager } = scope;
 
     let (qps, burst) = rate(kube_api_qps, kube_api_burst)?;
     let is_printable = |name: &str| !name.chars().any(char::is_control);
@@ -160,18 +164,42 @@ pub(super) fn controllers(
             error("selector", allowed, format!("{text:?}: {reason}"))
         })?),
     };
+    let enabled = enabled(&names, test_bed)?;
+    if let Some(namespace) = &namespace {
+        stay_in_one_namespace(&enabled, namespace)?;
+    }
     Ok(ControllerConfig {
         workers: workers(&controllers)?,
         qps,
         burst,
-        enabled: enabled(&names)?,
+        enabled,
         start_interval: duration("controller-start-interval", &controller_start_interval)?,
         resync_period: resync_period(&min_resync_period)?,
         scope: Scope { namespace, selector },
-        on_conflict: if on_conflict == "exit" { OnConflict::Exit } else { OnConflict::Warn },
+        on_conflict: match on_conflict.as_str() {
+            "exit" => OnConflict::Exit,
+            "ignore" => OnConflict::Ignore,
+            _ => OnConflict::Warn,
+        },
         failed_pod_backoff,
         field_manager,
+        root_ca: "".into(),
     })
+}
+
+/// Refuses controllers whose objects are in no namespace, where only one namespace is in scope.
+fn stay_in_one_namespace(enabled: &Enabled, namespace: &str) -> Result<(), ConfigError> {
+    let is_of_the_cluster = |known: &&&ControllerEntry| {
+        KINDS.iter().any(|kind| kind.is_of_the_cluster && kind.resource == known.kind)
+    };
+    let running = CONTROLLERS.iter().filter(|known| enabled.runs(known));
+    match running.filter(is_of_the_cluster).map(|known| known.name).next() {
+        None => Ok(()),
+        Some(name) => Err(contradiction(format!(
+            "{name} acts on cluster-scoped objects, and --namespace={namespace} allows one namespace only: remove \
+             --namespace, or add -{name} to --controllers"
+        ))),
+    }
 }
 
 fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
@@ -190,8 +218,8 @@ fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
 
 /// Reads `--controllers` by upstream's rules: a controller runs if its name is there; it does not if
 /// `-name` is; else it runs if `*` is there and it is on by default. The first mention of a name counts, and the
-/// order of `*` does not matter.
-fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
+/// order of `*` does not matter. On a test bed all are on by default.
+fn enabled(given: &[String], test_bed: bool) -> Result<Enabled, ConfigError> {
     let without_sign = |item: &str| item.strip_prefix('-').unwrap_or(item).to_owned();
     for item in given {
         if item != "*" && !CONTROLLERS.iter().any(|known| known.is_called(&without_sign(item))) {
@@ -203,7 +231,7 @@ fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
     let all = given.iter().any(|item| item == "*");
     let runs = |known: &&&ControllerEntry| {
         let mention = given.iter().find(|item| known.is_called(&without_sign(item)));
-        mention.map_or(all && known.by_default, |item| !item.starts_with('-'))
+        mention.map_or(all && (known.by_default || test_bed), |item| !item.starts_with('-'))
     };
     let off: BTreeSet<&'static str> =
         CONTROLLERS.iter().filter(|known| !runs(known)).map(|known| known.name).collect();
@@ -245,7 +273,7 @@ mod tests {
 
     fn chosen(list: &str) -> BTreeSet<&'static str> {
         let given: Vec<String> = list.split(',').map(str::to_owned).collect();
-        let enabled = enabled(&given).unwrap();
+        let enabled = enabled(&given, false).unwrap();
         CONTROLLERS.iter().filter(|known| enabled.runs(known)).map(|known| known.short_name()).collect()
     }
 
@@ -284,7 +312,7 @@ mod tests {
 
     #[test]
     fn an_unknown_controller_is_refused_with_the_known_ones() {
-        let error = enabled(&["-job".into()]).unwrap_err().to_string();
+        let error = enabled(&["-job".into()], false).unwrap_err().to_string();
         for controller in CONTROLLERS {
             assert!(error.contains(controller.name), "{error}");
         }

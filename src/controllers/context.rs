@@ -80,6 +80,8 @@ pub struct Settings {
     pub field_manager: String,
     /// Whether pods that fail at startup are replaced one by one, after a wait.
     pub failed_pod_backoff: bool,
+    /// The certificates of the API server's CA, in PEM; empty if they are not known.
+    pub root_ca: Arc<str>,
 }
 
 /// The queue of a controller, and its client.

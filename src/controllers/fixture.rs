@@ -87,6 +87,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         scope: Default::default(),
         field_manager: "windlass".to_owned(),
         failed_pod_backoff: true,
+        root_ca: "".into(),
     };
     let Assembly { context, mut setup, mut informers, .. } =
         setup::assemble(&Registry::standard(), settings, plumbing);

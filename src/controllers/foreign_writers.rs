@@ -60,6 +60,8 @@ pub enum OnConflict {
     Warn,
     /// Report it, and end with an error.
     Exit,
+    /// Do not look for it.
+    Ignore,
 }
 
 /// An object whose status another client has changed.
@@ -209,7 +211,8 @@ fn foreign_manager<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
 
 /// The values of `--controllers` that switch our controllers off in a kube-controller-manager.
 fn without_ours() -> String {
-    CONTROLLERS.map(|controller| format!("-{}", controller.name)).join(",")
+    let of_workloads = CONTROLLERS.iter().filter(|controller| controller.by_default);
+    of_workloads.map(|controller| format!("-{}", controller.name)).collect::<Vec<_>>().join(",")
 }
 
 /// Another controller acts on the same objects.
@@ -235,6 +238,9 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
             "--field-manager={UPSTREAM}: Windlass cannot detect a kube-controller-manager that writes the same \
              objects, and --on-conflict has no effect; make sure that its controllers are switched off"
         );
+    }
+    if on_conflict == OnConflict::Ignore {
+        return std::future::pending().await;
     }
     context.foreign_writers.0.lock().enable();
     loop {

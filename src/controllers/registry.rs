@@ -11,29 +11,49 @@ use prometheus::IntCounterVec;
 
 use super::driver::Worker;
 use super::setup::Setup;
-use super::{daemonset, deployment, replicaset, replicationcontroller};
+use super::{
+    clusterrole_aggregation, daemonset, deployment, pv_protection, pvc_protection, replicaset,
+    replicationcontroller, root_ca_cert, serviceaccount,
+};
 use crate::metrics::Metrics;
 use crate::model::{
-    ControllerRevision, DaemonSet, Deployment, Node, Pod, Record, ReplicaSet, ReplicationController, Resource,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, Record, ReplicaSet, ReplicationController, Resource, ServiceAccount,
 };
 use crate::runtime::api::Api;
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::AnyInformer;
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 7] = [
+pub static KINDS: [KindEntry; 13] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
     KindEntry::of::<ControllerRevision>(6),
     KindEntry::of::<Node>(7).of_the_cluster(),
+    KindEntry::of::<Namespace>(20).of_the_cluster(),
+    // One of each in a namespace.
+    KindEntry::of::<ServiceAccount>(21).selected_by("metadata.name=default"),
+    KindEntry::of::<ConfigMap>(22).selected_by("metadata.name=kube-root-ca.crt"),
+    KindEntry::of::<PersistentVolumeClaim>(23),
+    KindEntry::of::<PersistentVolume>(24).of_the_cluster(),
+    KindEntry::of::<ClusterRole>(25).of_the_cluster(),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 4] =
-    [&deployment::ENTRY, &replicaset::ENTRY, &replicationcontroller::ENTRY, &daemonset::ENTRY];
+pub static CONTROLLERS: [&ControllerEntry; 9] = [
+    &deployment::ENTRY,
+    &replicaset::ENTRY,
+    &replicationcontroller::ENTRY,
+    &daemonset::ENTRY,
+    &serviceaccount::ENTRY,
+    &root_ca_cert::ENTRY,
+    &pvc_protection::ENTRY,
+    &pv_protection::ENTRY,
+    &clusterrole_aggregation::ENTRY,
+];
 
 /// A kind that is cached.
 #[derive(Clone, Copy)]

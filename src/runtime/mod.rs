@@ -12,7 +12,7 @@
 //! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
-//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election.
+//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election; [`live_list`]: at any time.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
@@ -32,6 +32,7 @@ pub mod informers;
 pub mod lazy_read_barrier;
 pub mod leader_election;
 mod list_decoder;
+pub mod live_list;
 pub mod parked_keys;
 mod protobuf_decoder;
 pub mod queue;

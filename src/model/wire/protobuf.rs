@@ -52,6 +52,7 @@ impl<'a> MetaWire<'a> {
                 (7, value) => meta.generation = Some(value.int64()?),
                 (8, value) => meta.creation_timestamp = value.time()?.map(Time),
                 (9, value) => meta.deletion_timestamp = value.time()?.map(Time),
+                (10, value) => meta.deletion_grace_period_seconds = Some(value.int64()?),
                 (11, value) => meta.labels.add(value)?,
                 (12, value) => meta.annotations.add(value)?,
                 (13, value) => {
