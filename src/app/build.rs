@@ -56,6 +56,7 @@ impl Controllers {
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
             namespace_deletion_delay: config.namespace_deletion_delay,
+            root_ca: config.root_ca.clone(),
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();

@@ -60,6 +60,8 @@ pub enum OnConflict {
     Warn,
     /// Report it, and end with an error.
     Exit,
+    /// Do not look for it.
+    Ignore,
 }
 
 /// An object whose status another client has changed.
@@ -237,6 +239,9 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
             "--field-manager={UPSTREAM}: Windlass cannot detect a kube-controller-manager that writes the same \
              objects, and --on-conflict has no effect; make sure that its controllers are switched off"
         );
+    }
+    if on_conflict == OnConflict::Ignore {
+        return std::future::pending().await;
     }
     context.foreign_writers.0.lock().enable();
     loop {

@@ -2,6 +2,7 @@
 //! resourceVersion that it was computed from, so that any write in between causes a conflict.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -207,6 +208,15 @@ pub fn change_revision(revision: &Meta, change: &RevisionChange) -> Value {
         patch["revision"] = json!(number);
     }
     patch
+}
+
+/// Sets the finalizers (merge patch).
+pub fn finalizers(object: &Meta, finalizers: &[Arc<str>]) -> Value {
+    json!({"metadata": {
+        "uid": object.uid,
+        "resourceVersion": object.resource_version.to_string(),
+        "finalizers": finalizers,
+    }})
 }
 
 /// The fields of a status that differ.

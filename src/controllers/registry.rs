@@ -11,35 +11,49 @@ use prometheus::IntCounterVec;
 
 use super::driver::Worker;
 use super::setup::Setup;
-use super::{daemonset, deployment, namespace, replicaset, replicationcontroller};
+use super::{
+    clusterrole_aggregation, daemonset, deployment, namespace, pv_protection, pvc_protection, replicaset,
+    replicationcontroller, root_ca_cert, serviceaccount,
+};
 use crate::metrics::Metrics;
 use crate::model::{
-    ControllerRevision, DaemonSet, Deployment, Namespace, Node, Pod, Record, ReplicaSet,
-    ReplicationController, Resource,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, Record, ReplicaSet, ReplicationController, Resource, ServiceAccount,
 };
 use crate::runtime::api::Api;
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::AnyInformer;
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 8] = [
+pub static KINDS: [KindEntry; 13] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
     KindEntry::of::<ControllerRevision>(6),
     KindEntry::of::<Node>(7).of_the_cluster(),
-    KindEntry::of::<Namespace>(8).of_the_cluster(),
+    KindEntry::of::<Namespace>(20).of_the_cluster(),
+    // One of each in a namespace.
+    KindEntry::of::<ServiceAccount>(21).selected_by("metadata.name=default"),
+    KindEntry::of::<ConfigMap>(22).selected_by("metadata.name=kube-root-ca.crt"),
+    KindEntry::of::<PersistentVolumeClaim>(23),
+    KindEntry::of::<PersistentVolume>(24).of_the_cluster(),
+    KindEntry::of::<ClusterRole>(25).of_the_cluster(),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 5] = [
+pub static CONTROLLERS: [&ControllerEntry; 10] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
     &daemonset::ENTRY,
     &namespace::ENTRY,
+    &serviceaccount::ENTRY,
+    &root_ca_cert::ENTRY,
+    &pvc_protection::ENTRY,
+    &pv_protection::ENTRY,
+    &clusterrole_aggregation::ENTRY,
 ];
 
 /// A kind that is cached.
@@ -50,7 +64,9 @@ pub struct KindEntry {
     /// Distinguishes its jitter from that of the other kinds.
     seed: u64,
     /// Whether its objects are cluster-scoped.
-    is_of_the_cluster: bool,
+    pub is_of_the_cluster: bool,
+    /// The field selector of what is cached.
+    field_selector: Option<&'static str>,
     /// Whether no step waits for its first list: there are so many objects that it takes long.
     pub is_in_bulk: bool,
     build: fn(Api, InformerOptions) -> Built,
@@ -66,6 +82,7 @@ impl KindEntry {
             resource: T::RESOURCE,
             seed,
             is_of_the_cluster: false,
+            field_selector: None,
             is_in_bulk: false,
             build: build::<T>,
         }
@@ -75,6 +92,13 @@ impl KindEntry {
     #[must_use]
     pub const fn of_the_cluster(self) -> Self {
         KindEntry { is_of_the_cluster: true, ..self }
+    }
+
+    /// The same where only the objects that a field selector such as `metadata.name=default` matches are cached. All
+    /// controllers of the daemon see these alone.
+    #[must_use]
+    pub const fn selected_by(self, field_selector: &'static str) -> Self {
+        KindEntry { field_selector: Some(field_selector), ..self }
     }
 
     /// The same for a kind with so many objects that the process acts before its first list is complete: what it needs
@@ -87,6 +111,7 @@ impl KindEntry {
     pub(super) fn build(&self, api: Api, mut options: InformerOptions) -> Built {
         options.seed ^= self.seed;
         options.namespace = options.namespace.filter(|_| !self.is_of_the_cluster);
+        options.field_selector = self.field_selector;
         (self.build)(api, options)
     }
 }
@@ -225,7 +250,6 @@ mod tests {
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.name)));
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.flag)));
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.queue)));
-        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.kind)));
         let names =
             CONTROLLERS.iter().flat_map(|entry| entry.aliases.iter().copied().chain([entry.short_name()]));
         assert!(distinct(names));

@@ -156,7 +156,13 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
     let Plumbing { clock, metrics, recorder, draining, api, watch_api, informers, switched_off } = plumbing;
     let control = |entry: &&ControllerEntry| {
         let queue = WorkQueue::new(entry.queue, &metrics);
-        Control { kind: entry.kind, parked_keys: ParkedKeys::new(queue.clone()), queue, api: api(entry) }
+        Control {
+            controller: entry.name,
+            kind: entry.kind,
+            parked_keys: ParkedKeys::new(queue.clone()),
+            queue,
+            api: api(entry),
+        }
     };
     let controls: Vec<Control> = registry.controllers().iter().map(control).collect();
     let (mut stores, mut by_resource) = (BTreeMap::new(), ByResource::new());

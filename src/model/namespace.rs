@@ -27,6 +27,8 @@ pub const CONDITIONS: [&str; 5] = [
 pub struct Namespace {
     /// Metadata.
     pub meta: Meta,
+    /// Whether `status.phase` is `Active`: objects can be created in it.
+    pub is_active: bool,
     /// Whether `status.phase` is `Terminating`: from then on the API server creates nothing in it.
     pub is_terminating: bool,
     /// `spec.finalizers`. The namespace, and with it the name, is in use until they are gone.
@@ -89,6 +91,7 @@ impl Record for Namespace {
         let mut conditions = ConditionWire::all(conditions, interner);
         conditions.retain(|condition| CONDITIONS.contains(&&*condition.kind));
         Ok(Namespace {
+            is_active: phase.as_str() == "Active",
             is_terminating: phase.as_str() == "Terminating",
             finalizers,
             meta_finalizers,
@@ -126,6 +129,21 @@ mod tests {
         assert_eq!(namespace.status.conditions.len(), 1, "those of others are not ours to judge");
         assert_eq!(&*namespace.status.conditions[0].reason, "SomeResourcesRemain");
         assert_eq!(namespace.meta.key.to_string(), "shop");
+    }
+
+    #[test]
+    fn a_namespace_without_a_phase_is_neither_active_nor_terminating() {
+        let phase = |status: &str| {
+            let json =
+                format!(r#"{{"metadata":{{"name":"shop","uid":"u","resourceVersion":"1"}},"status":{status}}}"#);
+            let Namespace { is_active, is_terminating, .. } = decode(&json);
+            (is_active, is_terminating)
+        };
+        assert_eq!(phase(r#"{"phase":"Active"}"#), (true, false));
+        assert_eq!(phase(r#"{"phase":"Terminating"}"#), (false, true));
+        for status in [r#"{"phase":null}"#, "{}", "null"] {
+            assert_eq!(phase(status), (false, false), "{status}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
 //! * [`discovery`]: which resources the server serves.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
-//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election.
+//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election; [`live_list`]: at any time.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
@@ -34,6 +34,7 @@ pub mod informers;
 pub mod lazy_read_barrier;
 pub mod leader_election;
 mod list_decoder;
+pub mod live_list;
 pub mod parked_keys;
 mod protobuf_decoder;
 pub mod queue;

@@ -95,6 +95,7 @@ pub(crate) struct Reflector<T: Record> {
     resource: Resource,
     path: String,
     selector: Option<String>,
+    field_selector: Option<&'static str>,
     page_size: u32,
     delta_handler: DeltaHandler<T>,
     ready: watch::Sender<bool>,
@@ -134,11 +135,12 @@ impl<T: Record> Reflector<T> {
         relist_requested: Arc<Notify>,
         reachability: Reachability,
     ) -> Self {
-        let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
+        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag } = options;
         Reflector {
             resource,
             path: resource.path(namespace.as_deref()),
             selector: label_selector.filter(|selector| !selector.is_empty()),
+            field_selector,
             page_size,
             delta_handler,
             ready,
@@ -319,6 +321,7 @@ impl<T: Record> Reflector<T> {
             query.push(("resourceVersion", &position));
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+        query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(timeout);
         let response = match starting.stream(self.get(&query)).await {

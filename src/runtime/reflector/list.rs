@@ -130,6 +130,7 @@ impl<T: Record> Reflector<T> {
             }
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+        query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let patience = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
         let response = match self.api.with_timeout(patience).stream(self.get(&query)).await {
             Ok(response) => response,
