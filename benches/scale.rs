@@ -7,32 +7,20 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures::{StreamExt, stream};
-use http::{Method, Request, Response};
-use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use kube::client::Body;
-use parking_lot::Mutex;
-use rustix::time::ClockId;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use windlass::app::{Controllers, Parts};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
-use windlass_apiserver::to_protobuf;
 use windlass_testkit::usage;
 
-const PODS: &str = "/api/v1/pods";
+use support::watched::{Form, LISTED, List, PODS, Server, cpu_time, frame, line};
+
 const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 
@@ -82,63 +70,11 @@ const SPACING: Duration = Duration::from_millis(1);
 /// After this time without activity everything is done.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// All objects are older than this, and every change is newer.
-const LISTED: u64 = 1_000_000;
-
 /// Digits that differ between the objects made from one, and how many.
 const MARKS: [&str; 7] = ["XDEPLX", "XSPACEX", "XREPSETX", "XPODNAMEX", "XNODEX", "XVERSIONX", "XREVISIONX"];
 
 /// Numbers in the places of [`MARKS`].
 type Numbers = [usize; MARKS.len()];
-
-/// A message with the places of numbers in it. Each is overwritten by as many digits, so that lengths stay as they are.
-struct Form {
-    message: Vec<u8>,
-    places: Vec<(usize, usize)>,
-}
-
-impl Form {
-    fn new(message: Vec<u8>) -> Self {
-        let mut places = Vec::new();
-        for (which, mark) in MARKS.iter().enumerate() {
-            let found = message.windows(mark.len()).enumerate().filter(|(_, at)| *at == mark.as_bytes());
-            places.extend(found.map(|(at, _)| (at, which)));
-        }
-        Form { message, places }
-    }
-
-    fn filled(&self, numbers: &Numbers) -> Bytes {
-        let mut message = self.message.clone();
-        for &(at, which) in &self.places {
-            let width = MARKS[which].len();
-            let digits = format!("{:0width$}", numbers[which]);
-            message[at..at + width].copy_from_slice(digits.as_bytes());
-        }
-        message.into()
-    }
-}
-
-/// An event of a watch in JSON.
-fn line(kind: &str, object: &Value) -> Vec<u8> {
-    (json!({"type": kind, "object": object}).to_string() + "\n").into_bytes()
-}
-
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let (mut message, mut length) = (vec![number << 3 | 2], bytes.len());
-    while length >= 0x80 {
-        message.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    message.push(length as u8);
-    message.extend_from_slice(bytes);
-    message
-}
-
-/// The same in protobuf, behind its length.
-fn frame(kind: &str, object: &Value) -> Vec<u8> {
-    let event = [field(1, kind.as_bytes()), field(2, &field(1, &to_protobuf(object)))].concat();
-    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
-}
 
 /// The forms of all objects of a cluster.
 struct Forms {
@@ -217,12 +153,12 @@ fn forms(shape: Shape) -> Forms {
     let mut changed_replica_set = history.clone();
     changed_replica_set["metadata"]["annotations"]["example.com/note"] = "changed".into();
     Forms {
-        deployment: Form::new(line("ADDED", &deployment)),
-        replica_set: Form::new(line("ADDED", &with_pods(replica_set, shape.pods))),
-        history: Form::new(line("ADDED", &history)),
-        pod: Form::new(frame("ADDED", &pod)),
-        changed_pod: Form::new(frame("MODIFIED", &changed_pod)),
-        changed_replica_set: Form::new(line("MODIFIED", &changed_replica_set)),
+        deployment: Form::new(line("ADDED", &deployment), &MARKS),
+        replica_set: Form::new(line("ADDED", &with_pods(replica_set, shape.pods)), &MARKS),
+        history: Form::new(line("ADDED", &history), &MARKS),
+        pod: Form::new(frame("ADDED", &pod), &MARKS),
+        changed_pod: Form::new(frame("MODIFIED", &changed_pod), &MARKS),
+        changed_replica_set: Form::new(line("MODIFIED", &changed_replica_set), &MARKS),
     }
 }
 
@@ -235,103 +171,34 @@ fn numbers(shape: Shape, deployment: usize, age: usize, pod: usize, version: u64
     [deployment, deployment % shape.namespaces, replica_set, pod, pod % NODES, version as usize, revision]
 }
 
-/// The output of one watch: first the list, then the fed events.
-type Feed = (Box<dyn Iterator<Item = Bytes> + Send>, UnboundedReceiver<Bytes>);
-
-/// The API server, as far as it is needed here.
-struct Server {
-    feeds: Mutex<BTreeMap<&'static str, Feed>>,
-    feeders: BTreeMap<&'static str, UnboundedSender<Bytes>>,
-    writes: Mutex<Vec<String>>,
-}
-
-fn bookmark(path: &str) -> Bytes {
-    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"resourceVersion": LISTED.to_string(),
-                        "annotations": {"k8s.io/initial-events-end": "true"}}});
-    if path == PODS { frame("BOOKMARK", &object) } else { line("BOOKMARK", &object) }.into()
-}
-
-impl Server {
-    fn new(shape: Shape, forms: &Arc<Forms>) -> Arc<Self> {
-        let all = 0..shape.deployments;
-        let (of_deployments, of_replica_sets, of_pods) = (forms.clone(), forms.clone(), forms.clone());
-        let deployments =
-            all.clone().map(move |n| of_deployments.deployment.filled(&numbers(shape, n, 0, 0, 1)));
-        let replica_sets = all.clone().flat_map(move |n| {
-            let forms = of_replica_sets.clone();
-            (0..=shape.history).map(move |age| {
-                let form = if age == 0 { &forms.replica_set } else { &forms.history };
-                form.filled(&numbers(shape, n, age, 0, 2))
-            })
-        });
-        let pods = all.flat_map(move |n| {
-            let forms = of_pods.clone();
-            (0..shape.pods).map(move |pod| forms.pod.filled(&numbers(shape, n, 0, pod, 3)))
-        });
-        let lists: [(&'static str, Box<dyn Iterator<Item = Bytes> + Send>); 3] = [
-            (DEPLOYMENTS, Box::new(deployments)),
-            (REPLICA_SETS, Box::new(replica_sets)),
-            (PODS, Box::new(pods)),
-        ];
-        let (mut feeds, mut feeders) = (BTreeMap::new(), BTreeMap::new());
-        for (path, list) in lists {
-            let (feeder, changes) = unbounded();
-            feeders.insert(path, feeder);
-            let list: Box<dyn Iterator<Item = Bytes> + Send> = Box::new(list.chain([bookmark(path)]));
-            feeds.insert(path, (list, changes));
-        }
-        Arc::new(Server { feeds: Mutex::new(feeds), feeders, writes: Mutex::default() })
-    }
-
-    fn serve(&self, request: &Request<Body>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
-        let path = request.uri().path();
-        if request.method() != Method::GET {
-            self.writes.lock().push(format!("{} {path}", request.method()));
-            let body = json!({"metadata": {"resourceVersion": "1"}}).to_string();
-            return Response::new(Full::new(Bytes::from(body)).boxed_unsync());
-        }
-        let lists = request.uri().query().is_some_and(|query| query.contains("sendInitialEvents"));
-        let media_type = if path == PODS {
-            "application/vnd.kubernetes.protobuf;stream=watch"
-        } else {
-            "application/json"
-        };
-        let body = match self.feeds.lock().remove(path) {
-            Some((list, changes)) => {
-                let events = stream::iter(list).chain(changes).map(|event| Ok(Frame::data(event)));
-                StreamBody::new(events).boxed_unsync()
-            }
-            // Of every other kind there is nothing, and a watch that was silent is opened again.
-            None => {
-                let end = stream::iter(lists.then(|| Ok(Frame::data(bookmark(path)))));
-                StreamBody::new(end.chain(stream::pending())).boxed_unsync()
-            }
-        };
-        Response::builder().header("content-type", media_type).body(body).unwrap()
-    }
-}
-
-/// The CPU that this thread has used. The time on the wall would count other programs' as well.
-fn cpu_time() -> Duration {
-    rustix::time::clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+/// The lists of a cluster's kinds.
+fn lists(shape: Shape, forms: &Arc<Forms>) -> [List; 3] {
+    let all = 0..shape.deployments;
+    let (of_deployments, of_replica_sets, of_pods) = (forms.clone(), forms.clone(), forms.clone());
+    let deployments = all.clone().map(move |n| of_deployments.deployment.filled(&numbers(shape, n, 0, 0, 1)));
+    let replica_sets = all.clone().flat_map(move |n| {
+        let forms = of_replica_sets.clone();
+        (0..=shape.history).map(move |age| {
+            let form = if age == 0 { &forms.replica_set } else { &forms.history };
+            form.filled(&numbers(shape, n, age, 0, 2))
+        })
+    });
+    let pods = all.flat_map(move |n| {
+        let forms = of_pods.clone();
+        (0..shape.pods).map(move |pod| forms.pod.filled(&numbers(shape, n, 0, pod, 3)))
+    });
+    [(DEPLOYMENTS, Box::new(deployments)), (REPLICA_SETS, Box::new(replica_sets)), (PODS, Box::new(pods))]
 }
 
 /// The row of one cluster, and whether it is as it should be.
 fn measure(shape: Shape) -> (String, Result<(), String>) {
     let forms = Arc::new(forms(shape));
-    let server = Server::new(shape, &forms);
+    let server = Server::new(lists(shape, &forms));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     // The runtime of the client and of the controllers.
     let inside = runtime.enter();
-    let served = server.clone();
-    let client = kube::Client::new(
-        tower::service_fn(move |request| {
-            let response = served.serve(&request);
-            async move { Ok::<_, Infallible>(response) }
-        }),
-        "default",
-    );
+    let client = server.client();
     let before = usage::resident(std::process::id());
     let (metrics, stop) = (Metrics::new(), CancellationToken::new());
     let clock = Clock::virtual_from("2026-01-01T01:00:00Z".parse().unwrap());
@@ -341,7 +208,7 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
     let begin = cpu_time();
     // Virtual time goes on only when there is nothing to do.
     let running = runtime.spawn(controllers.run(stop.clone(), QUIET));
-    runtime.block_on(tokio::time::sleep(QUIET));
+    runtime.block_on(async { tokio::time::sleep(QUIET).await });
     let settled = cpu_time() - begin;
     let megabytes = (usage::resident(std::process::id()) - before) as f64 / 1e6;
     let begin = cpu_time();
@@ -361,7 +228,7 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
                     version,
                 )),
             };
-            server.feeders[shape.changes].unbounded_send(event).unwrap();
+            server.send(shape.changes, event);
         }
         tokio::time::sleep(QUIET).await;
     });
@@ -373,9 +240,11 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
         shape.name,
         settled.as_secs_f64()
     );
-    let writes = server.writes.lock();
+    let writes = server.take_writes();
     let fault = match writes.first() {
-        Some(write) => Err(format!("{}: {} writes, the first: {write}", shape.name, writes.len())),
+        Some((method, path, _)) => {
+            Err(format!("{}: {} writes, the first: {method} {path}", shape.name, writes.len()))
+        }
         None if megabytes > shape.most => Err(format!("{}: more than {} MB", shape.name, shape.most)),
         None => Ok(()),
     };

@@ -41,7 +41,8 @@ use serving::{Servers, Serving};
 /// # Errors
 /// When the API server cannot be found, a port cannot be bound, a component ends unexpectedly, or the lease is lost.
 //
-// Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits it.
+// Boxed, so that the compiler makes it once, with this library: an `async fn` is made anew in each crate that awaits
+// it.
 pub fn run(
     config: Config,
     verbosity: Verbosity,

@@ -294,7 +294,7 @@ mod tests {
         for argument in Args::command().get_arguments() {
             let Some(long) = argument.get_long() else { continue };
             if long == "print-config" {
-                continue; // It ends the program, which nobody wants for the life of a shell.
+                continue; // It ends the program, so a variable of the environment must not set it.
             }
             let expected = format!("WINDLASS_{}", long.replace('-', "_").to_uppercase());
             assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(&*expected), "--{long}");

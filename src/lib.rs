@@ -13,8 +13,9 @@
 //! * [`mutations`]: bugs that the simulation must find; never in a release.
 //!
 //! Dependencies point one way: `main -> app -> controllers -> {plan, runtime} -> model`. The embedded API server, the
-//! simulated nodes, the sandbox and the simulation are crates of their own below `crates/`; the first two use nothing of
-//! this one. `tests/house/tidy.rs` enforces these rules, and `docs/architecture.md` follows one change through the modules.
+//! simulated nodes, the sandbox and the simulation are crates of their own below `crates/`; the first two use nothing
+//! of this one. `tests/house/tidy.rs` enforces these rules, and `docs/architecture.md` follows one change through the
+//! modules.
 
 #[macro_use]
 pub mod mutations;

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_line_is_one_object_whatever_the_values_hold() {
+    fn a_json_line_is_one_object_for_any_values() {
         let options = LogOptions { format: Format::Json, ..LogOptions::default() };
         let text = logged(&options, || tracing::info!(key = "a\nb\"c", "hello"));
         assert_eq!(text.lines().count(), 1);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_one_line_wherever_hostile_text_comes_in() {
+    fn a_record_is_one_line_wherever_hostile_text_occurs() {
         for format in [Format::Text, Format::Json] {
             let text = logged(&LogOptions { format, ..LogOptions::default() }, log_hostile_texts);
             assert_eq!(text.matches('\n').count(), 5, "{text}");

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_runs_at_each_rendering_until_its_subject_is_gone() {
+    fn a_refresh_runs_at_each_rendering_until_its_subject_is_dropped() {
         let metrics = Metrics::new();
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();

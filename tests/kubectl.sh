@@ -326,7 +326,7 @@ k rollout status deploy/loose --timeout=60s >/dev/null || true
 check "delete --cascade=orphan" k delete deploy loose --cascade=orphan --timeout=30s
 check "the Deployment is deleted" absent deploy loose
 equals "its ReplicaSet stays" 1 count rs -l app=loose
-equals "nobody owns the ReplicaSet" "" path '{.items[0].metadata.ownerReferences}' rs -l app=loose
+equals "the ReplicaSet has no owner" "" path '{.items[0].metadata.ownerReferences}' rs -l app=loose
 equals "its pods stay" 2 count pods -l app=loose
 given < <(deployment loose 2 nginx:1.27)
 check "a new Deployment rolls out" k rollout status deploy/loose --timeout=60s
@@ -391,7 +391,7 @@ eventually "the other has two ready" 30 path_is 2 '{.status.readyReplicas}' rc/n
 check "delete --cascade=orphan" k delete rc new --cascade=orphan --timeout=30s
 check "it is deleted as well" absent rc new
 equals "its pods stay" 2 count pods -l app=new
-equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=new
+equals "they have no owner" "" path '{.items[*].metadata.ownerReferences}' pods -l app=new
 
 echo "# daemon sets"
 # No node has the label that these ask for, so that whoever runs the controllers creates no pods.
@@ -504,7 +504,7 @@ check "remove the taint" k taint node sandbox-node-2 out-
 eventually "three are ready again" 30 path_is 3 '{.status.numberReady}' ds/runs
 check "delete --cascade=orphan" k delete ds runs --cascade=orphan --timeout=30s
 equals "its pods stay" 3 count pods -l app=runs
-equals "nobody owns them" "" path '{.items[*].metadata.ownerReferences}' pods -l app=runs
+equals "they have no owner" "" path '{.items[*].metadata.ownerReferences}' pods -l app=runs
 daemon_set runs nginx:1.29 | sed '/nodeSelector/d' >"$work/runs.yaml"
 check "create it again" k create -f "$work/runs.yaml"
 check "its rollout completes" k rollout status ds/runs --timeout=60s

@@ -1,6 +1,8 @@
 //! Objects of the size that real clusters have, as JSON.
 #![allow(dead_code)] // Every benchmark uses its own part of this.
 
+pub mod watched;
+
 use serde_json::{Value, json};
 
 /// What a server's field tracking adds to an object: two writers, nearly all fields.

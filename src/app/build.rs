@@ -45,7 +45,8 @@ impl Controllers {
             informers: InformerOptions {
                 namespace: config.scope.namespace.clone(),
                 seed: parts.seed,
-                // An elected process brings its caches up to date first; without an election the first list is acted on.
+                // An elected process brings its caches up to date first; without an election the first list is acted
+                // on.
                 may_lag: election.is_some(),
                 ..InformerOptions::default()
             },
@@ -60,7 +61,7 @@ impl Controllers {
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
-        let believes = election.is_none() || planted!("a new leader believes its caches");
+        let believes = election.is_none() || planted!("a new leader does not wait for its read barrier");
         let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
         Controllers {
             context,

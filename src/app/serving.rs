@@ -74,7 +74,7 @@ impl Serving {
             });
         }
         if let Some(address) = insecure_address {
-            let router = router.merge(explanations(controllers, Reader::Anybody));
+            let router = router.merge(explanations(controllers, Reader::AnyClient));
             let listener = TcpListener::bind(address)
                 .await
                 .with_context(|| format!("--insecure-port: cannot listen on {address}"))?;
@@ -95,7 +95,7 @@ async fn connect(kubeconfig: &Path, flag: &str) -> anyhow::Result<Connection> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// Any client that can reach the port.
-    Anybody,
+    AnyClient,
     /// An authenticated and authorized client: its answers include termination messages.
     Known,
 }
@@ -115,7 +115,7 @@ fn explained<T: Record>(controllers: &Controllers, reader: Reader, path: &str) -
     http::explanations(path, move |namespace, name| {
         let explained = explain::<T>(&context, &ObjectKey::new(namespace, name))?;
         Ok(match reader {
-            Reader::Anybody => explained,
+            Reader::AnyClient => explained,
             Reader::Known => explained.with_termination_messages(),
         })
     })

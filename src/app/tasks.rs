@@ -13,7 +13,7 @@ use crate::runtime::leader_election::lease::{Election, LeaseLost};
 use crate::runtime::tasks::Ended;
 
 /// How long the election may take to report how the lease was lost.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LOSS_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How often a standby drops the keys of deleted objects from its queues.
 const TIDY_PERIOD: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ impl Running {
             },
             reason = shut => {
                 // The election has the reason, unless it hangs. Nothing is written meanwhile.
-                let told = tokio::time::timeout(LAST_WORDS, async {
+                let told = tokio::time::timeout(LOSS_REPORT_TIMEOUT, async {
                     match &mut self.election {
                         Some(election) => election.await,
                         None => std::future::pending().await,

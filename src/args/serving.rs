@@ -146,7 +146,7 @@ pub struct AuthorizationArgs {
     /// kube-controller-manager forbids everything but --authorization-always-allow-paths without it.
     #[arg(long, value_name = "PATH", value_parser = path(), env = "WINDLASS_AUTHORIZATION_KUBECONFIG")]
     pub authorization_kubeconfig: Option<PathBuf>,
-    /// Paths that are open to everybody. A path that ends with '*' is a prefix.
+    /// Paths that are open to every client. A path that ends with '*' is a prefix.
     #[arg(
         long,
         value_name = "LIST",

@@ -148,7 +148,7 @@ impl Context {
     /// The API server, for calls in a sync of this owner: the controller's rate limiter serves the owners in turn.
     /// Upstream serves requests in the order of arrival; here no owner waits behind the batch of another.
     pub fn api_for<O: Record>(&self, owner: &O) -> Api {
-        if planted!("one limiter serves all controllers") {
+        if planted!("all controllers share one rate limiter") {
             return self.controls[0].api.clone();
         }
         self.control(O::RESOURCE).api.on_behalf_of(&owner.meta().uid)
@@ -211,7 +211,7 @@ impl Context {
         else {
             return None;
         };
-        if planted!("a cache older than our writes is trusted") {
+        if planted!("a cache that is older than our own writes is used") {
             return None;
         }
         tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "cache is behind an own write; the key waits");
@@ -219,8 +219,8 @@ impl Context {
         Some(Next::After(behind.check_again))
     }
 
-    /// A write to an object of this owner, or to the owner itself, was answered with this version: no decision about the
-    /// owner is made before the cache of that kind shows it.
+    /// A write to an object of this owner, or to the owner itself, was answered with this version: no decision about
+    /// the owner is made before the cache of that kind shows it.
     pub fn expect_write<T: Record>(&self, owner: &T, resource: Resource, version: u64) {
         self.expectations.expect_write(&owner.meta().uid, resource, version);
     }

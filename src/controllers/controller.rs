@@ -74,7 +74,8 @@ pub trait Controller: Send + Sync + 'static {
         true
     }
 
-    /// The objects that are read past the caches with an object, where the caches cannot be relied on yet; in this order.
+    /// The objects that are read past the caches with an object, where the caches cannot be relied on yet; in this
+    /// order.
     fn children(&self, _object: &Self::Object) -> Vec<Children> {
         Vec::new()
     }

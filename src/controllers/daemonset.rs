@@ -329,7 +329,8 @@ impl DaemonSetController {
         }
     }
 
-    /// Wakes the owner of an object, if it is a DaemonSet. An owner that is not in the cache yet is woken once it is added.
+    /// Wakes the owner of an object, if it is a DaemonSet. An owner that is not in the cache yet is woken once it is
+    /// added.
     fn wake_owner_of(&self, object: &impl Record) {
         if let Some(owner) = self.daemon_sets.controller_of(object.meta()) {
             self.context.queue_of::<DaemonSet>().add(owner.meta.key.clone());

@@ -246,8 +246,8 @@ impl Controller for DeploymentController {
 }
 
 impl DeploymentController {
-    /// A ReplicaSet has changed: wakes the Deployment that controls or controlled it. A ReplicaSet without a controller,
-    /// or with other labels, wakes every Deployment that selects it.
+    /// A ReplicaSet has changed: wakes the Deployment that controls or controlled it. A ReplicaSet without a
+    /// controller, or with other labels, wakes every Deployment that selects it.
     fn replica_set_changed(&self, change: &Change<ReplicaSet>) {
         let replica_set = change.object();
         if let Change::Updated { old, new } = change
@@ -275,8 +275,8 @@ impl DeploymentController {
         // `ImagePullBackOff` changes no count of the ReplicaSet, and would not be explained before the deadline.
         // The price is a sync without a write for each pod that starts or stops to fail.
         let said = match change {
-            Change::Added(new) => new.trouble().is_some(),
-            Change::Updated { old, new } => old.trouble() != new.trouble(),
+            Change::Added(new) => new.startup_failure().is_some(),
+            Change::Updated { old, new } => old.startup_failure() != new.startup_failure(),
             Change::Deleted(_) => false,
         };
         // Recreate waits for its old pods to end: the last one that is deleted, or fails, unblocks it.

@@ -259,7 +259,7 @@ impl<C: Controller> Driver<C> {
         // The other error may be retried only after a minute.
         let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error().is_some();
         let overtaken = overtaken.then_some(SPACING);
-        let later = later.filter(|_| !planted!("a status that was put off is forgotten"));
+        let later = later.filter(|_| !planted!("a throttled status write is dropped"));
         let more = controller.requeue_after(object, observed, &plan);
         let requeue_after = [settled.requeue_after, more, later, overtaken].into_iter().flatten().min();
         settled.requeue_after = requeue_after;

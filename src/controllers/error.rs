@@ -93,7 +93,7 @@ impl SyncError {
             SyncError::Gone { what, error }
         } else if error.is_namespace_terminating() {
             SyncError::NamespaceTerminating { what, error }
-        } else if error.is_refusal() && !error.may_be_our_doing() {
+        } else if error.is_refusal() && !error.may_follow_from_own_attempt() {
             SyncError::Refused { what, error }
         } else if error.outcome_unknown() {
             SyncError::OutcomeUnknown { what, error }
@@ -175,8 +175,8 @@ impl SyncFailure for SyncError {
         }
     }
 
-    /// No wake-up is needed for the key of a write that conflicts: the other write was in the cache before it was answered.
-    /// The key may be that of a ReplicaSet whose pods were refused for an hour, with a backoff of a minute.
+    /// No wake-up is needed for the key of a write that conflicts: the other write was in the cache before it was
+    /// answered. The key may be that of a ReplicaSet whose pods were refused for an hour, with a backoff of a minute.
     fn retry_within(&self) -> Duration {
         match self {
             SyncError::Overtaken { .. } => SPACING,

@@ -88,18 +88,18 @@ mod tests {
     const DELETED: &str = "2026-01-01T00:00:00Z";
 
     #[tokio::test(start_paused = true)]
-    async fn an_orphan_pod_wakes_owners_that_select_it_when_added_and_when_labels_or_owner_change() {
+    async fn an_orphan_pod_enqueues_owners_that_select_it_when_added_and_when_labels_or_owner_change() {
         let mut rig = shop();
         let pod = object("p", "u-pod");
         let mut wakes = |change: Change<Pod>| {
             rig.dispatch(change);
             rig.woken()
         };
-        let everybody = ["replicaset shop/web", "replicationcontroller shop/web"];
-        assert_eq!(wakes(Change::Added(Arc::new(decode(&pod)))), everybody);
-        assert_eq!(wakes(updated(&with(pod.clone(), "/metadata/labels", json!({})), &pod)), everybody);
+        let both = ["replicaset shop/web", "replicationcontroller shop/web"];
+        assert_eq!(wakes(Change::Added(Arc::new(decode(&pod)))), both);
+        assert_eq!(wakes(updated(&with(pod.clone(), "/metadata/labels", json!({})), &pod)), both);
         let another = owned_by(pod.clone(), "apps/v1", "StatefulSet", "db", "u-db");
-        assert_eq!(wakes(updated(&another, &pod)), everybody);
+        assert_eq!(wakes(updated(&another, &pod)), both);
         // Other changes, thousands of times.
         for change in [
             updated(&with(pod.clone(), "/status/phase", "Pending".into()), &pod),
@@ -118,22 +118,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_orphan_replica_set_wakes_owners_that_select_it_when_added_and_when_labels_or_owner_change() {
+    async fn an_orphan_replica_set_enqueues_owners_that_select_it_when_added_and_when_labels_or_owner_change()
+    {
         let mut rig = shop();
         let replica_set = object("other", "u-other");
         let mut wakes = |change: Change<ReplicaSet>| {
             rig.dispatch(change);
             rig.woken()
         };
-        let everybody = ["deployment shop/web", "replicaset shop/other"];
+        let both = ["deployment shop/web", "replicaset shop/other"];
         let itself = ["replicaset shop/other"];
-        assert_eq!(wakes(Change::Added(Arc::new(decode(&replica_set)))), everybody);
+        assert_eq!(wakes(Change::Added(Arc::new(decode(&replica_set)))), both);
         assert_eq!(
             wakes(updated(&with(replica_set.clone(), "/metadata/labels", json!({})), &replica_set)),
-            everybody
+            both
         );
         let another = owned_by(replica_set.clone(), "argoproj.io/v1alpha1", "Rollout", "r", "u-rollout");
-        assert_eq!(wakes(updated(&another, &replica_set)), everybody);
+        assert_eq!(wakes(updated(&another, &replica_set)), both);
         for change in [
             updated(&with(replica_set.clone(), "/status/replicas", 3.into()), &replica_set),
             Change::Deleted(Arc::new(decode(&replica_set))),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_is_woken_whatever_name_and_version_the_reference_has() {
+    async fn an_owner_is_enqueued_regardless_of_the_name_and_version_in_the_reference() {
         let mut rig = shop();
         for (api_version, name) in [("apps/v1", "web"), ("apps/v1beta2", "web"), ("apps/v1", "another")] {
             let pod = owned_by(object("p", "u-pod"), api_version, "ReplicaSet", name, "u-set");
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_forged_reference_wakes_no_owner() {
+    async fn a_forged_reference_enqueues_no_owner() {
         let mut rig = shop();
         let pod = |api_version, kind, uid| owned_by(object("p", "u-pod"), api_version, kind, "web", uid);
         let forged = [
@@ -181,7 +182,7 @@ mod tests {
             pod("example.com/v1", "ReplicaSet", "u-set"),
             pod("v1", "ReplicaSet", "u-set"),
             pod("apps/v1", "ReplicaSet", "u-deployment"),
-            pod("apps/v1", "ReplicaSet", "u-nobody"),
+            pod("apps/v1", "ReplicaSet", "u-unknown"),
             with(pod("apps/v1", "ReplicaSet", "u-set"), "/metadata/namespace", "other".into()),
         ];
         for pod in forged {

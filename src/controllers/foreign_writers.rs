@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_comes() {
+    fn memory_is_bounded_for_any_input() {
         let (mut detector, now) = (Detector::default(), Instant::now());
         detector.enable();
         for n in 0..20_000 {

@@ -116,7 +116,8 @@ impl Context {
     /// # Errors
     /// When the API server cannot be read.
     pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
-        Ok(planted!("adoption happens unasked") || self.still_exists(owner).await?)
+        Ok(planted!("adoption does not re-read the owner from the API server")
+            || self.still_exists(owner).await?)
     }
 
     /// Whether the owner is still the object that the cache shows, and not being deleted: read from the API

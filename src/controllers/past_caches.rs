@@ -32,8 +32,8 @@ pub enum OwnedBy {
 }
 
 impl Context {
-    /// Reads an owner and its children past the caches. What the caches do not show yet is awaited as our own writes are:
-    /// see [`Context::behind`].
+    /// Reads an owner and its children past the caches. What the caches do not show yet is awaited as our own writes
+    /// are: see [`Context::behind`].
     ///
     /// # Errors
     /// When the API server cannot be read.
@@ -75,7 +75,7 @@ impl Context {
                 }
             }
         }
-        self.expectations.hurry(&meta.uid);
+        self.expectations.expect_at_once(&meta.uid);
         self.barrier.was_read(&meta.uid);
         Ok(())
     }

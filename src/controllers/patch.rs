@@ -53,7 +53,7 @@ pub fn change(replica_set: &Meta, change: &Change) -> Value {
     if !annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(annotations);
     }
-    if planted!("a change of a set drops its finalizers") {
+    if planted!("a patch of a ReplicaSet drops its finalizers") {
         patch["metadata"]["finalizers"] = json!([]);
     }
     if replicas.is_some() || min_ready_seconds.is_some() {
@@ -242,7 +242,7 @@ impl Fields {
     /// The count of terminating pods, which an API server may drop. Where it does, its absence causes no
     /// write; with another reason it is written, in case the server stores it by now.
     fn terminating(&mut self, before: Option<i32>, after: Option<i32>, is_reason: bool) {
-        if planted!("terminatingReplicas is left out where it is 0") {
+        if planted!("terminatingReplicas is omitted when it is 0") {
             return self.number("terminatingReplicas", before.unwrap_or(0), after.unwrap_or(0));
         }
         if is_reason || before.is_some() || !self.0.is_empty() {
@@ -264,10 +264,7 @@ impl Fields {
     }
 
     fn into_patch(self, object: &Meta, annotations: &BTreeMap<&str, &str>) -> Option<Value> {
-        if self.0.is_empty()
-            && annotations.is_empty()
-            && !planted!("a status that says nothing new is written")
-        {
+        if self.0.is_empty() && annotations.is_empty() && !planted!("an unchanged status is written") {
             return None;
         }
         let mut metadata = json!({

@@ -30,7 +30,7 @@ impl RecreateGuard {
 
     /// Whether something was created for this generation of the owner within the last minute.
     pub fn was_just_created(&self, owner: &Meta, now: Instant) -> bool {
-        if planted!("nobody asks before something is made again") {
+        if planted!("objects are created again without a live read of their owner") {
             return false;
         }
         let all = self.0.lock();

@@ -239,15 +239,16 @@ impl<O: ReplicaKind> ReplicaController<O> {
         self.pod_name_seen(change);
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
-            && !planted!("who loses a pod is not woken")
+            && !planted!("the former owner of a pod is not enqueued")
         {
             self.wake_owner_of(old);
         }
         match &pod.meta.controller {
             Some(_)
-                if matches!(change, Change::Deleted(_)) && planted!("a pod that is gone wakes nobody") => {}
+                if matches!(change, Change::Deleted(_))
+                    && planted!("the deletion of a pod enqueues no owner") => {}
             Some(_) => self.wake_owner_of(pod),
-            None if planted!("an orphan wakes nobody") => {}
+            None if planted!("an orphaned pod enqueues no owner") => {}
             None if pod.is_active() && may_be_adopted_anew(change) => self.wake_selecting_owners(pod),
             None => {}
         }

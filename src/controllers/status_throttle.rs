@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once() {
+    fn the_text_of_a_failure_is_updated_every_30_seconds_and_a_new_reason_at_once() {
         let failure = |reason: &str, text: &str| {
             vec![Condition::new(REPLICA_FAILURE, "True", reason, text, Timestamp::UNIX_EPOCH)]
         };

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::authentication::{Bearer, Certified, ClientIdentity, TokenReviewer, User, bearer_token};
 use super::authorization::{Action, Authorizer, Decision, Question};
 use super::connection_limits::AddressLimiter;
-use super::listener::{Peer, Vouched};
+use super::listener::{AllowedRequest, Peer};
 use super::metrics::ServingMetrics;
 use super::review_cache::NotReviewed;
 use super::router::plain;
@@ -58,7 +58,7 @@ pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, n
             access.certified.strip(&mut parts.headers);
             let mut response = next.run(Request::from_parts(parts, body)).await;
             if user != User::anonymous() {
-                response.extensions_mut().insert(Vouched);
+                response.extensions_mut().insert(AllowedRequest);
             }
             response
         }
@@ -69,7 +69,7 @@ pub(super) async fn admit(State(access): State<Arc<Access>>, request: Request, n
     response
 }
 
-/// The middleware of plain HTTP: it authenticates nobody, so it only limits the rate.
+/// The middleware of plain HTTP: it authenticates no user, so it only limits the rate.
 pub(super) async fn slow_down(
     State(gate): State<Arc<(AddressLimiter, ServingMetrics)>>,
     request: Request,
@@ -156,10 +156,10 @@ impl Access {
         if !self.tokens.was_good(token) {
             self.charge(address, charged)?;
         }
-        let mut deposit = self.reviews.deposit(address);
-        match self.tokens.review(token, || deposit.take(Instant::now())).await? {
+        let mut reservation = self.reviews.reserve(address);
+        match self.tokens.review(token, || reservation.take(Instant::now())).await? {
             Bearer::User(user) => {
-                deposit.give_back();
+                reservation.return_token();
                 Ok(self.authenticated(*user))
             }
             Bearer::Refused(reason) => Err(self.unauthenticated("failure", address, &reason)),
@@ -189,11 +189,11 @@ impl Access {
                 if question.user == User::anonymous() {
                     self.charge(address, &mut charged)?;
                 }
-                let mut deposit = self.reviews.deposit(address);
-                let pay = || deposit.take(Instant::now());
+                let mut reservation = self.reviews.reserve(address);
+                let pay = || reservation.take(Instant::now());
                 let decision = self.authorizer.review(question.clone(), pay).await?;
                 if decision == Decision::Allowed {
-                    deposit.give_back();
+                    reservation.return_token();
                 }
                 decision
             }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authentication::User;
 use super::metrics::ServingMetrics;
-use super::review_cache::{Answered, NotReviewed, ReviewCache, Standing};
+use super::review_cache::{Answered, ClientClass, NotReviewed, ReviewCache};
 use super::reviews::{Kind, Reviews};
 use crate::runtime::api::ApiError;
 
@@ -142,8 +142,8 @@ impl Authorizer {
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
         let small = size(&question) <= LARGEST_KEPT;
         let asked = question.clone();
-        let ask = |standing| async move {
-            let answer = ask(&reviews, standing, &asked, &metrics).await;
+        let ask = |class| async move {
+            let answer = ask(&reviews, class, &asked, &metrics).await;
             let (keep, good) = match &answer {
                 Decision::Allowed if small => (allowed, Some(true)),
                 Decision::Denied(_) if small => (denied, Some(false)),
@@ -164,16 +164,16 @@ fn size(question: &Question) -> usize {
 
 async fn ask(
     reviews: &Reviews,
-    standing: Standing,
+    class: ClientClass,
     question: &Question,
     metrics: &ServingMetrics,
 ) -> Decision {
-    match reviews.ask(standing, &REVIEW, question, &metrics.access_reviews).await {
+    match reviews.ask(class, &REVIEW, question, &metrics.access_reviews).await {
         Ok(Status { allowed: true, .. }) => Decision::Allowed,
         Ok(Status { reason, .. }) => Decision::Denied(reason),
-        // An API server without reviews, such as a test bed's, allows nobody; that is no failure.
+        // An API server without reviews, such as a test bed's, allows no user; that is no failure.
         Err(error) if error.is_not_found() => Decision::Denied(
-            "the API server has no SubjectAccessReviews (authorization.k8s.io/v1), so nobody is allowed \
+            "the API server has no SubjectAccessReviews (authorization.k8s.io/v1), so no user is allowed \
              more than the paths of --authorization-always-allow-paths"
                 .to_owned(),
         ),

@@ -111,7 +111,7 @@ impl AddressLimiter {
     }
 
     /// Returns a token that this address has taken.
-    fn give_back(&self, address: IpAddr) {
+    fn return_token(&self, address: IpAddr) {
         let full_at = &mut self.buckets.lock().full_at;
         let client = client_of(address);
         let client = if full_at.contains_key(&client) { client } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -123,19 +123,19 @@ impl AddressLimiter {
     }
 
     /// A token of this address that may be taken, and returned.
-    pub(super) fn deposit(&self, address: IpAddr) -> Deposit<'_> {
-        Deposit { limiter: self, address, taken: false }
+    pub(super) fn reserve(&self, address: IpAddr) -> Reservation<'_> {
+        Reservation { limiter: self, address, taken: false }
     }
 }
 
 /// A token that is spent unless it is returned.
-pub(super) struct Deposit<'l> {
+pub(super) struct Reservation<'l> {
     limiter: &'l AddressLimiter,
     address: IpAddr,
     taken: bool,
 }
 
-impl Deposit<'_> {
+impl Reservation<'_> {
     /// Takes the token; `false` if the address has none.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         self.taken = self.taken || self.limiter.take(self.address, now);
@@ -143,9 +143,9 @@ impl Deposit<'_> {
     }
 
     /// Returns it if it was taken.
-    pub(super) fn give_back(self) {
+    pub(super) fn return_token(self) {
         if self.taken {
-            self.limiter.give_back(self.address);
+            self.limiter.return_token(self.address);
         }
     }
 }
@@ -185,12 +185,12 @@ mod tests {
         let (limiter, now) = (limiter(), Instant::now());
         let address = "10.0.0.1".parse().unwrap();
         for _ in 0..10 {
-            let mut deposit = limiter.deposit(address);
-            assert!(deposit.take(now));
-            deposit.give_back();
+            let mut reservation = limiter.reserve(address);
+            assert!(reservation.take(now));
+            reservation.return_token();
         }
-        limiter.deposit(address).give_back();
-        assert_eq!((0..10).filter(|_| limiter.deposit(address).take(now)).count(), 3);
+        limiter.reserve(address).return_token();
+        assert_eq!((0..10).filter(|_| limiter.reserve(address).take(now)).count(), 3);
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Open {
 
     /// Whether a new connection of its own address may replace it. It counts from the opening, which
     /// is the one time that a client cannot reset.
-    fn is_ripe(&self, now: Instant) -> bool {
+    fn is_replaceable(&self, now: Instant) -> bool {
         let grace = if self.is_busy() { BUSY_GRACE } else { GRACE };
         !self.vouched && now.saturating_duration_since(self.opened) >= grace
     }
@@ -135,7 +135,7 @@ impl Connections {
         let own = crowd(&newcomer);
         let gives_way = |open: &Open| {
             let crowd = crowd(&open.client);
-            crowd > own + 1 || (open.is_ripe(now) && (crowd > own || open.client == newcomer))
+            crowd > own + 1 || (open.is_replaceable(now) && (crowd > own || open.client == newcomer))
         };
         let giving_way = self.open.iter().filter(|(_, open)| gives_way(open));
         let first = giving_way.min_by_key(|(id, open)| {
@@ -163,7 +163,7 @@ impl Connections {
     }
 
     /// The handshake is done.
-    pub(super) fn shaken(&mut self, id: u64, http2: bool, now: Instant) {
+    pub(super) fn handshake_done(&mut self, id: u64, http2: bool, now: Instant) {
         self.change(id, |open| {
             (open.phase, open.since, open.header_follows) = (Phase::Header, now, !http2);
         });
@@ -289,7 +289,7 @@ mod tests {
         let (mut table, now) = table(10);
         let id = table.open(address(1), true, now);
         assert_eq!(table.overdue(now + 10 * S), [(id, Overdue::Handshake)]);
-        table.shaken(id, false, now);
+        table.handshake_done(id, false, now);
         let began = table.began(id, now);
         table.ended(id, began, now);
         assert_eq!(table.overdue(now + 89 * S), []);
@@ -302,7 +302,7 @@ mod tests {
     fn pings_on_http2_neither_begin_a_header_nor_prolong_the_idle_time() {
         let (mut table, now) = table(10);
         let id = table.open(address(1), true, now);
-        table.shaken(id, true, now);
+        table.handshake_done(id, true, now);
         let began = table.began(id, now);
         table.ended(id, began, now);
         for second in 1..90 {
@@ -314,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_its_answer_is_cut_off_whatever_it_sends() {
+    fn a_client_that_does_not_read_its_answer_is_disconnected() {
         let (mut table, now) = table(10);
         let id = table.open(address(1), true, now);
-        table.shaken(id, true, now);
+        table.handshake_done(id, true, now);
         let began = table.began(id, now);
         // The answer is computed.
         table.began(id, now + 10 * S);
@@ -404,12 +404,12 @@ mod tests {
         let (mut table, now) = table(3);
         let scraper = table.open(address(1), true, now);
         table.vouched(scraper);
-        let strangers = [S, 2 * S].map(|after| table.open(address(1), true, now + after));
-        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(strangers[0]));
-        table.closed(strangers[0]);
+        let unknown = [S, 2 * S].map(|after| table.open(address(1), true, now + after));
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(unknown[0]));
+        table.closed(unknown[0]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(strangers[1]));
-        table.closed(strangers[1]);
+        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(unknown[1]));
+        table.closed(unknown[1]);
         table.open(address(1), true, now + 60 * S);
         assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::Full);
     }

@@ -1,6 +1,6 @@
 //! The Host headers that plain HTTP accepts.
 //!
-//! Plain HTTP authenticates nobody, and binds to loopback by default. A web page in a browser on this
+//! Plain HTTP authenticates no user, and binds to loopback by default. A web page in a browser on this
 //! machine can still send requests here: its name resolves to its own server first, and to 127.0.0.1
 //! a moment later (DNS rebinding). The browser then takes the answers for the page's own and lets it read
 //! them, but the Host header contains the page's name.

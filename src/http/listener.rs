@@ -52,7 +52,7 @@ pub struct Peer {
 
 /// An extension of an answer: an authenticated client sent an allowed request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vouched;
+pub(super) struct AllowedRequest;
 
 /// HTTP/2's answer to streams that are reset as soon as they are opened (CVE-2023-44487): after this many
 /// that were not handled yet, the connection ends.
@@ -272,7 +272,7 @@ impl Place {
         let http2 = session.alpn_protocol() == Some(HTTP2);
         let certificates = session.peer_certificates().unwrap_or_default();
         let certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
-        self.server.with(|table, now| table.shaken(self.id, http2, now));
+        self.server.with(|table, now| table.handshake_done(self.id, http2, now));
         self.serve_http(stream, http2, Peer { address, certificates }, finish).await;
     }
 
@@ -288,7 +288,7 @@ impl Place {
             let (server, peer) = (answering.clone(), peer.clone());
             async move {
                 let response = server.answer(request, peer).await;
-                if response.extensions().get::<Vouched>().is_some() {
+                if response.extensions().get::<AllowedRequest>().is_some() {
                     server.with(|table, _| table.vouched(id));
                 }
                 let under_way = under_way.answered();

@@ -3,9 +3,9 @@
 //! The one guarantee: however many requests need the same review at once, and whether or not they wait for the
 //! answer, one review is sent; and the cache is bounded.
 //!
-//! A question whose last answer was good belongs to a regular: it is not throttled, and has a share of its own.
-//! Otherwise a client with many useless questions would lock out a scraper, which asks every half minute and
-//! whose answer is kept for ten seconds.
+//! A client whose last review had a good answer is known: its reviews are not throttled, and have a share of their own.
+//! Otherwise a client with many useless requests would lock out a scraper, which needs a review every half minute and
+//! whose answer is cached for ten seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use tokio::time::Instant;
 /// The most answers that are kept.
 const ANSWERS: usize = 4096;
 
-/// The most reviews of strangers in flight at once; regulars may have as many on top.
+/// The most reviews of unknown clients in flight at once; known clients may have as many on top.
 const QUESTIONS: usize = 64;
 
-/// The most regulars that are remembered.
-const REGULARS: usize = 1024;
+/// The most known clients that are remembered.
+const KNOWN_CLIENTS: usize = 1024;
 
-/// How long a regular is remembered after the last good answer: longer than any scrape interval.
-const REGULAR: Duration = Duration::from_secs(3600);
+/// How long a client stays known after the last good answer: longer than any scrape interval.
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
 /// Why no review was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,11 @@ pub(super) enum NotReviewed {
 
 /// Whether the last answer to a question was good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ClientClass {
     /// It was good.
-    Regular,
+    Known,
     /// There was none, or it was not good.
-    Stranger,
+    Unknown,
 }
 
 /// An answer, and how it is cached.
@@ -63,7 +63,7 @@ struct Slots<K, V> {
     slots: BTreeMap<K, Slot<V>>,
     in_flight: usize,
     /// Until when each is remembered.
-    regulars: BTreeMap<K, Instant>,
+    known_clients: BTreeMap<K, Instant>,
 }
 
 /// A cache from questions to answers. Clones share it.
@@ -79,7 +79,7 @@ impl<K, V> Clone for ReviewCache<K, V> {
 
 impl<K, V> Default for ReviewCache<K, V> {
     fn default() -> Self {
-        let slots = Slots { slots: BTreeMap::new(), in_flight: 0, regulars: BTreeMap::new() };
+        let slots = Slots { slots: BTreeMap::new(), in_flight: 0, known_clients: BTreeMap::new() };
         ReviewCache { inner: Arc::new(Mutex::new(slots)) }
     }
 }
@@ -88,7 +88,7 @@ impl<K, V> Default for ReviewCache<K, V> {
 enum Lookup<V> {
     Known(V),
     Wait(watch::Receiver<Option<V>>),
-    Ask(Standing, watch::Sender<Option<V>>, watch::Receiver<Option<V>>),
+    Ask(ClientClass, watch::Sender<Option<V>>, watch::Receiver<Option<V>>),
 }
 
 impl<K, V> ReviewCache<K, V>
@@ -105,11 +105,11 @@ where
     }
 
     /// Whether the last answer to it was good.
-    pub(super) fn standing(&self, question: &K, now: Instant) -> Standing {
-        self.inner.lock().standing(question, now)
+    pub(super) fn class(&self, question: &K, now: Instant) -> ClientClass {
+        self.inner.lock().class(question, now)
     }
 
-    /// The answer, from the cache or through `ask`. `pay` decides whether a stranger's question may be sent.
+    /// The answer, from the cache or through `ask`. `pay` decides whether a review for an unknown client is sent.
     ///
     /// The review runs in a task of its own: otherwise a client that disconnects and asks again would cause one
     /// review each time.
@@ -117,7 +117,7 @@ where
         &self,
         question: K,
         pay: impl FnOnce() -> bool,
-        ask: impl FnOnce(Standing) -> F,
+        ask: impl FnOnce(ClientClass) -> F,
     ) -> Result<V, NotReviewed>
     where
         F: Future<Output = Answered<V>> + Send + 'static,
@@ -125,9 +125,9 @@ where
         let mut waiting = match self.look_up(&question, pay)? {
             Lookup::Known(answer) => return Ok(answer),
             Lookup::Wait(waiting) => waiting,
-            Lookup::Ask(standing, sender, waiting) => {
+            Lookup::Ask(class, sender, waiting) => {
                 let in_flight = InFlight { cache: self.clone(), question, answered: None };
-                let asking = ask(standing);
+                let asking = ask(class);
                 tokio::spawn(async move {
                     let mut in_flight = in_flight;
                     let answered = asking.await;
@@ -152,18 +152,18 @@ where
             Some(Slot::InFlight(waiting)) => return Ok(Lookup::Wait(waiting.clone())),
             _ => {}
         }
-        let standing = inner.standing(question, now);
-        let most = if standing == Standing::Regular { 2 * QUESTIONS } else { QUESTIONS };
+        let class = inner.class(question, now);
+        let most = if class == ClientClass::Known { 2 * QUESTIONS } else { QUESTIONS };
         if inner.in_flight >= most {
             return Err(NotReviewed::Overloaded);
         }
-        if standing == Standing::Stranger && !pay() {
+        if class == ClientClass::Unknown && !pay() {
             return Err(NotReviewed::Throttled);
         }
         let (sender, waiting) = watch::channel(None);
         inner.slots.insert(question.clone(), Slot::InFlight(waiting.clone()));
         inner.in_flight += 1;
-        Ok(Lookup::Ask(standing, sender, waiting))
+        Ok(Lookup::Ask(class, sender, waiting))
     }
 
     /// How many answers and reviews in flight there are.
@@ -174,21 +174,22 @@ where
 }
 
 impl<K: Ord + Clone, V> Slots<K, V> {
-    fn standing(&self, question: &K, now: Instant) -> Standing {
-        let regular = self.regulars.get(question).is_some_and(|until| *until > now);
-        if regular { Standing::Regular } else { Standing::Stranger }
+    fn class(&self, question: &K, now: Instant) -> ClientClass {
+        let known = self.known_clients.get(question).is_some_and(|until| *until > now);
+        if known { ClientClass::Known } else { ClientClass::Unknown }
     }
 
     fn remember(&mut self, question: &K, good: bool, now: Instant) {
-        self.regulars.remove(question);
+        self.known_clients.remove(question);
         if !good {
             return;
         }
-        if self.regulars.len() >= REGULARS {
-            let soonest = self.regulars.iter().min_by_key(|(_, until)| **until).map(|(key, _)| key.clone());
-            soonest.and_then(|soonest| self.regulars.remove(&soonest));
+        if self.known_clients.len() >= KNOWN_CLIENTS {
+            let soonest =
+                self.known_clients.iter().min_by_key(|(_, until)| **until).map(|(key, _)| key.clone());
+            soonest.and_then(|soonest| self.known_clients.remove(&soonest));
         }
-        self.regulars.insert(question.clone(), now + REGULAR);
+        self.known_clients.insert(question.clone(), now + KNOWN_FOR);
     }
 }
 
@@ -298,7 +299,7 @@ mod tests {
                 .await;
         }
         assert_eq!(cache.len(), ANSWERS);
-        assert_eq!(cache.inner.lock().regulars.len(), REGULARS);
+        assert_eq!(cache.inner.lock().known_clients.len(), KNOWN_CLIENTS);
         assert!(cache.known(&(2 * ANSWERS - 1), Instant::now()).is_some());
     }
 
@@ -312,14 +313,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_strangers_review_costs_a_token_and_only_if_it_is_sent() {
+    async fn only_the_review_of_an_unknown_client_costs_a_token_and_only_if_it_is_sent() {
         let cache = ReviewCache::default();
         let poor = || false;
         assert_eq!(cache.get("k", poor, |_| answered(Some(true))).await, Err(NotReviewed::Throttled));
         assert_eq!(cache.get("k", free, |_| answered(Some(true))).await, Ok(true));
         assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(true), "it is known");
         tokio::time::sleep(2 * S).await;
-        // An API server that does not answer leaves the standing as it is.
+        // An API server that does not answer does not change whether the client is known.
         assert_eq!(cache.get("k", poor, |_| answered(None)).await, Ok(false));
         tokio::time::sleep(2 * S).await;
         assert_eq!(cache.get("k", poor, |_| answered(Some(false))).await, Ok(false));
@@ -328,17 +329,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_regular_is_reviewed_although_too_many_strangers_wait() {
+    async fn a_known_client_is_reviewed_although_too_many_unknown_clients_wait() {
         let (cache, server) = (ReviewCache::default(), Server::default());
         let good = |_| async { Answered { answer: 0, keep: S, good: Some(true) } };
         assert_eq!(cache.get(0, free, good).await, Ok(0));
         tokio::time::sleep(2 * S).await;
-        let strangers = (1..1000).map(|n| cache.get(n, free, |_| server.answer(S)));
-        let strangers = futures::future::join_all(strangers);
-        let regular = async {
+        let unknown_clients = (1..1000).map(|n| cache.get(n, free, |_| server.answer(S)));
+        let unknown_clients = futures::future::join_all(unknown_clients);
+        let known = async {
             tokio::time::sleep(S / 2).await;
             (cache.get(0, free, good).await, cache.get(1000, free, good).await)
         };
-        assert_eq!(tokio::join!(strangers, regular).1, (Ok(0), Err(NotReviewed::Overloaded)));
+        assert_eq!(tokio::join!(unknown_clients, known).1, (Ok(0), Err(NotReviewed::Overloaded)));
     }
 }

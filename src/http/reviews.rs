@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::review_cache::Standing;
+use super::review_cache::ClientClass;
 use crate::metrics::Metrics;
 use crate::runtime::api::{Api, ApiError};
 use crate::runtime::rate_limiter::RateLimiter;
@@ -47,9 +47,9 @@ pub struct Authentication {
 #[derive(Clone, Debug)]
 pub struct Reviews {
     /// For those without a good answer so far.
-    strangers: Api,
+    unknown_clients: Api,
     /// For those whose last answer was good.
-    regulars: Api,
+    known_clients: Api,
 }
 
 impl Reviewers {
@@ -59,7 +59,7 @@ impl Reviewers {
             let rate_limiter = RateLimiter::new(qps, burst);
             Api::new(client.clone(), host, rate_limiter, metrics.clone()).with_timeout(TIMEOUT)
         };
-        let reviews = || Reviews { strangers: api(REVIEWS), regulars: api(REVIEWS) };
+        let reviews = || Reviews { unknown_clients: api(REVIEWS), known_clients: api(REVIEWS) };
         let authentication = Authentication { look_up: api(LOOK_UPS), tokens: reviews() };
         Reviewers { authentication, authorization: reviews() }
     }
@@ -82,7 +82,7 @@ impl Reviews {
     /// Sends a review, and returns its status. `counted` counts the answers by their code.
     pub(super) async fn ask<S>(
         &self,
-        standing: Standing,
+        class: ClientClass,
         kind: &Kind,
         spec: &impl Serialize,
         counted: &IntCounterVec,
@@ -94,9 +94,9 @@ impl Reviews {
         let body = json!({"apiVersion": api_version, "kind": kind, "spec": spec});
         let unwritable = |_| ApiError::NotSent("it cannot be written as JSON");
         let request = request::post(path, &[], &body).map_err(unwritable)?;
-        let api = match standing {
-            Standing::Regular => &self.regulars,
-            Standing::Stranger => &self.strangers,
+        let api = match class {
+            ClientClass::Known => &self.known_clients,
+            ClientClass::Unknown => &self.unknown_clients,
         };
         let answer = api.call::<Review<S>>(request).await;
         let code = match &answer {

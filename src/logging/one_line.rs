@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_line_or_changes_how_it_is_shown_is_escaped() {
+    fn line_breaks_and_control_characters_are_escaped() {
         assert_eq!(escaped("a\nb\r\nc\td"), r"a\nb\r\nc\td");
         assert_eq!(escaped("\u{1b}[2J\u{9b}31m\u{7f}\0"), r"\u{1b}[2J\u{9b}31m\u{7f}\u{0}");
         assert_eq!(escaped("a\u{85}b\u{2028}c\u{2029}d"), r"a\u{85}b\u{2028}c\u{2029}d");

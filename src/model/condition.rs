@@ -98,8 +98,8 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
         conditions.push(condition);
         return;
     };
-    let same = current.status == condition.status || planted!("times of transition never move");
-    if same && !planted!("times of transition always move") {
+    let same = current.status == condition.status || planted!("lastTransitionTime never changes");
+    if same && !planted!("lastTransitionTime always changes") {
         condition.last_transition = current.last_transition;
         if current.reason == condition.reason {
             condition.last_update = current.last_update;

@@ -64,8 +64,8 @@ impl Contents {
         Contents { meaning: template.meaning(), hash_label }
     }
 
-    /// The meaning of `data`: `{"spec":{"template":{"$patch":"replace", …}}}`. `None` for data of another shape, which
-    /// belongs to another kind of owner.
+    /// The meaning of `data`: `{"spec":{"template":{"$patch":"replace", …}}}`. `None` for data of another shape,
+    /// which belongs to another kind of owner.
     pub fn of_data(data: &str, interner: &mut Interner) -> Option<Self> {
         let DataWire { spec: DataSpecWire { mut template } } = serde_json::from_str(data).ok()?;
         let patch = template.remove("$patch")?;

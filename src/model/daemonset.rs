@@ -40,7 +40,8 @@ pub struct DaemonSet {
 /// `spec.updateStrategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateStrategy {
-    /// A pod is replaced by one of the new template when a user deletes it. Also the interpretation of an unknown strategy.
+    /// A pod is replaced by one of the new template when a user deletes it. Also the interpretation of an unknown
+    /// strategy.
     OnDelete,
     /// Old pods are replaced within a budget.
     RollingUpdate {

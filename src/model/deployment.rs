@@ -178,7 +178,7 @@ impl Record for Deployment {
         Ok(Deployment {
             annotations: metadata.annotations.intern(interner),
             // Validation refuses negative numbers; arithmetic on them would panic (R1).
-            replicas: spec.replicas.unwrap_or(1).max(i32::from(planted!("no replicas are taken for one"))),
+            replicas: spec.replicas.unwrap_or(1).max(i32::from(planted!("replicas 0 is read as 1"))),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
             strategy: spec.strategy.unwrap_or_default().into_strategy(),

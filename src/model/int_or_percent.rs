@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_round_as_asked_and_numbers_stand() {
+    fn percentages_round_as_requested_and_numbers_are_kept() {
         check("3", 10, 3, 3);
         check("\"25%\"", 10, 3, 2);
         check("\"25%\"", 1, 1, 0);

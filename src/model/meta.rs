@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_canonical_uuid_is_kept_as_it_is_and_stays_different() {
+    fn a_non_canonical_uid_is_kept_as_text_and_stays_different() {
         for text in
             ["", "abc", "0F8FAD5B-D9CB-469F-A165-70867728950E", "0f8fad5bd9cb469fa16570867728950e0000"]
         {

@@ -38,7 +38,7 @@ fn identity<'a>(uid: &'a Uid, namespace: &'a str, group: &'a str, kind: &'a str)
     if planted!("owners are matched by UID alone") {
         return (uid, "", "", "");
     }
-    if planted!("owners are matched whatever their kind") {
+    if planted!("owners are matched regardless of their kind") {
         return (uid, namespace, "", "");
     }
     (uid, namespace, group, kind)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_does_not_say_that_it_controls_makes_no_owner() {
+    fn a_reference_without_controller_true_is_not_an_owner() {
         let replica_set: ReplicaSet = record("shop", "");
         let plain = reference("apps/v1", "ReplicaSet", "web", "u-web").replace("true", "false");
         check(&replica_set, "shop", &plain, false);

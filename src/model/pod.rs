@@ -497,7 +497,7 @@ impl Pod {
     }
 
     /// The reason for not running, unless it is one that every pod gives while it starts.
-    pub fn trouble(&self) -> Option<&Waiting> {
+    pub fn startup_failure(&self) -> Option<&Waiting> {
         self.waiting.as_deref().filter(|waiting| !is_starting(&waiting.reason))
     }
 
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_pod_is_where_it_is_bound_whatever_its_affinity_says_and_pays_nothing_for_a_target() {
+    fn a_bound_pod_is_on_its_node_regardless_of_its_affinity_and_stores_no_target() {
         let spec = r#"{"nodeName":"n3","affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]}}}}"#;
         assert_eq!(pod(spec, "{}").target().map(|node| &**node), Some("n3"));
@@ -705,7 +705,9 @@ mod tests {
         assert_eq!(reported(&killed), "OOMKilled: exit code 137");
         let fine = status(r#"{"exitCode":0,"reason":"Completed"}"#);
         assert_eq!(reported(&fine), "PodInitializing: -");
-        assert!(pod("{}", &killed).trouble().is_some() && pod("{}", &fine).trouble().is_none());
+        assert!(
+            pod("{}", &killed).startup_failure().is_some() && pod("{}", &fine).startup_failure().is_none()
+        );
     }
 
     #[test]
@@ -720,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_runs_pays_one_word_for_what_it_does_not_say() {
+    fn a_running_pod_stores_one_word_for_its_absent_fields() {
         assert_eq!(size_of::<Option<Box<Waiting>>>(), size_of::<usize>());
     }
 

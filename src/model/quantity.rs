@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_or_not_exact_is_none() {
+    fn an_invalid_or_inexact_quantity_is_none() {
         for text in [
             "",
             "m",

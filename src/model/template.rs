@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_object_that_says_something_counts() {
+    fn an_empty_object_with_a_meaning_counts() {
         check(r#"{"spec":{"x":{"namespaceSelector":{}}}}"#, r#"{"spec":{"x":{}}}"#, false);
         check(r#"{"spec":{"tolerations":[{}]}}"#, r#"{"spec":{"tolerations":[]}}"#, false);
     }

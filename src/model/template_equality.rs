@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_is_spelled_out_means_what_its_absence_means() {
+    fn an_explicit_default_equals_an_absent_field() {
         check(json!({"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}), json!({}), true);
         check(json!({"dnsPolicy": "Default"}), json!({}), false);
         check(
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_nested_without_end_is_an_error() {
+    fn a_value_that_is_no_object_or_nested_too_deeply_is_an_error() {
         assert!(Fingerprint::of(&raw(&Value::Null)).is_err());
         for depth in [200, 1_000_000] {
             let json = format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));

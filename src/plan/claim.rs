@@ -33,7 +33,7 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
         },
         Some(_) => Claim::Ignore,
         None => {
-            let wanted = selected || planted!("any orphan is adopted");
+            let wanted = selected || planted!("orphans that the selector does not match are adopted");
             let adoptable = wanted
                 && !owner.is_deleting()
                 && is_to_stay(object)
@@ -45,11 +45,11 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
 
 /// A planted mutation: see [`crate::planted`].
 fn loses_by_a_label(object: &Meta) -> bool {
-    planted!("a label more lets an object go") && object.labels.len() > 2
+    planted!("an additional label releases an object") && object.labels.len() > 2
 }
 
 fn is_to_stay(object: &Meta) -> bool {
-    !object.is_deleting() || planted!("what is being deleted is adopted")
+    !object.is_deleting() || planted!("objects that are being deleted are adopted")
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl ApiError {
     /// after all retries counts as well.
     pub fn is_refusal(&self) -> bool {
         let Some(status) = self.status() else { return false };
-        if planted!("a failing webhook is taken for a lost reply") && status.code >= 500 {
+        if planted!("a failing webhook is treated as a lost reply") && status.code >= 500 {
             return false;
         }
         let says_no = match status.code {
@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_retried_whatever_the_server_answers() {
+    async fn no_answer_of_the_server_causes_a_retry() {
         let calls = Arc::new(AtomicUsize::new(0));
         let seen = calls.clone();
         let api = api(move |_| {

@@ -158,7 +158,7 @@ impl<T: Record> DeltaHandler<T> {
         self.lists.inc();
         self.sink.apply(|store| {
             let mut applied = store.end_list(version);
-            if planted!("relists lose deletions") {
+            if planted!("a relist misses deletions") {
                 applied.changes.retain(|change| !matches!(change, Change::Deleted(_)));
             }
             applied

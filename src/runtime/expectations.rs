@@ -270,7 +270,7 @@ impl Expectations {
 
     /// Everything expected for `owner` has happened, and a healthy watch shows it at once: a cache that
     /// does not is relisted after a second. A list that is under way is not interrupted for that.
-    pub fn hurry(&self, owner: &Uid) {
+    pub fn expect_at_once(&self, owner: &Uid) {
         if let Some(pending) = self.shared.owners.lock().get_mut(owner) {
             pending.is_overdue_soon = true;
         }
@@ -492,7 +492,7 @@ mod tests {
         };
         for owner in ["a", "b"] {
             expectations.expect_write(&uid(owner), THINGS, 20);
-            expectations.hurry(&uid(owner));
+            expectations.expect_at_once(&uid(owner));
             assert!(!is_fresh(owner, 0) && !is_fresh(owner, 999));
         }
         assert_eq!(demands.load(Ordering::Relaxed), 0);
@@ -501,7 +501,7 @@ mod tests {
         // A list that is under way is awaited, and does not suffice for an owner that did not request it.
         store.begin_list(false);
         expectations.expect_write(&uid("c"), THINGS, 20);
-        expectations.hurry(&uid("c"));
+        expectations.expect_at_once(&uid("c"));
         assert!(!is_fresh("c", 2000) && !is_fresh("c", 3500));
         assert_eq!(demands.load(Ordering::Relaxed), 1);
         store.end_list(12);

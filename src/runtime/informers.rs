@@ -127,7 +127,8 @@ impl fmt::Debug for Informers {
 }
 
 impl Informers {
-    /// No informer yet. `reached` is called with each position that a cache reaches, for [`super::ParkedKeys::reached`].
+    /// No informer yet. `reached` is called with each position that a cache reaches, for
+    /// [`super::ParkedKeys::reached`].
     pub fn new(
         caches: Caches,
         expectations: Expectations,
@@ -138,8 +139,8 @@ impl Informers {
         Informers { shared: Arc::new(Shared { caches, expectations, reached, state, begun }) }
     }
 
-    /// Adds an informer, which starts with the others, or at once where those run already. It replaces an existing one of
-    /// the same resource.
+    /// Adds an informer, which starts with the others, or at once where those run already. It replaces an existing one
+    /// of the same resource.
     pub fn add(&self, mut informer: Box<dyn AnyInformer>) {
         let resource = informer.resource();
         self.remove(resource);

@@ -110,7 +110,7 @@ impl State {
             return CacheState::Current;
         }
         let Lists { completed, .. } = view.lists(kind);
-        if completed == 0 && !planted!("half a cache is believed") {
+        if completed == 0 && !planted!("an incomplete cache is used") {
             self.incomplete.insert(kind);
             return CacheState::Incomplete;
         }
@@ -213,7 +213,7 @@ mod tests {
         assert!(barrier.is_read(&uid("o")) && !barrier.is_read(&uid("another")));
         store.bookmark(20);
         assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
-        assert!(!barrier.is_read(&uid("o")), "nobody asks any more");
+        assert!(!barrier.is_read(&uid("o")), "no key waits any more");
         // A list that is under way later does not bring the barrier back.
         store.begin_list(true);
         assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_shows_what_was_listed_differs_in_nothing() {
+    fn a_cache_with_the_listed_objects_shows_no_difference() {
         let store = store(&[("a", 5), ("b", 7)], 8);
         assert_eq!(compared(&store, &[("a", 5), ("b", 7)], 30), Difference::default());
         // One was deleted after the list, and the cache has seen the deletion.

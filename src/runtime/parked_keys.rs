@@ -66,7 +66,7 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
         let Some(waiting) = parked.get_mut(&resource) else { return };
         while waiting.first().is_some_and(|(awaited, _)| *awaited <= position) {
             if let Some((_, key)) = waiting.pop_first()
-                && !planted!("a cache that has caught up wakes nobody")
+                && !planted!("parked keys are not enqueued when the cache catches up")
             {
                 self.queue.add(key);
             }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parked_key_is_woken_by_the_position_and_not_before() {
+    fn a_parked_key_is_enqueued_at_its_position_and_not_before() {
         let (queue, store) = (WorkQueue::new("test", &Metrics::new()), Store::<Thing>::default());
         let parked_keys = ParkedKeys::new(queue.clone());
         parked_keys.park(&"a", &behind(&store, 20), &store);

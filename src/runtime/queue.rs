@@ -129,7 +129,7 @@ impl<K: Ord + Clone> Queue<K> {
     pub fn done(&mut self, key: &K, now: Instant) -> Duration {
         self.promote(now);
         let Some(started) = self.processing.remove(key) else { return Duration::ZERO };
-        if self.dirty.contains_key(key) && !planted!("what changes during a sync is lost") {
+        if self.dirty.contains_key(key) && !planted!("a key that is added during its sync is dropped") {
             self.ready.push_back(key.clone());
         }
         now.saturating_duration_since(started)
@@ -142,7 +142,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Hands out no more keys. Running ones may finish; see [`Queue::is_drained`].
     pub fn shut_down(&mut self) {
-        self.shutting_down = !planted!("a queue that is shut down goes on");
+        self.shutting_down = !planted!("a queue that is shut down still hands out keys");
     }
 
     /// Whether the queue is shutting down.
@@ -203,7 +203,7 @@ impl<K: Ord + Clone> Queue<K> {
             return;
         }
         self.additions += 1;
-        if !self.processing.contains_key(&key) || planted!("two workers may have one key") {
+        if !self.processing.contains_key(&key) || planted!("two workers sync the same key at once") {
             self.ready.push_back(key.clone());
         }
         self.dirty.insert(key, added);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_put_off_twice_comes_at_the_earlier_time() {
+    fn a_key_delayed_twice_is_due_at_the_earlier_time() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add_at("a", now + 5 * S, now);
         queue.add_at("a", now + 2 * S, now);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_key_that_was_due_earlier_goes_first() {
+    fn a_delayed_key_that_was_due_earlier_is_taken_first() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add_at("due", now + S, now);
         queue.add("later", now + 2 * S);

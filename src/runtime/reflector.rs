@@ -176,7 +176,7 @@ impl<T: Record> Reflector<T> {
             listing = match end {
                 End::Listed | End::Quiet => false,
                 End::Closed | End::Broken(_) => self.delta_handler.is_listing(),
-                End::Expired if planted!("a watch that is too old is resumed") => false,
+                End::Expired if planted!("an expired watch is resumed without a new list") => false,
                 End::Expired
                 | End::StreamingRefused
                 | End::RelistRequested
@@ -309,8 +309,8 @@ impl<T: Record> Reflector<T> {
         let trusting = list && self.begin_list();
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
-        let position =
-            self.delta_handler.store.position() + u64::from(planted!("a watch goes on one version too late"));
+        let position = self.delta_handler.store.position()
+            + u64::from(planted!("a watch is resumed one resourceVersion too late"));
         let (timeout, position) = (seconds.to_string(), position.to_string());
         let mut query =
             vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", timeout.as_str())];
@@ -342,7 +342,7 @@ impl<T: Record> Reflector<T> {
             let listing = self.delta_handler.is_listing();
             let silent_until = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
             let silent_until =
-                if planted!("a silent watch is believed to its end") { end } else { silent_until };
+                if planted!("a silent watch is kept until its timeout") { end } else { silent_until };
             let watch_event = tokio::select! {
                 biased;
                 () = relist_requested.notified() => return End::RelistRequested,

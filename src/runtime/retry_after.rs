@@ -37,7 +37,7 @@ impl ApiError {
 
     /// Whether the server may refuse a retry only because an earlier attempt was carried out: the object to remove
     /// no longer exists, for example.
-    pub fn may_be_our_doing(&self) -> bool {
+    pub fn may_follow_from_own_attempt(&self) -> bool {
         matches!(self, ApiError::Repeated(status) if status.code == 422)
     }
 
@@ -77,8 +77,8 @@ impl Api {
                 Err(error) if in_doubt => error.after_doubt(),
                 Err(error) => error,
             };
-            let may_retry =
-                repetitions < REPETITIONS && !planted!("a request to wait is reported as a failure");
+            let may_retry = repetitions < REPETITIONS
+                && !planted!("a response with Retry-After is reported as a failure");
             let Some(wait) = error.asks_to_wait().filter(|_| may_retry) else { return Err(error) };
             in_doubt |= is_write && error.outcome_unknown();
             let gave_up = |reason| match in_doubt {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_longer_than_a_minute_or_more_than_ten_times() {
+    async fn a_request_waits_for_at_most_a_minute_and_at_most_ten_times() {
         let (api, log, _ending) = retrying(&[(429, "1000000000")]);
         let error = api.call::<Value>(post()).await.unwrap_err();
         assert_eq!(seconds_between(&log), [60; 10]);

@@ -315,8 +315,8 @@ impl<T: Record> Store<T> {
 
     /// Applies an object that was read past the watch, while the first list is under way. The position stays.
     ///
-    /// A list that shows neither it nor a later state of it tells by its version whether the object was deleted by then,
-    /// or created afterwards, which the watch will deliver; see [`Store::end_list`].
+    /// A list that shows neither it nor a later state of it tells by its version whether the object was deleted by
+    /// then, or created afterwards, which the watch will deliver; see [`Store::end_list`].
     pub(crate) fn put_early(&self, record: T) -> Applied<T> {
         let mut inner = self.inner.write();
         let changes = if inner.lists.completed > 0 { Vec::new() } else { inner.put_early(Arc::new(record)) };
@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_are_found_by_the_labels_that_a_selector_asks_for() {
+    fn orphans_are_found_by_the_labels_that_a_selector_requires() {
         let store = synced();
         let labeled = |name: &str, version, labels: &[(&str, &str)]| {
             let mut thing = thing(name, name, version);
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn gone_means_by_uid_and_deleting_counts_as_gone() {
+    fn objects_are_compared_by_uid_and_a_deleting_one_counts_as_deleted() {
         let store = synced();
         store.put(thing("a", "1", 11));
         assert!(!store.is_gone_or_deleting(&key("a"), &uid("1")));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bookmark_tells_the_position_and_whether_it_ends_the_list() {
+    fn a_bookmark_has_the_position_and_may_end_the_list() {
         let read = |annotations: &str| {
             let line = format!(
                 r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"7","annotations":{annotations}}}}}}}"#

@@ -320,12 +320,12 @@ where
         Ok(Ok(next)) => {
             queue.forget(key);
             if let Next::After(delay) = next
-                && !planted!("what is due later is forgotten")
+                && !planted!("delayed requeues are dropped")
             {
                 queue.add_after(key.clone(), delay);
             }
         }
-        Ok(Err(_)) if planted!("failed syncs are not tried again") => {}
+        Ok(Err(_)) if planted!("failed syncs are not retried") => {}
         Ok(Err(error)) => {
             let reason = error.label();
             let least = error.retry_after().unwrap_or_default();

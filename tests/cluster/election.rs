@@ -302,7 +302,7 @@ async fn gated<T>(task: impl Future<Output = T>, stalled: Arc<AtomicBool>) -> T 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_workers_stop_at_the_fence_even_if_nobody_stops_them() {
+async fn the_workers_stop_at_the_fence_without_a_signal() {
     let rig = Rig::with(|request, at| {
         let lease = request.user_agent == A && request.kind == "Lease";
         if at > 20 * S && lease { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
@@ -326,7 +326,7 @@ async fn the_workers_stop_at_the_fence_even_if_nobody_stops_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_election_stops_the_writes_all_the_same_and_wakes_up_to_its_loss() {
+async fn a_stalled_election_stops_the_writes_too_and_notices_its_loss_afterwards() {
     let rig = Rig::new().await;
     let (first, a_fence, watchdog) = election(&rig, A);
     let (second, b_fence, _) = election(&rig, B);

@@ -118,7 +118,7 @@ async fn the_endpoint_answers_indented_json_and_404_with_a_reason() {
     assert_eq!(explanations["earlier"], json!([]), "a settled Deployment keeps one explanation");
     assert!((200..2000).contains(&explanations_bytes(&daemon)), "{}", explanations_bytes(&daemon));
 
-    assert_eq!(ask(&daemon, "nobody").await, (404, "no Deployment shop/nobody is in the cache\n".into()));
+    assert_eq!(ask(&daemon, "missing").await, (404, "no Deployment shop/missing is in the cache\n".into()));
     cluster.call(http::Method::DELETE, "/apis/apps/v1/namespaces/shop/deployments/web", &Value::Null).await;
     cluster.eventually(60, "the Deployment is gone", |c| c.deployment("web").is_null()).await;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;

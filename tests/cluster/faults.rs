@@ -316,7 +316,8 @@ async fn a_deadline_condition_is_written_in_time_while_every_step_is_refused() {
     settles(&cluster, "web", 3).await;
     refuses.store(true, Ordering::SeqCst);
     cluster.set_image("web", "v2").await;
-    // The pods of the new ReplicaSet become ready; scaling the old one down is refused, with a backoff of a minute by now.
+    // The pods of the new ReplicaSet become ready; scaling the old one down is refused, with a backoff of a minute by
+    // now.
     tokio::time::sleep(98 * S).await;
     assert_ne!(condition(&cluster.deployment("web"), "Progressing"), "ProgressDeadlineExceeded");
     cluster

@@ -12,7 +12,7 @@ use windlass::plan::replicaset::names::{LENGTH, Sequence};
 use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_testkit::cluster::{Cluster, unlimited};
 use windlass_testkit::election::{A, B, options};
-use windlass_testkit::network::{Network, Weather};
+use windlass_testkit::network::{Network, NetworkFaults};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -161,7 +161,7 @@ async fn after_a_restart_no_name_before_that_of_a_released_pod_is_used() {
     has(&cluster, 2, 10).await;
     let pods = live(&cluster);
     daemon.stop().await;
-    // Somebody takes the later pod out, to look into it.
+    // A user removes the later pod from its ReplicaSet, to debug it.
     let out = json!({"metadata": {"labels": {"app": "examined"}, "ownerReferences": null}});
     cluster.call(Method::PATCH, &format!("{PODS}/{}", pods[1]), &out).await;
     delete_by_force(&cluster, &pods[0]).await;
@@ -315,15 +315,20 @@ async fn two_independent_daemons_create_no_duplicate_pod_over_an_unreliable_netw
         let network = Network::new(seed);
         let start = |number| cluster.start_with(number, unlimited(), |server| network.around(server));
         let _daemons = [start(2 * seed), start(2 * seed + 1)];
-        let weather =
-            Weather { lost_requests: 20, lost_replies: 30, late_requests: 15, late_replies: 10, lag: 3 * S };
-        network.set(weather);
+        let faults = NetworkFaults {
+            lost_requests: 20,
+            lost_replies: 30,
+            late_requests: 15,
+            late_replies: 10,
+            lag: 3 * S,
+        };
+        network.set(faults);
         create(&cluster, PODS_WANTED).await;
         for _ in 0..300 {
             assert!(cluster.objects("Pod").len() <= PODS_WANTED, "seed {seed}: {:?}", cluster.writes());
             tokio::time::sleep(S).await;
         }
-        network.set(Weather::default());
+        network.set(NetworkFaults::default());
         has(&cluster, PODS_WANTED, 300).await;
         let names: BTreeSet<String> = requested(&cluster).into_iter().collect();
         assert_eq!(

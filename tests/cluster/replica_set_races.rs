@@ -1,4 +1,4 @@
-//! Races between the ReplicaSet controller and everybody else: the real app against the sandbox, in
+//! Races between the ReplicaSet controller and other clients: the real app against the sandbox, in
 //! virtual time.
 //!
 //! | upstream | here |
@@ -26,7 +26,7 @@ use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::FaultDecision;
 use windlass_testkit::cluster::{Cluster, condition, forbidden, is_request, unlimited};
-use windlass_testkit::network::{Network, Weather};
+use windlass_testkit::network::{Network, NetworkFaults};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -252,14 +252,15 @@ async fn a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up() {
     let _daemon = cluster.start_with(1, unlimited(), |server| network.around(server));
     create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
-    network.set(Weather { lag: 200 * S, ..Weather::default() });
+    network.set(NetworkFaults { lag: 200 * S, ..NetworkFaults::default() });
     let pod = name_of(&live(&cluster, "web")[0]);
-    // One pod is deleted, which the cache does not show. With the ReplicaSet's own watch events late too, nothing happens at all.
+    // One pod is deleted, which the cache does not show. With the ReplicaSet's own watch events late too, nothing
+    // happens at all.
     delete(&cluster, PODS, &pod, Value::Null).await;
     patch(&cluster, REPLICA_SETS, "web", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(190 * S).await;
     assert_eq!(cluster.count("create Pod"), 3);
-    network.set(Weather::default());
+    network.set(NetworkFaults::default());
     // L7: the lag of the network ends within 50 ms, and the key has 100 ms.
     for _ in 0..15 {
         tokio::time::sleep(S / 100).await;

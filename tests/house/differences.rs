@@ -12,7 +12,7 @@ use harness::coverage::{DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER};
 use harness::declared::{GENERAL, NOISE, differs, fits};
 use harness::facts::{ALL_STEPS, Facts, Key, facts};
 use harness::recording::{Change, What};
-use harness::rows::{ALL, GATHERED_STATUS, UNSEEN};
+use harness::rows::{ALL, THROTTLED_STATUS, UNSEEN};
 use harness::stage::{Script, Step};
 use harness::{table, workloads};
 use serde_json::{Value, json};
@@ -154,7 +154,7 @@ fn a_field_an_event_a_condition_and_a_deletion_are_each_a_fact() {
 #[test]
 fn a_declaration_covers_its_own_difference_and_no_other() {
     let place = ["rest", "Deployment/*", "status.*"];
-    let declared = differs(&GATHERED_STATUS, place, "0", ABSENT);
+    let declared = differs(&THROTTLED_STATUS, place, "0", ABSENT);
     let covers = |path: &str, upstream: &str| {
         let facts = Facts::from([(key("rest", path), upstream.to_owned())]);
         let none = Facts::from([(key("rest", "other"), "same".to_owned())]);
@@ -219,7 +219,7 @@ fn exists(test: &str) -> bool {
 }
 
 #[test]
-fn the_page_of_differences_is_what_is_declared() {
+fn the_page_of_differences_matches_the_declarations() {
     let path = root().join(PAGE);
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(table::BEGIN).expect("the marker at the beginning");
@@ -237,7 +237,7 @@ fn an_undeclared_difference_and_an_unused_declaration_are_reported() {
     use harness::play::Played;
     use harness::report::{Scope, report};
     static DECLARED: &[harness::declared::Declared] =
-        &[differs(&GATHERED_STATUS, ["rest", "Deployment/web", "status.replicas"], "1", "2")];
+        &[differs(&THROTTLED_STATUS, ["rest", "Deployment/web", "status.replicas"], "1", "2")];
     static WORKLOAD: workloads::Workload =
         workloads::Workload { name: "one", play: |_| Box::pin(async {}), declared: DECLARED };
     let play = |value: &str| {

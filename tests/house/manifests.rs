@@ -135,7 +135,7 @@ fn every_pod_is_restricted() {
         for (title, pod) in all {
             let mut breaches = breaches_of_restricted(&pod["spec"]);
             if title.ends_with("-test") {
-                // Its image is somebody else's, and needs no file of its own.
+                // Its image is a third party's, and needs no file of its own.
                 breaches.retain(|breach| breach != "readOnlyRootFilesystem");
             }
             if installation.origin.starts_with("host-network") {

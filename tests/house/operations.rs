@@ -1,7 +1,7 @@
 //! What operators rely on is what the code has: metrics, flags, dashboards and alerts.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test house operations` writes the list of metrics and the tables of `docs/flags.md` and
-//! `docs/metrics.md` anew.
+//! `UPDATE_EXPECT=1 cargo test --test house operations` writes the list of metrics and the tables of `docs/flags.md`
+//! and `docs/metrics.md` anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -107,7 +107,7 @@ fn an_image_is_named_by_its_digest() {
 }
 
 #[test]
-fn a_workflow_has_no_rights_and_each_job_says_its_own() {
+fn a_workflow_has_no_rights_and_each_job_declares_its_own() {
     for (file, text) in workflows() {
         let workflow = parsed(&text);
         assert_eq!(workflow.permissions, Some(BTreeMap::new()), "{file}");
@@ -148,7 +148,7 @@ fn only_what_is_published_is_written() {
 
 /// A release is rehearsed on schedule and for changes of how it is built, with the same file.
 #[test]
-fn what_is_not_a_tag_is_built_and_not_published() {
+fn builds_without_a_tag_are_not_published() {
     let writes = |job: &Job| job.permissions.iter().flatten().any(|(_, right)| right != "read");
     for (place, job) in jobs().into_iter().filter(|(_, job)| writes(job)) {
         assert_eq!(job.condition.as_deref(), Some("github.ref_type == 'tag'"), "{place}");
@@ -212,7 +212,7 @@ fn every_system_checks_the_scripts_out_as_they_are() {
 
 /// macOS has Bash 3.2, the last with a licence that Apple likes; these came with 4.
 #[test]
-fn what_builds_a_release_runs_in_the_shell_of_macos() {
+fn release_scripts_run_in_the_shell_of_macos() {
     let newer =
         ["mapfile", "readarray", "declare -A", "local -A", "local -n", "coproc", "|&", "&>>", ";;&", "@Q}"];
     for path in [".ci/dist", ".ci/pack"] {
@@ -264,8 +264,8 @@ fn tests_and_releases_are_compiled_with_the_same_settings() {
     }
 }
 
-/// Cargo compiles a dependency with the union of all requested features: one line in the wrong section, and every build of
-/// the daemon has the terminal's view or virtual time in it.
+/// Cargo compiles a dependency with the union of all requested features: one line in the wrong section, and every build
+/// of the daemon has the terminal's view or virtual time in it.
 #[test]
 fn the_daemon_compiles_nothing_that_only_the_sandbox_and_the_simulation_need() {
     let arguments = "tree --locked --package windlass --edges normal --prefix none --format".split(' ');

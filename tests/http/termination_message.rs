@@ -1,7 +1,7 @@
 //! Only authorized clients may read the termination message of a container.
 //!
-//! No other test of this program runs controllers: which lines of a thread are logged can depend on who was the first to
-//! get to them, and whether that thread has a subscriber.
+//! No other test of this program runs controllers: which lines of a thread are logged can depend on who was the first
+//! to get to them, and whether that thread has a subscriber.
 
 use std::sync::Arc;
 

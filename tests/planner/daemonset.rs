@@ -1,7 +1,7 @@
 //! Golden transcripts of DaemonSets: whole rollouts over changing nodes, step by step, for reviewers.
 //!
-//! Planner and a toy cluster; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test planner daemonset` writes the files under
-//! `tests/planner/daemonset/` anew: read the difference before it is committed.
+//! Planner and a toy cluster; no tokio, no HTTP. `UPDATE_EXPECT=1 cargo test --test planner daemonset` writes the files
+//! under `tests/planner/daemonset/` anew: read the difference before it is committed.
 
 mod defects;
 mod properties;

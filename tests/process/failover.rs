@@ -165,8 +165,8 @@ async fn a_leader_that_lost_its_lease_exits_with_1_and_names_the_new_holder() {
     let field = Field::new().await;
     let mut a = field.start(A).await;
     field.rig.until(30, "a leads", |rig| !rig.holder().is_empty()).await;
-    let patch: Value = json!({"spec": {"holderIdentity": "somebody-else"}});
+    let patch: Value = json!({"spec": {"holderIdentity": "another-daemon"}});
     field.rig.cluster.call(http::Method::PATCH, windlass_testkit::election::LEASE, &patch).await;
     assert_eq!(a.exit_code().await, Some(1));
-    assert!(a.log().contains("somebody-else holds it now"), "{}", a.log());
+    assert!(a.log().contains("another-daemon holds it now"), "{}", a.log());
 }

@@ -127,7 +127,7 @@ pub(crate) fn the_daemon_needs_exactly_the_shipped_permissions() {
         let played = tokio::spawn(play_workloads(client.clone())).await;
         let log = std::fs::read_to_string(log).unwrap();
         played.unwrap_or_else(|error| panic!("{}\n{log}", said(error)));
-        metrics_are_for_those_who_may_read_them(&client, port).await;
+        metrics_require_permission(&client, port).await;
         let (_, metrics) = https::get(port, "/metrics", Some(SCRAPER.token)).await;
         daemon.terminate();
         end.cancel();
@@ -233,7 +233,7 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
 }
 
 /// Binds only the scraper to the shipped role.
-async fn metrics_are_for_those_who_may_read_them(client: &kube::Client, port: u16) {
+async fn metrics_require_permission(client: &kube::Client, port: u16) {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": "scraper"},
@@ -253,7 +253,7 @@ async fn metrics_are_for_those_who_may_read_them(client: &kube::Client, port: u1
     assert_eq!(code("/configz", Some(SCRAPER.token)).await, 403, "it may read metrics and nothing else");
     assert_eq!(code("/metrics", Some(STRANGER.token)).await, 403);
     assert_eq!(code("/metrics", None).await, 403);
-    assert_eq!(code("/metrics", Some("nobody's")).await, 401);
+    assert_eq!(code("/metrics", Some("unknown-token")).await, 401);
     for path in ["/healthz", "/livez", "/readyz"] {
         for token in [None, Some(STRANGER.token), Some(SCRAPER.token)] {
             assert_eq!(code(path, token).await, 200, "{path} {token:?}");

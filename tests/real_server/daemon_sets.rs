@@ -133,7 +133,7 @@ pub(crate) async fn a_daemon_set_lives_its_life(stage: &Stage) {
     let taken = name(&second);
     stage.call(Method::DELETE, &format!("{}/{taken}", paths.revisions), &Value::Null).await;
     let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken},
-        "revision": 7, "data": {"somebody": "else's"}});
+        "revision": 7, "data": {"foreign": "data"}});
     stage.call(Method::POST, &paths.revisions, &foreign).await;
     set_image(stage, &paths, "v2").await;
     rolled_out(stage, &paths).await;

@@ -1,8 +1,8 @@
-//! Against a real kube-apiserver: `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`, as with envtest.
-//! What is judged of the chart needs `WINDLASS_RENDERED` as well, a folder that `.ci/chart check` has filled.
+//! Against a real kube-apiserver: `KUBEBUILDER_ASSETS` names the folder with `etcd` and `kube-apiserver`, as with
+//! envtest. What is judged of the chart needs `WINDLASS_RENDERED` as well, a folder that `.ci/chart check` has filled.
 //!
-//! Whether a test can run is known only when this program starts, and the test harness of the standard library ignores by
-//! attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
+//! Whether a test can run is known only when this program starts, and the test harness of the standard library ignores
+//! by attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
 
 mod apiserver;
 mod daemon_sets;

@@ -1,8 +1,9 @@
 //! The garbage collector: cascading deletion in the background, in the foreground, and orphaning.
 //!
-//! A client of the API server like the real one. An owner is a UID. Its absence from the cache proves nothing, so a live
-//! read by name precedes each deletion. A delete has the UID and the resourceVersion of the decision as preconditions: if
-//! the object changed meanwhile (for example, it was adopted), the server refuses, and the object is processed again.
+//! A client of the API server like the real one. An owner is a UID. Its absence from the cache proves nothing, so a
+//! live read by name precedes each deletion. A delete has the UID and the resourceVersion of the decision as
+//! preconditions: if the object changed meanwhile (for example, it was adopted), the server refuses, and the object is
+//! processed again.
 
 pub mod graph;
 
@@ -78,8 +79,8 @@ async fn discover_patiently(client: &Client) -> Vec<Kind> {
     }
 }
 
-/// An owner reference with its namespace: the key of the cache of absent owners. The UID alone does not suffice, since a
-/// reference with a wrong name must not make others with that UID look absent.
+/// An owner reference with its namespace: the key of the cache of absent owners. The UID alone does not suffice, since
+/// a reference with a wrong name must not make others with that UID look absent.
 type Coordinates = (String, String, Option<String>, String, String);
 
 struct Collector {

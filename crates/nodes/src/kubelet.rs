@@ -1,9 +1,9 @@
 //! The pod simulator: simulates the scheduler and the kubelets of a cluster that has none.
 //!
-//! It creates nodes if there are none, reports the status of nodes, updates their taints, binds pods to them, reports pods
-//! as running and ready after a delay, and removes them when they or their node are deleted. It needs only a
-//! [`kube::Client`], so it works with the sandbox's own API server and with others, such as envtest's. **Not beside real
-//! kubelets:** it acts on every pod, on any node.
+//! It creates nodes if there are none, reports the status of nodes, updates their taints, binds pods to them, reports
+//! pods as running and ready after a delay, and removes them when they or their node are deleted. It needs only a
+//! [`kube::Client`], so it works with the sandbox's own API server and with others, such as envtest's. **Not beside
+//! real kubelets:** it acts on every pod, on any node.
 //!
 //! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 

@@ -1,5 +1,5 @@
-//! The namespace controller: deletes the content of a terminating namespace and then removes the namespace's finalizer. It
-//! also creates the `default` ServiceAccount of each namespace, as a real cluster does.
+//! The namespace controller: deletes the content of a terminating namespace and then removes the namespace's finalizer.
+//! It also creates the `default` ServiceAccount of each namespace, as a real cluster does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -173,14 +173,14 @@ async fn round(
     if is_to_end {
         empty(client, namespace, now).await
     } else if namespace.metadata.deletion_timestamp.is_none() {
-        equip(client, namespace).await
+        create_service_account(client, namespace).await
     } else {
         Ok(Round::Done)
     }
 }
 
 /// Creates the `default` ServiceAccount.
-async fn equip(client: &Client, namespace: &Namespace) -> Result<Round, CallError> {
+async fn create_service_account(client: &Client, namespace: &Namespace) -> Result<Round, CallError> {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",

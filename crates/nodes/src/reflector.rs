@@ -18,7 +18,7 @@ use super::api_client::backoff;
 /// A watcher's waits grow until it has been sound for so long, as with kube's own default.
 const SOUND: Duration = Duration::from_secs(120);
 
-/// The sandbox's waits. kube's default draws them by chance, from a source that nobody can seed, and reads
+/// The sandbox's waits. kube's default draws them by chance, from a source that cannot be seeded, and reads
 /// the machine's clock, so that a history would not repeat.
 #[derive(Debug, Default)]
 struct ReflectorBackoff {

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_pod_goes_to_its_node_or_nowhere() {
+    fn a_daemon_pod_runs_on_its_node_or_not_at_all() {
         let mut tainted = node("b");
         tainted["spec"] = json!({"unschedulable": true, "taints": [
             {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]});

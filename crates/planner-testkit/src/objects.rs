@@ -1,5 +1,5 @@
-//! Builders of objects: `deployment("web").replicas(3).surge(1).image("v2")`, `replica_set("v1", 8).available(5).sized(10, 13)`,
-//! `pod("a").ready(60).on("n1")`.
+//! Builders of objects: `deployment("web").replicas(3).surge(1).image("v2")`, `replica_set("v1",
+//! 8).available(5).sized(10, 13)`, `pod("a").ready(60).on("n1")`.
 
 use std::sync::Arc;
 

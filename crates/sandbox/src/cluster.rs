@@ -260,10 +260,10 @@ mod tests {
                                 "ownerReferences": [{"uid": owner, "controller": true}]}})
         };
         let put = |kind, object| ObjectChange { kind, object, deleted: false };
-        cluster.observe(put(Followed::ReplicaSet, owned("shop", "set", "deployment")));
-        cluster.observe(put(Followed::Pod, owned("shop", "mine", "set")));
-        cluster.observe(put(Followed::Pod, owned("shop", "other", "another-set")));
-        cluster.observe(put(Followed::Pod, owned("zoo", "foreign", "set")));
+        cluster.observe(put(Followed::ReplicaSet, owned("shop", "replica-set", "deployment")));
+        cluster.observe(put(Followed::Pod, owned("shop", "mine", "replica-set")));
+        cluster.observe(put(Followed::Pod, owned("shop", "other", "another-replica-set")));
+        cluster.observe(put(Followed::Pod, owned("zoo", "foreign", "replica-set")));
         let deployment = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "deployment"}});
         let names: Vec<Key> = cluster.pods_of(&deployment).into_iter().map(key).collect();
         assert_eq!(names, [("shop".to_owned(), "mine".to_owned())]);

@@ -1,7 +1,7 @@
 //! Manifests: reading `-f FILE|DIR|-`, validating all of it, and only then creating objects.
 //!
-//! [`read`] finds errors without a server: files, syntax, kinds, names. [`check`](apply::check) sends each object to the
-//! API server as a dry run. [`apply`](apply::apply) creates them, namespaces first.
+//! [`read`] finds errors without a server: files, syntax, kinds, names. [`check`](apply::check) sends each object to
+//! the API server as a dry run. [`apply`](apply::apply) creates them, namespaces first.
 
 pub mod apply;
 pub mod document;

@@ -54,8 +54,8 @@ pub fn rollout(deployment: &Value) -> Rollout {
     }
 }
 
-/// The progress of a DaemonSet as `kubectl rollout status` reports it. kubectl refuses the strategy `OnDelete`; here only
-/// the availability counts for it.
+/// The progress of a DaemonSet as `kubectl rollout status` reports it. kubectl refuses the strategy `OnDelete`; here
+/// only the availability counts for it.
 pub fn daemon_rollout(daemon_set: &Value) -> Rollout {
     let (_, name) = key(daemon_set);
     if number(daemon_set, "/status/observedGeneration") < number(daemon_set, "/metadata/generation") {
@@ -331,9 +331,9 @@ mod tests {
     #[test]
     fn the_progress_of_a_daemon_set_has_the_order_and_words_of_kubectl() {
         let judge = |strategy: &str, status: Value| {
-            let set = json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 2},
+            let daemon_set = json!({"metadata": {"namespace": "shop", "name": "agent", "generation": 2},
                              "spec": {"updateStrategy": {"type": strategy}}, "status": status});
-            daemon_rollout(&set)
+            daemon_rollout(&daemon_set)
         };
         let waits = |status: Value| match judge("RollingUpdate", status) {
             Rollout::Waiting(text) => text,
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_waiting_daemon_set_names_its_unready_pods() {
         let mut cluster = Cluster::default();
-        let set = json!({"metadata": {"namespace": "shop", "name": "agent", "uid": "a", "generation": 1},
+        let daemon_set = json!({"metadata": {"namespace": "shop", "name": "agent", "uid": "a", "generation": 1},
                          "status": {"observedGeneration": 1, "desiredNumberScheduled": 1,
                                     "updatedNumberScheduled": 1}});
         let pod = json!({"metadata": {"namespace": "shop", "name": "agent-x", "uid": "x",
@@ -371,7 +371,7 @@ mod tests {
         let mut progress = Progress::new(Target::new("DaemonSet", ("shop".to_owned(), "agent".to_owned())));
         assert_eq!(progress.done(), "all DaemonSets are rolled out: 1");
         assert_eq!(progress.unfinished(&cluster), "DaemonSet shop/agent does not exist");
-        for (kind, object) in [(Followed::DaemonSet, set), (Followed::Pod, pod)] {
+        for (kind, object) in [(Followed::DaemonSet, daemon_set), (Followed::Pod, pod)] {
             cluster.observe(ObjectChange { kind, object, deleted: false });
         }
         assert_eq!(progress.completion(&cluster), Completion::Pending);

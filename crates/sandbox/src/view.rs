@@ -22,8 +22,8 @@ use super::cluster::{Cluster, ObjectChange};
 /// The shortest time between two draws of the screen.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Shows the cluster until the user quits or `shutdown`, with `heading` at the top. The terminal is restored, also after
-/// errors and panics.
+/// Shows the cluster until the user quits or `shutdown`, with `heading` at the top. The terminal is restored, also
+/// after errors and panics.
 pub async fn show(
     mut changes: BoxStream<'static, ObjectChange>,
     heading: &[String],

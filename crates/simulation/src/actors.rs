@@ -1,4 +1,4 @@
-//! Carries out what the scenario says, as users and monkeys do: by requests.
+//! Carries out the acts of the scenario with requests, as users and chaos monkeys do.
 
 mod afterwards;
 mod deployments;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::call::daemon_of;
 use super::invariants::{controller, is_live, text};
-use super::request_fault::Order;
+use super::request_fault::OrderedFault;
 use super::scenario::Act;
 use super::server::{NAMESPACE, Server};
 
@@ -26,13 +26,13 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
-/// Whoever put this on a set wants to be asked before it goes.
+/// The finalizer that another controller puts on ReplicaSets and pods.
 const GUARD: &str = "example.com/guard";
-/// What somebody has noted on a set, and its Deployment knows nothing of.
+/// An annotation that another client puts on a ReplicaSet and not on its Deployment.
 const NOTE: &str = "example.com/note";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
-/// Users, monkeys, and whoever else is not a controller.
+/// Users, chaos monkeys, and all other clients that are not controllers.
 pub struct Actors {
     server: Arc<Server>,
     user: kube::Client,
@@ -41,7 +41,7 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Actors who can stop the daemons.
+    /// Actors that can stop the daemons.
     pub fn new(server: Arc<Server>, stops: Vec<UnboundedSender<()>>) -> Self {
         let (user, monkey) = (server.client("user"), server.client("monkey"));
         Actors { server, user, monkey, stops }
@@ -50,7 +50,7 @@ impl Actors {
     async fn send(client: &kube::Client, method: Method, path: &str, content_type: &str, body: &Value) {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         if let Ok(request) = request.body(body.to_string().into_bytes()) {
-            // What is refused (there is no such object, or there is one already) is not done.
+            // A refused request (the object does not exist, or exists already) has no effect.
             let _refused = client.request::<Value>(request).await;
         }
     }
@@ -63,13 +63,13 @@ impl Actors {
         Self::send(&self.user, Method::PATCH, &format!("{DEPLOYMENTS}/{name}"), MERGE, &body).await;
     }
 
-    /// The namespace in which all this happens.
+    /// Creates the namespace of the scenario.
     pub async fn make_namespace(&self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         Self::send(&self.user, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await;
     }
 
-    /// The pods that somebody owns.
+    /// The live pods that have an owner.
     fn live_pods(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
         let pods = picture.get("pods").into_iter().flat_map(|pods| pods.values());
@@ -110,7 +110,7 @@ impl Actors {
         self.pod_status(pod, json!({"conditions": [condition]})).await;
     }
 
-    /// Does one thing.
+    /// Carries out one act.
     pub async fn act(&self, act: &Act) {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         match act {
@@ -136,11 +136,11 @@ impl Actors {
             Act::Delete { name, policy } => self.delete_deployment(name, policy).await,
             Act::Annotate { name, value } => self.annotate(name, &value.to_string()).await,
             Act::Replace { name, policy } => self.replace(name, policy).await,
-            Act::Strike { name } => self.strike(name).await,
-            // Of three more pods the first is made alone, and then two at once.
-            Act::Bequeath { name } => self.grow(name, 3, (2, Order::OutliveAuthor)).await,
-            Act::Linger { name } => self.linger(name).await,
-            Act::Hostile { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
+            Act::EndNewPods { name } => self.end_new_pods(name).await,
+            // Of three more pods the first is created alone, and then two at once.
+            Act::LateCreation { name } => self.grow(name, 3, (2, OrderedFault::AfterAuthorKilled)).await,
+            Act::LateStatus { name } => self.delay_status(name).await,
+            Act::HostileAnnotation { name, nth, value } => self.annotate_badly(name, *nth, *value).await,
             Act::Sidecar { name } => self.add_sidecar(name).await,
             Act::DeletePod { nth, at_once } => {
                 let options = if *at_once { at_once_options() } else { json!({}) };
@@ -148,25 +148,25 @@ impl Actors {
             }
             Act::Ready { nth, ready } => self.ready(*nth, *ready).await,
             Act::Fail { nth } => self.fail(*nth).await,
-            Act::Straggle { nth } => self.straggle(*nth).await,
+            Act::LateReplacement { nth } => self.replace_late(*nth).await,
             Act::Relabel { nth } => self.edit_nth_pod(*nth, json!({"labels": {"app": "stray"}})).await,
             Act::Cost { nth, cost } => {
                 let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost.to_string()});
                 self.edit_nth_pod(*nth, json!({"annotations": annotations})).await;
             }
             Act::Orphan { nth } => self.edit_nth_pod(*nth, json!({"ownerReferences": null})).await,
-            Act::Hold { nth } => self.edit_nth_pod(*nth, json!({"finalizers": [GUARD]})).await,
-            Act::Abandon { nth } => self.abandon_nth_pod(*nth).await,
-            Act::Seize { nth } => self.seize_nth_pod(*nth).await,
+            Act::PodFinalizer { nth } => self.edit_nth_pod(*nth, json!({"finalizers": [GUARD]})).await,
+            Act::OrphanTerminating { nth } => self.orphan_nth_terminating_pod(*nth).await,
+            Act::ChangePodOwner { nth } => self.change_owner_of_nth_pod(*nth).await,
             Act::Restart { nth, container, restarts } => {
                 self.restart_container(*nth, *container, *restarts).await;
             }
-            Act::Uproot { nth } => self.uproot(*nth).await,
-            Act::Loner { nth } => self.create_loner(*nth).await,
-            Act::Disown { nth } => self.disown(*nth).await,
-            Act::Guard { nth } => self.guard(*nth).await,
-            Act::Forge { nth, form } => self.forge(*nth, *form).await,
-            Act::Bare { replicas } => self.resize_bare(*replicas).await,
+            Act::OrphanPods { nth } => self.orphan_pods(*nth).await,
+            Act::OrphanPod { nth } => self.create_orphan_pod(*nth).await,
+            Act::UnselectReplicaSet { nth } => self.unselect(*nth).await,
+            Act::ReplicaSetFinalizer { nth } => self.guard(*nth).await,
+            Act::ForgeOwner { nth, form } => self.forge(*nth, *form).await,
+            Act::OwnerlessReplicaSet { replicas } => self.resize_bare(*replicas).await,
             Act::EndNamespace => self.delete_namespace().await,
             Act::Quota { full } => self.server.set_quota(*full),
             Act::Webhook { seconds: how_long } => self.server.fail_webhook(seconds(*how_long)),
@@ -175,19 +175,21 @@ impl Actors {
             Act::Lag { daemon, resource, seconds: how_long } => {
                 self.server.lag(*daemon, resource, seconds(*how_long));
             }
-            Act::SlowLease { daemon, seconds: how_long } => self.server.stall(*daemon, seconds(*how_long)),
+            Act::SlowLease { daemon, seconds: how_long } => {
+                self.server.fail_renewals(*daemon, seconds(*how_long))
+            }
             Act::Depose { resource } => self.depose(resource),
-            Act::Crash { daemon, writes } => self.server.light_fuse(*daemon, *writes),
+            Act::Crash { daemon, writes } => self.server.kill_after_writes(*daemon, *writes),
             Act::Stop { daemon } => self.stop(*daemon),
         }
     }
 
-    /// Has every daemon stop, and start again.
+    /// Stops every daemon; each starts again.
     pub fn restart(&self) {
         (0..self.stops.len()).for_each(|daemon| self.stop(daemon));
     }
 
-    /// Has a daemon stop, and start again. One that is down already is stopped when it comes back.
+    /// Stops a daemon, which starts again. One that is down already is stopped when it is back.
     pub fn stop(&self, daemon: usize) {
         if let Some(stop) = self.stops.get(daemon) {
             let _closed = stop.send(());
@@ -196,8 +198,8 @@ impl Actors {
 
     fn depose(&self, resource: &str) {
         let Some(leader) = daemon_of(&self.server.leader()) else { return };
-        // Longer than it takes to be without the Lease, and to get it.
-        self.server.stall(leader, Duration::from_secs(20));
+        // Longer than it takes to lose the Lease, and to acquire it.
+        self.server.fail_renewals(leader, Duration::from_secs(20));
         for follower in (0..self.stops.len()).filter(|daemon| *daemon != leader) {
             self.server.lag(follower, resource, Duration::from_secs(40));
         }
@@ -208,7 +210,7 @@ impl Actors {
         Self::send(&self.monkey, Method::DELETE, &path, "application/json", &options).await;
     }
 
-    /// A live pod of each set.
+    /// One live pod of each ReplicaSet.
     fn one_of_each(&self) -> Vec<Arc<Value>> {
         let picture = self.server.picture();
         let mut replica_sets = BTreeSet::new();

@@ -1,34 +1,34 @@
-//! What a batch of one workload must not do to another, where nothing goes wrong: L12.
+//! How long the batch of one workload may delay another, where there are no faults: L12.
 //!
-//! The daemons are not limited elsewhere, so that a history takes no longer than it must. Here they are started
-//! again with a rate limit that is slow enough to see who waits for whom.
+//! The daemons have no rate limit elsewhere, so that a history takes no longer than it must. Here they are restarted
+//! with a rate limit that is slow enough to show which request waits for which.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::convergence::{is_at_rest, objects, until};
+use super::convergence::{is_settled, objects, until};
 use super::invariants::{Breach, controller, is_deleting, number, text};
 use super::scenario::Act;
 use super::server::{Picture, Server};
 
-/// Requests per second, and at once. 32 pods, as many as a daemon asks for at a time, take six seconds.
+/// Requests per second, and the burst. 32 pods, as many as a daemon creates at a time, take six seconds.
 const RATE: (f64, u32) = (5.0, 10);
 
-/// How many pods the batch is of.
+/// The number of pods in the batch.
 const BATCH: u32 = 70;
 
-/// When the requests of the batch stand in a queue: after the burst and the slow start.
+/// When the requests of the batch wait in the rate limiter: after the burst and the slow start.
 const QUEUED: Duration = Duration::from_secs(6);
 
 /// How long a write may wait for the batch of another workload.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// How often is looked.
+/// The interval between two checks.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Until daemons that are asked to stop have ended, run again and lead, and their last events are written.
+/// Until stopped daemons have ended, run again and lead, and their last events are written.
 const RESTART: Duration = Duration::from_secs(60);
 
 /// How long a rollout takes with this rate.
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const LARGE: &str = "large";
 const SMALL: &str = "small";
 
-/// L12: while one Deployment gets many pods, another gets its new ReplicaSet and a pod of it as always.
+/// L12: while one Deployment gets many pods, another gets its new ReplicaSet and a pod without delay.
 ///
 /// # Errors
 /// When one of them takes longer than a second.
@@ -49,8 +49,8 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     for name in [LARGE, SMALL] {
         actors.act(&Act::Create { name, replicas: 1, surge: 1, unavailable: 0, recreate: false }).await;
     }
-    until(server, actors, is_at_rest, PATIENCE).await?;
-    // The buckets are full again.
+    until(server, actors, is_settled, PATIENCE).await?;
+    // The token buckets are full again.
     tokio::time::sleep(Duration::from_secs(10)).await;
     actors.act(&Act::Scale { name: LARGE, replicas: BATCH }).await;
     tokio::time::sleep(QUEUED).await;
@@ -65,19 +65,19 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     let created =
         replica_set_of(&before, LARGE).map_or(0, |replica_set| pods_of(&server.picture(), replica_set));
     if created >= BATCH as usize && !server.is_over() {
-        return Err(Breach::new("the simulation", "the batch was over before anybody could wait for it"));
+        return Err(Breach::new("the simulation", "the batch ended before another write could wait for it"));
     }
-    until(server, actors, is_at_rest, PATIENCE).await?;
+    until(server, actors, is_settled, PATIENCE).await?;
     for name in [LARGE, SMALL] {
         actors.act(&Act::Delete { name, policy: "Background" }).await;
     }
     server.limit(None);
     actors.restart();
     tokio::time::sleep(RESTART).await;
-    until(server, actors, is_at_rest, PATIENCE).await
+    until(server, actors, is_settled, PATIENCE).await
 }
 
-/// Waits until it is so, for no longer than a write may wait.
+/// Waits until `is_so` holds, for no longer than a write may wait.
 async fn within(server: &Server, unless: &str, is_so: impl Fn(&Picture) -> bool) -> Result<(), Breach> {
     let mut waited = Duration::ZERO;
     while !is_so(&server.picture()) && !server.is_over() {
@@ -91,7 +91,7 @@ async fn within(server: &Server, unless: &str, is_so: impl Fn(&Picture) -> bool)
     Ok(())
 }
 
-/// A ReplicaSet of the small Deployment that there was not before.
+/// A ReplicaSet of the small Deployment that did not exist before.
 fn new_replica_set<'p>(before: &Picture, now: &'p Picture) -> Option<&'p Value> {
     let old = replica_set_of(before, SMALL).map_or("", |replica_set| text(replica_set, "/metadata/uid"));
     let owner = deployment(now, SMALL)?;

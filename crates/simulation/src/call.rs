@@ -1,4 +1,4 @@
-//! A request, taken apart.
+//! A parsed request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Who sent it: `d0.1` is the first daemon in its second life.
+    /// The client: `d0.1` is the first daemon in its second incarnation.
     pub agent: Arc<str>,
-    /// How.
+    /// The HTTP method.
     pub method: Method,
-    /// Where to.
+    /// The path.
     pub path: String,
-    /// What follows the path: from which version a watch goes on, and of what.
+    /// The query: from which version a watch continues, and its selectors.
     pub query: String,
     /// The resource in the plural, such as "pods"; "" for paths without one.
     pub resource: String,
-    /// The name in the path, or that of the object to be created.
+    /// The name in the path, or that of the object to create.
     pub name: String,
     /// Such as "status", or "".
     pub subresource: String,
@@ -30,18 +30,18 @@ pub struct Call {
     pub watch: bool,
     /// The body, if it is JSON.
     pub body: Value,
-    /// Tells it from every other call; 0 for those that are not judged.
+    /// Identifies the call; 0 for calls that are not judged.
     pub id: u64,
-    /// What its author could know is what happened until then, since the beginning of the history.
+    /// Its author could know everything that happened until then, since the beginning of the history.
     pub known: Duration,
-    /// It arrives after its author has given it up, or has ended.
-    pub overdue: bool,
-    /// By how much the member of the API server that answers lags behind the others.
+    /// It arrives after its author has abandoned it, or has ended.
+    pub abandoned: bool,
+    /// By how much the member of the API server that replies lags behind the others.
     pub behind: Duration,
 }
 
 impl Call {
-    /// Takes it apart.
+    /// Parses a request.
     pub fn new(agent: Arc<str>, parts: &http::request::Parts, body: &[u8]) -> Self {
         let path = parts.uri.path().to_owned();
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Call {
             body,
             id: 0,
             known: Duration::MAX,
-            overdue: false,
+            abandoned: false,
             behind: Duration::ZERO,
         }
     }
@@ -84,26 +84,26 @@ impl Call {
         self.method != Method::GET
     }
 
-    /// Whether it lists or watches.
+    /// Whether it is a list or a watch.
     pub fn lists(&self) -> bool {
         !self.is_write() && self.name.is_empty()
     }
 
-    /// Whether it fills a cache: with what there is, or with what happens. A list of one object is made to learn the
-    /// version of all, and a list of those that have some labels to read past the cache.
+    /// Whether it fills a cache, by a list or a watch. A list of one object only reads the current resourceVersion,
+    /// and a list with a label selector reads past the cache.
     pub fn fills_a_cache(&self) -> bool {
         let cached = matches!(&*self.resource, "deployments" | "replicasets" | "pods");
         let is_partial = self.query.split('&').any(|pair| pair == "limit=1") || self.selector().is_some();
         self.lists() && cached && !is_partial
     }
 
-    /// The labels that it asks for, as `key=value,key=value`.
+    /// Its label selector, as `key=value,key=value`.
     fn selector(&self) -> Option<String> {
         let encoded = self.query.split('&').find_map(|pair| pair.strip_prefix("labelSelector="))?;
         Some(encoded.replace("%3D", "=").replace("%2C", ",").replace("%2F", "/"))
     }
 
-    /// Whether it asks for objects with some labels, of which this is one.
+    /// Whether its label selector matches this object.
     pub fn selects(&self, object: &Value) -> bool {
         let has = |pair: &str| {
             pair.split_once('=').is_some_and(|(key, value)| object["metadata"]["labels"][key] == value)
@@ -116,12 +116,12 @@ impl Call {
         self.agent.starts_with('d')
     }
 
-    /// Who knows of it: nobody of one that is overdue, because its author has given it up.
+    /// The client that knows of it: "" for an abandoned call.
     pub fn author(&self) -> &str {
-        if self.overdue { "" } else { &self.agent }
+        if self.abandoned { "" } else { &self.agent }
     }
 
-    /// Whether it would change what the controllers are about: neither an event nor the Lease.
+    /// Whether it would change a workload: neither an event nor the Lease.
     pub fn is_act(&self) -> bool {
         self.is_write() && !matches!(&*self.resource, "events" | "leases")
     }

@@ -14,50 +14,50 @@ use super::scenario::Scenario;
 use super::search::{Search, Seeds, digest, same_again};
 use windlass::mutations::BUGS;
 
-/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is
-/// made as small as can be, told step by step, and left as a file to run again.
+/// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is shrunk,
+/// printed step by step, and written to a file that can be run again.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "windlass-sim", version)]
 pub struct Args {
-    /// The seeds: 1..1000 ends before 1000, 1..=1000 with it; 'fresh' are ones that nobody has run before.
+    /// The seeds: 1..1000 excludes 1000, 1..=1000 includes it; 'fresh' takes seeds that no run has used before.
     #[arg(long, value_name = "FROM..TO|fresh", default_value = "1..1000000")]
     pub seeds: Seeds,
-    /// Ends after this many minutes, even if there are seeds left.
+    /// Stops after this many minutes, even if seeds are left.
     #[arg(long, value_name = "MINUTES", default_value = "5", value_parser = minutes, allow_negative_numbers = true)]
     pub minutes: Duration,
-    /// Goes on after a failure, and tells of each in a line.
+    /// Continues after a failure, and reports each failure in one line.
     #[arg(long)]
     pub keep_going: bool,
-    /// Threads, each with a history of its own at a time.
+    /// Threads; each runs one history at a time.
     #[arg(long, default_value_t = 2, value_parser = threads)]
     pub threads: usize,
-    /// Tells the history of a file or a seed instead.
+    /// Prints the history of a file or a seed instead.
     #[arg(long, value_name = "FILE|SEED")]
     pub replay: Option<Source>,
-    /// Visits everything that can happen to a Deployment of up to so many replicas with one crash and one stale
-    /// window, however long it takes.
+    /// Visits every history of a Deployment of up to this many replicas with one crash and one stale window, however
+    /// long it takes.
     #[arg(long, value_name = "REPLICAS", num_args = 0..=1, default_missing_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=MOST_REPLICAS))]
     pub exhaustive: Option<u32>,
-    /// Plants one bug after the other, or those whose names hold this text, and tells how long each takes to find;
-    /// with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
+    /// Plants one bug after the other, or those whose names contain this text, and reports how long each takes to
+    /// find; with --replay, plants the first of them in that history. Needs the feature `planted-bugs`.
     #[arg(long, value_name = "BUG", num_args = 0..=1, default_missing_value = "", value_parser = part_of_a_bug)]
     pub planted: Option<String>,
-    /// Makes failures as small as can be with --replay and --keep-going too.
+    /// Shrinks failures with --replay and --keep-going too.
     #[arg(long)]
     pub shrink: bool,
-    /// How long a failure is made smaller at most.
+    /// How long one failure is shrunk at most.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub shrink_seconds: u64,
     /// Directory for the files of failures.
     #[arg(long, value_name = "DIR", default_value = "target/sim")]
     pub out: PathBuf,
-    /// Tells every request with its body, in place of what matters.
+    /// Prints every request with its body instead of a transcript.
     #[arg(long)]
     pub verbose: bool,
 }
 
-/// Of how many replicas everything can be visited before its reader gives up: three take hours.
+/// The largest `--exhaustive`: three replicas take hours.
 const MOST_REPLICAS: i64 = 10;
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -74,7 +74,8 @@ fn threads(text: &str) -> Result<usize, String> {
     if (1..=1024).contains(&threads) { Ok(threads) } else { Err("it must be between 1 and 1024".into()) }
 }
 
-/// A text that the name of a planted bug holds. If none does, those are named that share most words with it.
+/// A text that the name of a planted bug contains. If no name does, the error lists the names that share most words
+/// with it.
 fn part_of_a_bug(text: &str) -> Result<String, String> {
     if BUGS.iter().any(|bug| bug.contains(text)) {
         return Ok(text.to_owned());
@@ -90,15 +91,15 @@ fn part_of_a_bug(text: &str) -> Result<String, String> {
     near.sort_by_key(|bug| std::cmp::Reverse(shared(bug)));
     near.truncate(3);
     let near = if near.is_empty() { &BUGS[..3] } else { &near };
-    Err(format!("no planted bug is called so; there are such as {near:?}"))
+    Err(format!("no planted bug has this name; similar names: {near:?}"))
 }
 
-/// What is run again.
+/// What `--replay` runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The history of a seed.
+    /// The history of this seed.
     Seed(u64),
-    /// That of a file.
+    /// The history in this file.
     File(PathBuf),
 }
 
@@ -110,20 +111,20 @@ impl FromStr for Source {
     }
 }
 
-/// What only the process knows.
+/// What only the process can provide.
 pub struct Host<'a> {
-    /// The real time since the start: nothing here may read the machine's clock.
+    /// The real time since the start: the library must not read the machine's clock.
     pub elapsed: &'a (dyn Fn() -> Duration + Sync),
     /// The time of day at the start, in milliseconds since 1970.
     pub started: u64,
-    /// The Windlass that this is, such as "0.1.0 (ca22bf4)".
+    /// The version of Windlass, such as "0.1.0 (ca22bf4)".
     pub version: String,
 }
 
-/// Does what the flags say; whether every history was as it should be.
+/// Executes the flags, and returns whether every history passed.
 ///
 /// # Errors
-/// When nothing can be printed, a file cannot be read or written, or there is no runtime to be had.
+/// When the output cannot be written, a file cannot be read or written, or no runtime can be started.
 pub fn execute(args: &Args, host: &Host<'_>, mut out: &mut (dyn Write + Send)) -> std::io::Result<bool> {
     let out = &mut out;
     let report = Report {
@@ -164,7 +165,7 @@ fn replay(
         Source::File(path) => Replay::read(path).map_err(std::io::Error::other)?.scenario,
     };
     if let Some(name) = &args.planted {
-        let none = || std::io::Error::other(format!("no bug is called {name:?}"));
+        let none = || std::io::Error::other(format!("no planted bug is called {name:?}"));
         scenario.bug = BUGS.iter().find(|bug| bug.contains(name.as_str())).ok_or_else(none)?;
         check(&scenario).map_err(std::io::Error::other)?;
     }
@@ -215,7 +216,7 @@ fn exhaustive(
         }
     }
     let real = (host.elapsed)().saturating_sub(begin).as_secs_f64().max(0.001);
-    let rest = if failures == 0 || args.keep_going { "" } else { "; the rest was not visited" };
+    let rest = if failures == 0 || args.keep_going { "" } else { "; stopped at the failure" };
     let rate = histories as f64 * 60.0 / real;
     writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
     Ok(failures == 0)
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_the_exhaustive_mode_is_three_replicas_unless_it_is_said() {
+    fn the_exhaustive_mode_visits_three_replicas_by_default() {
         assert_eq!(args(&[]).exhaustive, None);
         assert_eq!(args(&["--exhaustive"]).exhaustive, Some(3));
         assert_eq!(args(&["--exhaustive", "1"]).exhaustive, Some(1));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_run_nothing_or_for_ever_is_refused_with_the_name_of_the_flag() {
+    fn flags_that_run_nothing_or_for_ever_are_refused_by_name() {
         for (flag, values) in [
             ("--seeds", &["9..3", "5..5"][..]),
             ("--minutes", &["-1", "0", "nan", "inf", "1e300"]),
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bug_that_is_not_on_the_list_is_refused_and_near_ones_are_named() {
+    fn an_unknown_bug_is_refused_with_similar_names() {
         let said = refused(&["--planted", "surge from status"]);
         assert!(said.contains("--planted") && said.contains("surge is computed from the status"), "{said}");
         assert!(refused(&["--planted", "typo"]).contains("--planted"));
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_says_its_seeds_and_sums_up() {
+    fn a_search_prints_its_seeds_and_sums() {
         let (fine, said) = executed(&["--seeds", "1..=1", "--threads", "1"]);
         assert!(fine, "{said}");
         assert!(said.starts_with("windlass 0, seeds from 1 on\n1 histories, seeds 1 to 1, in "), "{said}");
@@ -291,10 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_tells_the_history_and_how_it_ended() {
+    fn a_replay_prints_the_history_and_its_result() {
         let (fine, said) = executed(&["--replay", "1"]);
         assert!(fine, "{said}");
         assert!(said.contains("user      creates deployment web: size "), "{said}");
-        assert!(said.ends_with("\nas it should be\n"), "{said}");
+        assert!(said.ends_with("\npassed\n"), "{said}");
     }
 }

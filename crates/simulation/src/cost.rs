@@ -1,4 +1,5 @@
-//! C1: what a rollout may cost where nothing goes wrong, and that the daemon's controllers never meet in a conflict.
+//! C1: what a rollout may cost where there are no faults, and that the daemon's controllers never cause conflicts
+//! with each other.
 
 use std::time::Duration;
 
@@ -7,16 +8,16 @@ use super::invariants::Breach;
 use super::scenario::Act;
 use super::server::Server;
 
-/// The calls of the daemons so far, but for watches and the Lease.
+/// The calls of the daemons so far, without watches and the Lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// How many.
+    /// All calls.
     pub calls: u64,
     /// How many of them are events about workloads.
     pub events: u64,
-    /// How many of them gave a set its size.
+    /// How many of them set the size of a ReplicaSet.
     pub scalings: u64,
-    /// How many of them changed nothing, because somebody else had been faster.
+    /// How many of them changed nothing, because another writer was faster.
     pub conflicts: u64,
 }
 
@@ -24,7 +25,7 @@ pub struct Cost {
 const EVENTS: u64 = 35;
 
 impl Cost {
-    /// A request is on its way.
+    /// Counts a request.
     pub fn sent(&mut self, call: &Call) {
         let counts = call.of_daemon() && !call.watch && call.resource != "leases";
         self.calls += u64::from(counts);
@@ -34,16 +35,16 @@ impl Cost {
         self.events += u64::from(counts && tells);
     }
 
-    /// A request was refused with a conflict.
+    /// Counts a conflict.
     pub fn refused(&mut self, call: &Call) {
         self.conflicts += u64::from(call.of_daemon() && call.is_act());
     }
 }
 
-/// What fulfilling a wish costs.
+/// The cost of one change of a Deployment.
 #[derive(Debug)]
-pub struct Meter {
-    wish: String,
+pub struct ChangeCost {
+    change: String,
     before: Cost,
     /// The most pods that the Deployment had or wants.
     replicas: u64,
@@ -51,8 +52,8 @@ pub struct Meter {
     lasted: Duration,
 }
 
-impl Meter {
-    /// It is uttered now.
+impl ChangeCost {
+    /// The change is made now.
     pub fn begin(server: &Server, act: &Act) -> Self {
         let wished = match act {
             Act::Create { replicas, .. } | Act::Scale { replicas, .. } => u64::from(*replicas),
@@ -60,15 +61,15 @@ impl Meter {
         };
         let (before, since) = (server.cost(), server.start.elapsed());
         let replicas = server.largest_deployment().max(wished);
-        Meter { wish: format!("{act:?}"), before, replicas, since, lasted: Duration::ZERO }
+        ChangeCost { change: format!("{act:?}"), before, replicas, since, lasted: Duration::ZERO }
     }
 
-    /// It is fulfilled now; what the daemons say after that counts, and its time does not.
+    /// The change is rolled out now; later calls still count, but not the time.
     pub fn fulfilled(&mut self, server: &Server) {
         self.lasted = server.start.elapsed().saturating_sub(self.since);
     }
 
-    /// Nothing is to be done for it any more.
+    /// Nothing is left to do for the change.
     ///
     /// # Errors
     /// When it cost more than it may.
@@ -77,24 +78,24 @@ impl Meter {
         let calls = cost.calls - self.before.calls;
         let conflicts = cost.conflicts - self.before.conflicts;
         let allowed = allowed(self.replicas, self.lasted, cost.scalings - self.before.scalings);
-        let Meter { wish, lasted, .. } = self;
+        let ChangeCost { change, lasted, .. } = self;
         if conflicts > 0 {
-            return Err(Breach::new("C1", format!("{conflicts} conflicts with nobody else there: {wish}")));
+            return Err(Breach::new("C1", format!("{conflicts} conflicts without another writer: {change}")));
         }
         if calls > allowed {
-            let what = format!("{calls} calls in {lasted:?}, {allowed} are allowed: {wish}");
+            let what = format!("{calls} calls in {lasted:?}, {allowed} allowed: {change}");
             return Err(Breach::new("C1", what));
         }
         Ok(())
     }
 }
 
-/// `2R + W + 1 + 3 x (max(T/1 s, waves) + 2) + 35`, where W is two scalings per wave or second. There are no more
-/// waves than pods, and one.
+/// `2R + W + 1 + 3 x (max(T/1 s, waves) + 2) + 35`, where W is two scalings per wave or second. There are at most R +
+/// 1 waves.
 ///
-/// Each wave has three statuses that somebody waits for: those of the set that shrinks and of the one that grows, and
-/// the one that tells that its pods are available. Where pods are ready within less than a second there are more waves
-/// than seconds. Those that were, and not those that might have been, are allowed for.
+/// Each wave has three statuses that are needed: those of the ReplicaSet that shrinks and of the one that grows, and
+/// the one that reports its pods as available. Where pods are ready within less than a second there are more waves
+/// than seconds. The waves that occurred are allowed for, not those that could have occurred.
 fn allowed(replicas: u64, time: Duration, scalings: u64) -> u64 {
     let seconds = time.as_secs() + 1;
     let most = replicas + 1;
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_with_the_waves_that_there_were_and_not_with_more_than_there_may_be() {
+    fn the_bound_grows_with_the_waves_that_occurred_up_to_a_limit() {
         let at_once = |scalings| allowed(3, Duration::ZERO, scalings);
         assert_eq!(at_once(2), at_once(0));
         assert_eq!(at_once(6), at_once(0) + 6);

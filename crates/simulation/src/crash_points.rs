@@ -1,5 +1,5 @@
-//! Misbehaviour that begins with a certain write of a daemon, and not at a certain time: so every place
-//! where it can fall among the daemon's writes can be visited. See [`exhaustive`](super::exhaustive).
+//! Faults that begin with a certain write of a daemon and not at a certain time: so every position among the daemon's
+//! writes can be visited. See [`exhaustive`](super::exhaustive).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 
 use super::replay::{Word, resource};
 
-/// Something that happens with a daemon's n-th write about workloads, counted from 1 over all its lives.
+/// A fault that begins with a daemon's n-th write about workloads, counted from 1 over all its incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CrashPoint {
-    /// The daemon is killed over it: after it was carried out and before the answer, or before it arrives.
+    /// The daemon is killed at this write: after it was carried out and before the reply, or before it arrives.
     Crash {
         /// The daemon.
         daemon: usize,
         /// Which write.
         write: u32,
-        /// Whether it is carried out.
+        /// Whether the write is carried out.
         carried_out: bool,
     },
-    /// From right before it, the daemon's watch of a resource shows nothing new for a while.
+    /// From right before the write, the daemon's watch of a resource shows nothing new for a while.
     Lag {
         /// The daemon.
         daemon: usize,
@@ -36,7 +36,7 @@ pub enum CrashPoint {
     },
 }
 
-/// The points of a history, and how far each daemon has come.
+/// The crash points of a history, and how many writes each daemon has sent.
 #[derive(Debug, Default)]
 pub struct CrashPoints {
     points: Vec<CrashPoint>,
@@ -45,12 +45,12 @@ pub struct CrashPoints {
 }
 
 impl CrashPoints {
-    /// None of `points` has been reached.
+    /// None of `points` is reached yet.
     pub fn new(points: Vec<CrashPoint>) -> Self {
         CrashPoints { points, ..CrashPoints::default() }
     }
 
-    /// A daemon sends its next write. If it is to be killed over it: whether the write is carried out.
+    /// A daemon sends its next write. If the daemon is killed at it, returns whether the write is carried out.
     pub fn reach(&mut self, daemon: usize) -> Option<bool> {
         if self.points.is_empty() {
             return None;
@@ -77,7 +77,7 @@ impl CrashPoints {
         crash
     }
 
-    /// Until when a daemon's watch of a resource shows nothing.
+    /// Until when a daemon's watch of a resource shows nothing new.
     pub fn held_until(&self, daemon: usize, resource: &str) -> Option<Instant> {
         let mut lags = self.lags.iter();
         lags.find(|((whose, what), _)| (*whose, *what) == (daemon, resource)).map(|(_, until)| *until)

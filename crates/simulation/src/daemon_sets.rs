@@ -1,12 +1,13 @@
-//! DaemonSets in a cluster whose nodes come and go: one seed, one history, judged by DS1 to DS21.
+//! DaemonSets in a cluster whose nodes are added and removed: one seed, one history, judged by DS1 to DS21.
 //!
-//! A world of its own beside that of Deployments ([`super::run`]): the same API server, kubelets and collectors, but the
-//! nodes are actors, too. Every request of a daemon passes through [`cluster`], where it may be lost or late, is carried
-//! out at one instant, and is judged by [`judge`]. In the end the faults end, and [`convergence`] looks whether each node
-//! has what it should have.
+//! A cluster of its own beside that of Deployments ([`super::run`]): the same API server, kubelets and collectors,
+//! but the nodes are actors, too. Every request of a daemon passes through [`cluster`], where it may be lost or late,
+//! is carried out at one instant, and is judged by [`judge`]. At the end the faults end, and [`convergence`] checks
+//! that each node has the pod that it should have.
 //!
-//! * [`scenario`]: what a seed draws; [`actors`]: who carries it out.
-//! * [`placement`]: on which nodes a DaemonSet runs, computed anew and in another way than by the controller.
+//! * [`scenario`]: what a seed draws; [`actors`]: carries it out.
+//! * [`placement`]: on which nodes a DaemonSet runs, computed from the objects and in another way than by the
+//!   controller.
 
 pub mod actors;
 pub mod cluster;
@@ -29,16 +30,16 @@ use windlass_nodes::{garbage, kubelet};
 /// How a history ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was found, if anything.
+    /// The first breach, if any.
     pub failure: Option<Breach>,
-    /// What happened, a line for each act and for each write of a daemon.
+    /// What happened, one line for each act and for each write of a daemon.
     pub log: Vec<String>,
 }
 
 /// Runs the history of a seed, with this bug planted, or none with "".
 ///
 /// # Errors
-/// When there is no runtime to be had.
+/// When no runtime can be started.
 pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
     windlass::mutations::plant(bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
@@ -86,5 +87,5 @@ async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) 
         actors.act(act).await;
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
-    convergence::comes_to_rest(cluster, actors).await
+    convergence::converges(cluster, actors).await
 }

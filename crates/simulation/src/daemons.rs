@@ -1,4 +1,4 @@
-//! Starts the controllers, and starts them again as the kubelet would when they end or are killed.
+//! Starts the controllers, and restarts them, as the kubelet would, when they end or are killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use windlass::runtime::leader_election::rules::ElectionOptions;
 /// How long running syncs may take to finish.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long a stopped daemon may take to end: the drain, a call of the election that is under way, the last events,
-/// and the release of the Lease.
+/// How long a stopped daemon may take to end: the drain, an open call of the election, the last events, and the
+/// release of the Lease.
 const LONGEST_END: Duration = Duration::from_secs(10 + 5 + 2 + 3);
 
-/// How long it may take where nothing is under way.
+/// The same where no sync and no call is open.
 const SHORT_END: Duration = Duration::from_secs(1);
 
-/// Runs the `number`-th daemon, one life after the other, for ever. It is stopped with `stops`.
+/// Runs the `number`-th daemon, one incarnation after the other, for ever. A message on `stops` stops it.
 pub async fn run(
     server: Arc<Server>,
     scenario: Scenario,
@@ -37,7 +37,7 @@ pub async fn run(
         let shutdown = CancellationToken::new();
         server.starts(&agent);
         let mut skew = scenario.clocks.get(number).copied().unwrap_or_default();
-        // Another life, another node, another clock: seen over both, the time of day jumps.
+        // Every other incarnation runs on another node with another clock, so that the time of day jumps.
         skew.ahead *= i64::from(life % 2);
         let controllers = controllers(&server, &scenario, skew, &agent, rng.u64(..));
         let mut task = tokio::spawn(controllers.run(shutdown.clone(), DRAIN));
@@ -53,7 +53,7 @@ pub async fn run(
                 }
                 ended = &mut task => break ended_as(&server, &agent, ended),
                 _ = stops.recv(), if stopped.is_none() => {
-                    server.asked_to_stop(&agent);
+                    server.stop_signalled(&agent);
                     stopped = Some(Instant::now());
                     shutdown.cancel();
                 }
@@ -64,7 +64,7 @@ pub async fn run(
             server.fail(Breach::new("L10", format!("{agent} took {took:?} to end")));
         }
         if stopped.is_some() && server.settled().is_some() && server.leader() == agent {
-            server.fail(Breach::new("H4", format!("{agent} was stopped, and has not released the Lease")));
+            server.fail(Breach::new("H4", format!("{agent} was stopped without releasing the Lease")));
         }
         server.say(&format!("{agent} {how}"));
         tokio::time::sleep(Duration::from_millis(rng.u64(100..5000))).await;
@@ -95,7 +95,7 @@ fn ended_as(
 fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &str, seed: u64) -> Controllers {
     let defaults = ElectionOptions::default();
     let options = ElectionOptions {
-        // What a slow clock takes for ten seconds.
+        // What a slow clock measures as ten seconds.
         renew_deadline: skew.takes_for(defaults.renew_deadline),
         retry_period: skew.takes_for(defaults.retry_period),
         namespace: Some("kube-system".into()),

@@ -1,4 +1,4 @@
-//! What has to happen in time, where nothing goes wrong: L2, L5, L10 and H4.
+//! What has to happen in time where there are no faults: L2, L5, L10 and H4.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,20 +7,19 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::call::daemon_of;
-use super::convergence::{condition, is_at_rest, objects, until};
+use super::convergence::{condition, is_settled, objects, until};
 use super::invariants::{Breach, number, surge, text, unavailable};
 use super::scenario::Scenario;
 use super::server::Server;
 use windlass::runtime::leader_election::rules::ElectionOptions;
 
-/// A place that a request of before may still take is left to it for two minutes.
+/// A pod that an earlier request may still create is accounted for during two minutes.
 pub(super) const RESERVED: Duration = Duration::from_secs(130);
 
 /// What a rollout may take beyond its waves.
 pub(super) const SLACK: Duration = Duration::from_secs(5);
 
-/// The progress deadline that users set, in seconds. The pods of a rollout with an image that starts are ready in
-/// less.
+/// The progress deadline that users set, in seconds. The pods of a rollout with a working image are ready earlier.
 const DEADLINE: u64 = 30;
 
 /// L2: a rollout takes as many waves as it needs, and no longer.
@@ -33,7 +32,7 @@ pub async fn rolls_out_in_time(scenario: &Scenario, server: &Server, actors: &Ac
     let bound = objects(&picture, "deployments").map(|deployment| time_of(deployment, scenario)).max();
     let Some(bound) = bound else { return Ok(()) };
     actors.images("timed").await;
-    until(server, actors, is_at_rest, bound)
+    until(server, actors, is_settled, bound)
         .await
         .map_err(|Breach { what, .. }| Breach::new("L2", format!("not within {bound:?}: {what}")))
 }
@@ -53,12 +52,12 @@ pub(super) fn time_of(deployment: &Value, scenario: &Scenario) -> Duration {
     wave * waves.unwrap_or(1) + SLACK
 }
 
-/// L5: an image that never starts is told of when the deadline has passed since the last progress, not before,
-/// and not while the Deployment is paused; a repair takes it back.
+/// L5: an image that never starts is reported when the deadline has passed since the last progress, not before, and
+/// not while the Deployment is paused; a repair clears the report.
 ///
 /// # Errors
-/// When it is not.
-pub async fn deadline_is_told(server: &Server, actors: &Actors, paused: bool) -> Result<(), Breach> {
+/// When one of these does not hold.
+pub async fn deadline_is_reported(server: &Server, actors: &Actors, paused: bool) -> Result<(), Breach> {
     actors.deadline(DEADLINE).await;
     actors.images("broken").await;
     if paused {
@@ -67,46 +66,53 @@ pub async fn deadline_is_told(server: &Server, actors: &Actors, paused: bool) ->
         for _ in 0..DEADLINE + 5 {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let picture = server.picture();
-            let told = objects(&picture, "deployments").find(|deployment| is_told(deployment));
+            let told = objects(&picture, "deployments").find(|deployment| reports_the_deadline(deployment));
             if let Some(deployment) = told {
                 let name = text(deployment, "/metadata/name");
-                return Err(Breach::new("L5", format!("{name} is paused, and its deadline has passed")));
+                return Err(Breach::new(
+                    "L5",
+                    format!("{name} is paused and reports ProgressDeadlineExceeded"),
+                ));
             }
         }
         actors.pause(false).await;
     }
-    is_told_in_time(server).await?;
+    is_reported_in_time(server).await?;
     actors.repair().await;
     actors.deadline(600).await;
     Ok(())
 }
 
-async fn is_told_in_time(server: &Server) -> Result<(), Breach> {
-    // When the last progress was, by name, and the time that it gives itself.
+async fn is_reported_in_time(server: &Server) -> Result<(), Breach> {
+    // When the last progress was, by name, and the time that the condition gives.
     let mut progress: BTreeMap<String, (u64, String)> = BTreeMap::new();
     for second in 0..4 * DEADLINE {
         let picture = server.picture();
         let mut waiting = false;
         for deployment in objects(&picture, "deployments") {
-            // Where no pods are wanted any image will do.
+            // A Deployment without replicas completes with any image.
             if number(deployment, "/spec/replicas") == 0 {
                 continue;
             }
             let name = text(deployment, "/metadata/name");
             let (since, _) = progress.get(name).cloned().unwrap_or_default();
             let waited = second - since;
-            if !is_told(deployment) {
+            if !reports_the_deadline(deployment) {
                 let at = condition(deployment, "Progressing").map_or("", |c| text(c, "/lastUpdateTime"));
                 if progress.get(name).is_none_or(|(_, last)| last != at) {
                     progress.insert(name.to_owned(), (second, at.to_owned()));
                 }
-                // Two seconds, and one between two looks.
+                // Two seconds, and one between two checks.
                 if second - progress[name].0 > DEADLINE + 3 {
-                    return Err(Breach::new("L5", format!("{name} says nothing of its deadline")));
+                    return Err(Breach::new(
+                        "L5",
+                        format!("{name} does not report ProgressDeadlineExceeded in time"),
+                    ));
                 }
                 waiting = true;
             } else if progress.contains_key(name) && waited + 2 < DEADLINE {
-                let what = format!("{name} says that its deadline has passed after {waited} s");
+                let what =
+                    format!("{name} reports ProgressDeadlineExceeded {waited} s after the last progress");
                 return Err(Breach::new("L5", what));
             }
         }
@@ -115,16 +121,16 @@ async fn is_told_in_time(server: &Server) -> Result<(), Breach> {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    Err(Breach::new("L5", "there is progress without end, with an image that never starts"))
+    Err(Breach::new("L5", "progress never ends, with an image that never starts"))
 }
 
-fn is_told(deployment: &Value) -> bool {
+fn reports_the_deadline(deployment: &Value) -> bool {
     condition(deployment, "Progressing")
         .is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded")
 }
 
-/// H4: where the leader stops, a standby follows within a retry period, and where it is killed, when the Lease has
-/// run out. Nobody writes anything because of it: that is for the caller to see.
+/// H4: when the leader stops, a standby takes over within a retry period, and when it is killed, once the Lease has
+/// expired. That the handover causes no writes is checked by the caller.
 ///
 /// # Errors
 /// When it takes longer.
@@ -137,10 +143,10 @@ pub async fn another_takes_over(scenario: &Scenario, server: &Server, actors: &A
     let retry = slowest.takes_for(options.retry_period);
     let stop = |daemon: usize, _: &str| actors.stop(daemon);
     within(server, "was stopped", retry, stop).await?;
-    // Who has ended is a candidate again.
+    // A daemon that has ended is a candidate again.
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let kill = |_: usize, agent: &str| server.slay(agent);
-    // The standby saw the last renewal up to a period after it was made, and looks again when the Lease has run out.
+    let kill = |_: usize, agent: &str| server.kill_now(agent);
+    // The standby saw the last renewal up to a period after it was made, and checks again when the Lease has expired.
     within(server, "was killed", options.lease_duration + retry, kill).await?;
     tokio::time::sleep(Duration::from_secs(30)).await;
     Ok(())
@@ -154,7 +160,7 @@ async fn within(
 ) -> Result<(), Breach> {
     let leader = server.leader();
     let Some(daemon) = daemon_of(&leader) else {
-        return Err(Breach::new("H4", format!("nobody leads a settled cluster: {leader:?}")));
+        return Err(Breach::new("H4", format!("a settled cluster has no leader: {leader:?}")));
     };
     end(daemon, &leader);
     let step = Duration::from_millis(50);
@@ -166,7 +172,7 @@ async fn within(
             return Ok(());
         }
         if waited > bound + step {
-            let what = format!("{leader} {what}, and nobody has taken over within {bound:?}");
+            let what = format!("{leader} {what}, and no standby has taken over within {bound:?}");
             return Err(Breach::new("H4", what));
         }
         tokio::time::sleep(step).await;

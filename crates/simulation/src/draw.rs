@@ -1,11 +1,11 @@
-//! What a seed draws.
+//! Draws a scenario from a seed.
 
 use std::time::Duration;
 
 use super::actors::{hostile, owners};
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
 
-/// What the seed of what is drawn apart differs by.
+/// XORed with the seed for what is drawn from a separate source.
 const APART: u64 = 0x5348;
 
 impl Scenario {
@@ -24,12 +24,12 @@ impl Scenario {
         ];
         let likely = rng.u8(..3);
         let faults: Vec<Fault> = all.into_iter().filter(|_| rng.u8(..3) < likely).collect();
-        // Drawn apart, so that a seed goes on to stand for the same scenario, and more.
+        // From a separate source, so that a seed keeps its other draws.
         let mut apart = fastrand::Rng::with_seed(seed ^ APART);
         let mut scenario = Scenario {
             seed,
             daemons,
-            // Two that know nothing of each other are two leaders.
+            // Two daemons without election are two leaders.
             election: rng.u8(..4) < if daemons > 1 { 3 } else { 1 },
             streaming_lists: rng.bool(),
             readiness: Duration::from_millis(rng.u64(100..3000)),
@@ -43,59 +43,59 @@ impl Scenario {
             acts: Vec::new(),
             repair: true,
         };
-        // Of two who wait for the Lease only one may follow.
+        // Of two candidates for the Lease only one can take over.
         if scenario.election && daemons == 2 && rng.u8(..3) == 0 {
             scenario.daemons = 3;
         }
         scenario.fill(&mut rng);
-        scenario.add_strangers();
+        scenario.add_foreign_owners();
         scenario.refuse(&mut apart);
         if rng.u8(..4) == 0 {
             scenario.clocks = (0..scenario.daemons).map(|_| skew(&mut rng)).collect();
-            // How long a pod has been ready depends on whose clock is asked.
+            // With wrong clocks the daemons disagree on how long a pod has been ready.
             scenario.acts.retain(|(_, act)| !matches!(act, Act::MinReady { .. }));
         }
         if scenario.calm {
-            scenario.acts.retain(|(_, act)| act.is_wish() || act.is_fault());
+            scenario.acts.retain(|(_, act)| act.is_user_change() || act.is_fault());
         }
         if !scenario.election && scenario.daemons > 1 {
-            // Whoever waits for a creation without an answer keeps its name, of which the other knows nothing, and who
-            // still sees a pod that has gone takes the name behind it: then the two ask for different names, and that
-            // is a pod too many (S11). So is what one goes on to make after a long wait for an answer: the other may
-            // have made that pod, and its replacement, meanwhile.
+            // A daemon that waits for a creation without a reply keeps its name. The other daemon does not know that
+            // name, and one that still sees a deleted pod takes the name after it: then the two request different
+            // names, which creates a pod too many (S11). The same happens with what a daemon creates after a long
+            // wait for a reply: the other may have created that pod, and its replacement, meanwhile.
             scenario.faults.clear();
             let parts = |act: &Act| {
                 matches!(
                     act,
-                    Act::Straggle { .. }
+                    Act::LateReplacement { .. }
                         | Act::Webhook { .. }
-                        | Act::Bequeath { .. }
-                        | Act::Linger { .. }
+                        | Act::LateCreation { .. }
+                        | Act::LateStatus { .. }
                         | Act::Lag { resource: "pods", .. }
                 )
             };
             scenario.acts.retain(|(_, act)| !parts(act));
-            // Two leaders who see the same come to rest, and from the others no more than safety is owed.
+            // Two leaders that see the same state converge; from others only the safety invariants are judged.
             if rng.bool() {
                 let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
                 scenario.acts.retain(|(_, act)| !hides(act));
             }
         }
-        // Two days, and with them every resync. Renewals of the Lease would make them last.
+        // Two days contain every resync. Renewals of a Lease would make them take too long.
         if !scenario.election {
             scenario.quiet = Duration::from_secs(48 * 3600);
         }
         scenario
     }
 
-    /// Answers that say no, or ask to wait.
+    /// Adds refusals and responses with `Retry-After`.
     fn refuse(&mut self, rng: &mut fastrand::Rng) {
         let all = [
             Fault::Webhook(rng.u8(1..15)),
             Fault::Throttled(rng.u8(1..15)),
             Fault::Unavailable(rng.u8(1..10)),
         ];
-        // Seldom: each of them slows a history down.
+        // Rare, because each of them makes a history slower.
         let likely = rng.u8(..3);
         self.faults.extend(all.into_iter().filter(|_| rng.u8(..6) < likely));
         if rng.u8(..4) == 0 {
@@ -113,7 +113,7 @@ impl Scenario {
 
     fn fill(&mut self, rng: &mut fastrand::Rng) {
         let mut at = Duration::ZERO;
-        // Some seeds hurry and some take their time: a rollout is interrupted, or ends.
+        // Some seeds act fast, and interrupt rollouts; others act slowly, and let them finish.
         let pause = rng.choice([400, 2000, 8000]).unwrap_or(2000);
         let lags = rng.u8(..3) == 0;
         let crashes = rng.bool();
@@ -133,32 +133,32 @@ impl Scenario {
     }
 }
 
-/// Tells the acts that strangers do from everything else that a seed draws.
-const STRANGERS: u64 = 0x6f77_6e65_7273_2124;
+/// XORed with the seed for what is drawn about foreign owners.
+const FOREIGN_OWNERS: u64 = 0x6f77_6e65_7273_2124;
 
 impl Scenario {
-    /// In every third seed others make what names owners that are not theirs, and what ranks pods for deletion.
-    /// Drawn apart, so that the other acts of a seed stay what they are.
-    fn add_strangers(&mut self) {
-        let mut rng = fastrand::Rng::with_seed(self.seed ^ STRANGERS);
+    /// In every third seed other clients create objects that name owners that are not theirs, and set what ranks pods
+    /// for deletion. Drawn from a separate source, so that the other acts of a seed stay the same.
+    fn add_foreign_owners(&mut self) {
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ FOREIGN_OWNERS);
         if rng.u8(..3) > 0 {
             return;
         }
         let end = self.acts.last().map_or(Duration::ZERO, |(at, _)| *at);
         let latest = u64::try_from(end.as_millis()).unwrap_or(0).max(20);
         for _ in 0..rng.u32(1..12) {
-            let (at, act) = (Duration::from_millis(rng.u64(10..latest)), stranger(&mut rng));
+            let (at, act) = (Duration::from_millis(rng.u64(10..latest)), foreign_act(&mut rng));
             self.acts.push((at, act));
         }
         self.acts.sort_by_key(|(at, _)| *at);
     }
 }
 
-fn stranger(rng: &mut fastrand::Rng) -> Act {
+fn foreign_act(rng: &mut fastrand::Rng) -> Act {
     let nth = rng.u32(..12);
     match rng.u8(..12) {
-        0..6 => Act::Forge { nth, form: rng.u32(..owners::FORGERIES) },
-        6..9 => Act::Bare { replicas: rng.u32(1..8) },
+        0..6 => Act::ForgeOwner { nth, form: rng.u32(..owners::FORGERIES) },
+        6..9 => Act::OwnerlessReplicaSet { replicas: rng.u32(1..8) },
         9 => Act::Sidecar { name: NAMES[0] },
         _ => {
             let container = rng.u32(..owners::CONTAINERS);
@@ -210,7 +210,7 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         34 => Act::Compact,
         35..38 => {
             let resource = rng.choice(["pods", "replicasets", "deployments"]).unwrap_or("pods");
-            // Now and then longer than a daemon waits for what it cannot know: two minutes for a write that may
+            // Sometimes longer than a daemon keeps a state that it cannot verify: two minutes for a write that may
             // still arrive, five for a cache that should have caught up.
             let long = rng.choice([130, 320, 600]).unwrap_or(130);
             let seconds = if rng.u8(..10) == 0 { long } else { rng.u32(1..20) };
@@ -224,27 +224,27 @@ fn any(rng: &mut fastrand::Rng, daemons: usize) -> Act {
         }
         44 => Act::Cost { nth, cost: rng.u32(..3) },
         45 => Act::Orphan { nth },
-        46 => Act::Seize { nth },
-        47 => Act::Loner { nth },
-        48 => Act::Disown { nth },
-        49 => Act::Guard { nth },
-        50 => Act::Uproot { nth },
+        46 => Act::ChangePodOwner { nth },
+        47 => Act::OrphanPod { nth },
+        48 => Act::UnselectReplicaSet { nth },
+        49 => Act::ReplicaSetFinalizer { nth },
+        50 => Act::OrphanPods { nth },
         51 => Act::RollBack { name },
-        52 => Act::Abandon { nth },
+        52 => Act::OrphanTerminating { nth },
         53 => {
             let policy = rng.choice(["Background", "Orphan"]).unwrap_or("Orphan");
             Act::Replace { name, policy }
         }
-        54..56 => Act::Hostile { name, nth, value: rng.u32(..hostile::COUNT) },
-        56 => Act::Hold { nth },
+        54..56 => Act::HostileAnnotation { name, nth, value: rng.u32(..hostile::COUNT) },
+        56 => Act::PodFinalizer { nth },
         57 if rng.u8(..4) == 0 => Act::EndNamespace,
-        58..60 => Act::Strike { name },
+        58..60 => Act::EndNewPods { name },
         60..62 => Act::Depose {
             resource: rng.choice(["pods", "replicasets", "deployments", "deployments"]).unwrap_or("pods"),
         },
-        62 => Act::Straggle { nth },
-        63 => Act::Bequeath { name },
-        64 => Act::Linger { name },
+        62 => Act::LateReplacement { nth },
+        63 => Act::LateCreation { name },
+        64 => Act::LateStatus { name },
         _ => Act::SlowLease { daemon: rng.usize(..daemons), seconds: rng.u32(5..30) },
     }
 }

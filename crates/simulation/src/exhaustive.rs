@@ -1,19 +1,19 @@
-//! Everything that can happen within small bounds, instead of what chance brings: a Deployment is created and
-//! given a new image, and a daemon is killed at most once and has at most one stale watch.
+//! Every history within small bounds, instead of random ones: a Deployment is created and given a new image, and a
+//! daemon is killed at most once and has at most one stale watch.
 //!
-//! The daemon's writes are numbered, and the crash falls on each of them, before it is carried out or after;
-//! the stale window of each resource begins before each of them, and ends soon, or only when a killed daemon
-//! is back. A misfortune makes other writes follow. So a later one is placed among the writes of the history
-//! with the earlier one, and every order of the two is visited:
+//! The daemon's writes are numbered, and the crash happens at each of them, before it is carried out or after; the
+//! stale window of each resource begins before each of them, and ends soon, or only when a killed daemon is back. A
+//! crash or a window changes the writes that follow. So a second fault is placed among the writes of the history with
+//! the first one, and both orders are visited:
 //!
 //! ```text
-//! writes without any      1 2 3 4 5
-//! crash over the 2nd      1 X 2' 3' 4' 5' 6'    the window before each of 2' to 6', and before the 2nd itself
-//! window before the 2nd   1 [ 2 3" 4" 5" 6"     the crash over each of 3" to 6"
+//! writes without faults   1 2 3 4 5
+//! crash at the 2nd        1 X 2' 3' 4' 5' 6'    the window before each of 2' to 6', and before the 2nd itself
+//! window before the 2nd   1 [ 2 3" 4" 5" 6"     the crash at each of 3" to 6"
 //! ```
 //!
-//! The new image comes either in the middle of the first rollout or after it; it is the one thing that is
-//! placed by time.
+//! The new image is applied either in the middle of the first rollout or after it; it is the only act that is placed
+//! by time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,21 +29,21 @@ use super::search::on_threads;
 /// The resources whose watch can be stale.
 const RESOURCES: [Word; 3] = ["pods", "replicasets", "deployments"];
 
-/// How long a window is in milliseconds: within a rollout, and beyond the restart of a killed daemon, which
-/// takes up to 5 s.
+/// The lengths of a window in milliseconds: within a rollout, and beyond the restart of a killed daemon, which takes
+/// up to 5 s.
 const WINDOWS: [u32; 2] = [300, 8000];
 
-/// When the new image comes: while the first pods start, and when all of them are ready.
+/// When the new image is applied: while the first pods start, and when all of them are ready.
 const CHANGES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
-/// How far it goes.
+/// What limits a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Whether a crash and a window occur in the same history.
     pub both: bool,
-    /// How many histories at a time.
+    /// How many histories run at a time.
     pub threads: usize,
-    /// Whether to go on behind a failure.
+    /// Whether to continue after a failure.
     pub keep_going: bool,
 }
 
@@ -52,15 +52,15 @@ pub struct Bounds {
 pub struct Visited {
     /// Histories.
     pub histories: usize,
-    /// The daemon's writes in the history without misfortune.
+    /// The daemon's writes in the history without crash and window.
     pub writes: u64,
     /// Virtual time.
     pub lasted: Duration,
-    /// What is not as it should be.
+    /// The failures.
     pub failures: Vec<(Scenario, Outcome)>,
 }
 
-/// The histories without misfortune.
+/// The histories without crash and window.
 pub fn workloads(replicas: u32) -> Vec<Scenario> {
     let strategies = [(1, 0, false), (0, 1, false), (1, 1, false), (1, 0, true)];
     let mut all = Vec::new();
@@ -96,7 +96,7 @@ fn with(scenario: &Scenario, point: CrashPoint) -> Scenario {
     scenario
 }
 
-/// A crash over each of these writes.
+/// A crash at each of these writes.
 fn crashes(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = CrashPoint> {
     writes.flat_map(|write| {
         [false, true].map(|carried_out| CrashPoint::Crash { daemon: 0, write, carried_out })
@@ -112,23 +112,23 @@ fn windows(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = CrashPoint
     })
 }
 
-/// What may come behind `first` in a history in which the daemon sends so many writes.
+/// What may follow `first` in a history in which the daemon sends this many writes.
 fn later(first: CrashPoint, writes: u32) -> Vec<CrashPoint> {
     match first {
-        // A window before the very write that kills the daemon is a window before the crash, and is here.
+        // A window before the very write that kills the daemon is a window before the crash, and belongs here.
         CrashPoint::Crash { write, .. } => windows(write..=writes).collect(),
         CrashPoint::Lag { write, .. } => crashes(write + 1..=writes).collect(),
     }
 }
 
-/// Visits everything that can happen to a workload.
+/// Visits every history of a workload.
 ///
 /// # Errors
-/// When there is no runtime to be had.
+/// When no runtime can be started.
 pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
     let visited = Mutex::new(Visited::default());
     let stop = AtomicBool::new(false);
-    // The writes of the daemon in a history. One that never arrives is numbered, too.
+    // The writes of the daemon in a history. A write that never arrives is numbered, too.
     let one = |scenario: &Scenario| -> std::io::Result<u32> {
         let outcome = run(scenario, false)?;
         let mut visited = visited.lock();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_order_of_a_crash_and_a_window_is_visited_once() {
-        // Were the writes the same in all histories, the pairs would be all pairs.
+        // If the writes were the same in all histories, the pairs would be all pairs.
         let writes = 4;
         let mut pairs = Vec::new();
         for first in crashes(1..=writes).chain(windows(1..=writes)) {

@@ -1,26 +1,26 @@
-//! What a frozen connection may hold up, where nothing else goes wrong: L11.
+//! What a frozen connection may delay where there are no other faults: L11.
 //!
-//! A load balancer, a node or a firewall that dies without a word leaves a connection on which nothing arrives any more:
-//! no event, no bookmark, and not the end of the watch either. What is judged here is what the informer makes of that
-//! silence. The connections themselves, their keep-alive and how a dead one is replaced are not: the daemons' client
-//! is in this process, and the first request after the silence is lost as it would be there.
+//! A load balancer, a node or a firewall that dies silently leaves a connection on which nothing arrives any more: no
+//! event, no bookmark, and not the end of the watch either. What is judged here is how the informer reacts to that
+//! silence. The connections themselves, their keep-alive and the replacement of dead ones are not judged: the
+//! daemons' client is in this process, and the first request after the silence is lost as it would be there.
 
 use std::time::Duration;
 
 use super::actors::Actors;
-use super::convergence::{is_at_rest, objects, until};
+use super::convergence::{is_settled, objects, until};
 use super::deadlines::time_of;
 use super::invariants::Breach;
 use super::scenario::Scenario;
 use super::server::Server;
 
-/// How long a connection may relay nothing before that is noticed.
+/// How long a connection may relay nothing before the informer notices.
 const NOTICED: Duration = Duration::from_secs(45);
 
 /// The resources over whose watches a connection freezes, one in each history.
 const FROZEN: [&str; 3] = ["pods", "deployments", "replicasets"];
 
-/// L11: a rollout whose watches have frozen goes on within 45 s, and takes no longer from then on.
+/// L11: a rollout whose watches have frozen continues within 45 s, and takes no longer from then on.
 ///
 /// # Errors
 /// When it takes longer.
@@ -38,8 +38,8 @@ pub async fn connection_is_replaced(
     }
     actors.images("thawed").await;
     tokio::time::sleep(NOTICED).await;
-    until(server, actors, is_at_rest, rollout).await.map_err(|Breach { what, .. }| {
-        let what = format!("the watches of {resource} froze {:?} ago, and still: {what}", NOTICED + rollout);
+    until(server, actors, is_settled, rollout).await.map_err(|Breach { what, .. }| {
+        let what = format!("the watches of {resource} froze {:?} ago: {what}", NOTICED + rollout);
         Breach::new("L11", what)
     })
 }

@@ -1,32 +1,34 @@
-//! The invariants, judged over every committed write and every request a daemon sends.
+//! The invariants, judged over every committed write and every request that a daemon sends.
 //!
-//! A write is judged by the state it met. What others changed after the instant up to which its author could
-//! know everything ([`Call::known`]) counts in its favour: a bound that was lowered meanwhile still holds as
-//! it was, and a pod that somebody else took away meanwhile is not blamed on the author. This is the declared
-//! tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, for the reason that no cache is newer than the
-//! network. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21, S23 and S25
-//! look from that instant on, too: at what their author cannot know nobody is judged.
+//! A write is judged by the state at which it is committed. What others changed after the instant up to which its
+//! author could know everything ([`Call::known`]) counts in its favour: if a bound was lowered meanwhile, the earlier
+//! bound still applies, and a pod that another client removed meanwhile is not counted against the author. This is
+//! the declared tolerance of S1 to S3, S6, S8, S11, S12, S15 to S17 and S20, because every cache lags behind the API
+//! server. S7 for rollbacks, S8 for the order, S9, S13, S14, S19 of annotations that are copied, S21, S23 and S25
+//! consider the states since that instant, too: no write is judged by what its author cannot know.
 //!
-//! Declared breaches, all because of writes that are overdue: they arrive after their author has ended, or half a minute
-//! late, when it has given them up. The next sync makes up for each.
+//! Declared breaches, all because of abandoned writes: they arrive after their author has ended, or half a minute
+//! late, when their author no longer waits for them. The next sync corrects each of them.
 //!
-//! - The creation or resizing of a set is not judged by S1, S2 and S7. Its author may have decided on another
-//!   template since, and have written to other sets. A creation has no version to refuse it by, and that of a
-//!   set to which nobody has written meanwhile is still the right one.
+//! - The creation or resizing of a ReplicaSet is not judged by S1, S2 and S7. Its author may have decided on another
+//!   template since, and have written to other ReplicaSets. The server cannot refuse a creation by its version, and
+//!   the version of a ReplicaSet that no client has written meanwhile is still current.
 //! - The creation of a pod is not judged by S11 for pods that were adopted in its place: its name is free.
-//! - Nor for pods that a successor of its author has made, as many as pods went meanwhile: the author took the
-//!   name behind theirs, and whoever begins anew and has seen none of them takes theirs (H3). The successor's is not judged
-//!   for the overdue one either.
+//! - Nor for pods that a successor of its author has created, up to as many as were deleted meanwhile: the author
+//!   chose the name after those of the deleted pods, and a process that starts and has seen none of them chooses
+//!   theirs (H3). The successor's pods are not counted against the abandoned one either.
 //!
-//! And one that an election prevents: of two daemons without election, one that was restarted knows nothing of the
-//! names of pods that had gone before, and the other does not use them again (S25). So the two ask for names that are as
-//! many apart, and up to as many pods may be too many (S11). The same holds for one daemon without election that was
-//! restarted, and that a member of the API server shows a list from before the restart: there is no read barrier.
+//! And one that an election prevents: of two daemons without election, one that was restarted does not know the names
+//! of pods that were deleted before, and the other does not use them again (S25). So the two request names that
+//! differ by as many positions, and up to as many pods too many may be created (S11). The same holds for one daemon
+//! without election that was restarted, and that gets a list from before the restart from a member of the API server:
+//! without election there is no read barrier.
 
 mod acted_on;
 mod answers;
 mod commit;
 mod decisions;
+mod deletion_order;
 mod fields;
 mod leadership;
 mod losses;
@@ -38,7 +40,6 @@ mod replica_sets;
 mod rollout;
 mod status;
 mod stopping;
-mod victims;
 mod window;
 
 use std::collections::BTreeMap;
@@ -57,6 +58,7 @@ use super::server::Picture;
 use answers::Answers;
 pub use commit::Commit;
 use decisions::Decisions;
+use deletion_order::DeletionOrder;
 use leadership::Leadership;
 use losses::Losses;
 use names::Names;
@@ -64,13 +66,12 @@ use owners::Owners;
 use replica_sets::History;
 use status::Statuses;
 use stopping::Stopping;
-use victims::Victims;
 use window::Window;
 
-/// An invariant that does not hold.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// Its name in the list of invariants, such as "S11".
+    /// Its code in the list of invariants, such as "S11".
     pub invariant: &'static str,
     /// What happened.
     pub what: String,
@@ -89,7 +90,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// What of a Deployment's specification decides the bounds.
+/// The fields of a Deployment's specification that determine the bounds.
 #[derive(Clone, Debug, PartialEq)]
 struct Terms {
     replicas: i64,
@@ -101,49 +102,50 @@ struct Terms {
     template: Value,
 }
 
-/// A pod that somebody has made.
+/// A pod that was created.
 #[derive(Clone, Debug)]
 struct Made {
     by: Arc<str>,
     uid: String,
-    overdue: bool,
+    abandoned: bool,
 }
 
-/// All monitors and what they remember.
+/// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Invariants {
-    /// The Deployments' terms, by UID.
+    /// The terms of Deployments, by UID.
     terms: BTreeMap<String, Window<Terms>>,
-    /// The Deployments' annotations, by UID.
+    /// The annotations of Deployments, by UID.
     annotations: BTreeMap<String, Window<Value>>,
-    /// The sets' sizes, by UID.
+    /// The sizes of ReplicaSets, by UID.
     sizes: BTreeMap<String, Window<i64>>,
-    /// By how much somebody raised what a Deployment's sets want, and who, by its UID.
+    /// By how many replicas a client scaled up the ReplicaSets of a Deployment, by the Deployment's UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
-    /// Since when sets and Deployments are on their way out, or gone, by UID.
+    /// Since when ReplicaSets and Deployments are being deleted, or are deleted, by UID.
     going: BTreeMap<String, Duration>,
-    /// How much was known to whoever last gave a set its first pods, by the set's UID.
+    /// Up to when the author that last created a ReplicaSet, or scaled it up from 0, knew everything, by the
+    /// ReplicaSet's UID.
     begun: BTreeMap<String, Duration>,
     losses: Losses,
-    /// When a set adopted a pod, by the set's UID.
+    /// When a ReplicaSet adopted a pod, by the ReplicaSet's UID.
     adoptions: BTreeMap<String, Window<()>>,
-    /// The pods of a set that were made, by the set's UID.
+    /// The pods that were created for a ReplicaSet, by the ReplicaSet's UID.
     made: BTreeMap<String, Window<Made>>,
-    /// When names fell free, by what pods' names begin with.
+    /// When pods were deleted and their names became free, by the prefix of the names.
     freed: BTreeMap<String, Window<()>>,
-    /// When each daemon has started, where none of them waits for an election.
+    /// When each daemon started, where the daemons have no election.
     rivals: BTreeMap<Arc<str>, Duration>,
-    /// Whether a daemon waits for an election, and for its caches to show what there was then.
+    /// Whether a daemon waits for an election, and for the read barrier.
     has_election: bool,
-    /// The labels of pods, by UID: a release is judged by what its author may have seen.
+    /// The labels of pods, by UID: a release is judged by the labels that its author may have seen.
     labels: BTreeMap<String, Window<Value>>,
-    /// The controllers of pods and sets, by UID.
+    /// The controllers of pods and ReplicaSets, by UID.
     owners: BTreeMap<String, Window<String>>,
     /// The highest observedGeneration, by UID.
     observed: BTreeMap<String, i64>,
     /// By how many seconds the clocks of the daemons may differ from the cluster's.
     doubt: i64,
-    /// Whether a daemon may begin with lists that are old.
+    /// Whether a daemon may start from old lists.
     past: bool,
     leadership: Leadership,
     names: Names,
@@ -153,16 +155,16 @@ pub struct Invariants {
     history: History,
     statuses: Statuses,
     stopping: Stopping,
-    victims: Victims,
+    deletion_order: DeletionOrder,
 }
 
 impl Invariants {
-    /// Monitors that have seen nothing.
+    /// Invariants that have seen nothing yet.
     pub fn new(scenario: &Scenario) -> Self {
         let ahead = scenario.clocks.iter().map(|skew| skew.ahead.abs() / 1000 + 1);
         Invariants {
             doubt: ahead.max().unwrap_or(0),
-            past: oracle::begins_in_the_past(scenario),
+            past: oracle::may_start_from_old_lists(scenario),
             has_election: scenario.election,
             answers: Answers::new(scenario),
             leadership: Leadership::new(scenario),
@@ -170,30 +172,30 @@ impl Invariants {
         }
     }
 
-    /// A daemon starts, and remembers nothing.
+    /// A daemon starts with an empty memory.
     pub fn starts(&mut self, at: Duration, agent: &str) {
         if !self.has_election {
             self.rivals.insert(agent.into(), at);
         }
     }
 
-    /// A daemon is asked to stop.
-    pub fn asked_to_stop(&mut self, at: Duration, agent: &str) {
+    /// A daemon gets the signal to stop.
+    pub fn stop_signalled(&mut self, at: Duration, agent: &str) {
         self.stopping.asked(at, agent);
     }
 
     /// A daemon begins a call that fills no cache.
     ///
     /// # Errors
-    /// When it was asked to stop, and the call belongs to nothing that had begun before.
+    /// When the daemon has got the signal to stop, and the call belongs to no sync that began before.
     pub fn begins(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
         self.stopping.begins(at, call)
     }
 
-    /// A daemon sends a request that changes something, whatever becomes of it.
+    /// A daemon sends a request that changes something; the request may be lost.
     ///
     /// # Errors
-    /// When it may not, or not now.
+    /// When the daemon must not send it, or not now.
     pub fn sent(
         &mut self,
         at: Duration,
@@ -205,19 +207,19 @@ impl Invariants {
         self.leadership.sent(at, call)?;
         self.names.sent(call)?;
         let now = Some(now).filter(|_| self.doubt == 0);
-        self.victims.condemned(at, now, call, picture)?;
+        self.deletion_order.deletion_sent(at, now, call, picture)?;
         if call.method == http::Method::DELETE {
-            self.history.condemned(text(&call.body, "/preconditions/uid"));
+            self.history.deletion_sent(text(&call.body, "/preconditions/uid"));
         }
         self.answers.sent(at, call, picture)?;
         self.decisions.sent(at, call, picture)
     }
 
-    /// A daemon sends a request that changes something in another namespace than the one that is judged by
-    /// everything else. `there` is the object, and `replica_sets` are all ReplicaSets.
+    /// A daemon sends a request that changes something in another namespace than the one that all other invariants
+    /// judge. `there` is the object, and `replica_sets` are all ReplicaSets.
     ///
     /// # Errors
-    /// When it may not, or not now.
+    /// When the daemon must not send it, or not now.
     pub fn sent_elsewhere(
         &mut self,
         at: Duration,
@@ -230,7 +232,7 @@ impl Invariants {
         self.owners_of.elsewhere(call, there, replica_sets)
     }
 
-    /// A daemon gets an answer.
+    /// A daemon gets a reply.
     pub fn answered(&mut self, at: Duration, call: &Call, answer: Answer, picture: &Picture) {
         if let Answer::Wait(_) = answer {
             self.decisions.waits(call);
@@ -238,59 +240,59 @@ impl Invariants {
         self.answers.answered(at, call, &answer, picture);
     }
 
-    /// A daemon is shown an object that it has asked for.
-    pub fn shown(&mut self, at: Duration, call: &Call, object: &Value) {
-        self.names.shown(call, object);
-        self.decisions.shown(at, call, object);
+    /// A daemon gets an object that it has read.
+    pub fn object_read(&mut self, at: Duration, call: &Call, object: &Value) {
+        self.names.object_read(call, object);
+        self.decisions.object_read(at, call, object);
     }
 
-    /// A daemon has been shown these pods, of those that have some labels.
+    /// A list with a label selector has shown a daemon these pods.
     pub fn selected(&mut self, call: &Call, pods: &[Arc<Value>]) {
-        pods.iter().for_each(|pod| self.names.shown(call, pod));
+        pods.iter().for_each(|pod| self.names.object_read(call, pod));
     }
 
-    /// A daemon has been shown all objects of a resource that there were at `at`.
+    /// A list has shown a daemon all objects of a resource at the time `at`.
     pub fn listed(&mut self, at: Duration, agent: &Arc<str>, resource: &str) {
         if resource == "pods" {
             self.names.listed(at, agent);
         }
     }
 
-    /// A daemon's creation has met what has its name already.
-    pub fn met(&mut self, call: &Call, picture: &Picture) {
+    /// A daemon's creation was refused because an object of that name exists.
+    pub fn name_was_taken(&mut self, call: &Call, picture: &Picture) {
         self.decisions.made(call);
-        self.history.met(call, picture);
+        self.history.name_was_taken(call, picture);
     }
 
-    /// A daemon is told that its write has succeeded, and which version it made.
-    pub fn told(&mut self, at: Duration, call: &Call, version: u64) {
-        self.names.told(call);
-        self.decisions.told(at, call, version);
+    /// A daemon gets the reply that its write has succeeded, and which version it created.
+    pub fn write_succeeded(&mut self, at: Duration, call: &Call, version: u64) {
+        self.names.write_succeeded(call);
+        self.decisions.write_succeeded(at, call, version);
     }
 
-    /// A call is over, in whatever way; it `goes_on` if it is to be sent again until then.
+    /// A call has ended, with whatever result; if it is retried, `retry_at` says when.
     ///
     /// # Errors
-    /// When it should have been over before.
+    /// When it should have ended before.
     pub fn ended(
         &mut self,
         at: Duration,
         agent: &str,
         id: u64,
-        goes_on: Option<Duration>,
+        retry_at: Option<Duration>,
     ) -> Result<(), Breach> {
         self.stopping.ends(at, agent);
         self.answers.ended(at, id);
-        let agent = self.decisions.ended(at, id, goes_on);
+        let agent = self.decisions.ended(at, id, retry_at);
         agent.map_or(Ok(()), |agent| self.leadership.over(at, &agent))
     }
 
-    /// Whether nobody waits for a write any more, or ever did: of what is not judged nothing is remembered.
-    pub fn was_given_up(&self, id: u64) -> bool {
+    /// Whether a write is abandoned, or was never waited for: writes that are not judged are not remembered.
+    pub fn was_abandoned(&self, id: u64) -> bool {
         self.decisions.began(id).is_none()
     }
 
-    /// A daemon's write of the Lease has been carried out.
+    /// A daemon's renewal of the Lease has been carried out.
     pub fn renewed(&mut self, at: Duration, call: &Call) {
         self.leadership.renewed(at, call);
     }
@@ -298,7 +300,7 @@ impl Invariants {
     /// A write has been committed.
     ///
     /// # Errors
-    /// When an invariant does not hold any more, or was broken by it.
+    /// When it breaks an invariant.
     pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let known = commit.call.known.min(commit.at);
         let judged = if commit.call.of_daemon() { self.judge(commit, known) } else { Ok(()) };
@@ -332,14 +334,14 @@ impl Invariants {
         self.history.remember(commit);
         self.statuses.remember(commit);
         if call.resource == "pods" {
-            self.victims.remember(commit);
+            self.deletion_order.remember(commit);
             self.losses.remember(commit);
             self.names.remember(commit);
             match (before, after) {
                 (None, Some(pod)) => {
                     let made = self.made.entry(controller(pod).to_owned()).or_default();
                     let (by, uid) = (call.agent.clone(), text(pod, "/metadata/uid").to_owned());
-                    made.happens(*at, Made { by, uid, overdue: call.overdue });
+                    made.happens(*at, Made { by, uid, abandoned: call.abandoned });
                 }
                 (Some(_), None) => {
                     let beginning = call.name.rsplit_once('-').map_or("", |(beginning, _)| beginning);
@@ -369,7 +371,7 @@ impl Invariants {
                     if size_before == 0 && size > 0 {
                         self.begun.insert(uid.clone(), call.known.min(*at));
                     }
-                    // Of a set that it adopts a Deployment had nothing before.
+                    // A ReplicaSet that the Deployment adopts was not its own before.
                     let is_its = before.is_some_and(|replica_set| controller(replica_set) == deployment);
                     let raised = size - if is_its { size_before } else { 0 };
                     if raised != 0 {
@@ -395,18 +397,18 @@ impl Invariants {
         }
     }
 
-    /// Whether an owner was on its way out, or gone, before `since`, or never there at all.
-    fn had_gone(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
+    /// Whether an owner was being deleted, or was deleted, before `since`, or never existed.
+    fn was_deleted(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
         match self.going.get(owner) {
             Some(went) => *went < since,
             None => ["deployments", "replicasets"].iter().all(|kind| commit.by_uid(kind, owner).is_none()),
         }
     }
 
-    /// S17: nothing is done for an owner that has gone, or goes, as far as the author can know.
-    fn for_the_living(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
-        if self.had_gone(commit, owner, since) {
-            return commit.breach("S17", format!("a write for {owner}, which is not there any more"));
+    /// S17: nothing is done for an owner that is deleted or being deleted, as far as the author can know.
+    fn check_owner_exists(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> Result<(), Breach> {
+        if self.was_deleted(commit, owner, since) {
+            return commit.breach("S17", format!("a write for {owner}, which is deleted or being deleted"));
         }
         Ok(())
     }
@@ -437,7 +439,7 @@ impl Terms {
     }
 }
 
-/// How many pods a Deployment may have beyond its size, as far as the API has numbers for it.
+/// How many pods a Deployment may have beyond its size, within the numbers that the API allows.
 pub fn surge(deployment: &Value) -> i64 {
     match deployment["spec"]["strategy"]["type"].as_str() {
         Some("Recreate") => 0,
@@ -450,12 +452,12 @@ pub fn unavailable(deployment: &Value) -> i64 {
     Terms::of(deployment).unavailable
 }
 
-/// Stands for the UID of a controller of a kind that controls no objects of that kind here.
+/// Stands for the UID of a controller whose kind does not control objects of that kind here.
 pub const ANOTHER: &str = "another kind of owner";
 
 /// The UID of the controller of an object, "" if it has none, or [`ANOTHER`]. Pods belong to ReplicaSets and
-/// ReplicaSets to Deployments, by API group, kind and UID; a patch may be for either. Namespaces are told
-/// apart by what is in the [`Picture`]: one of them.
+/// ReplicaSets to Deployments, by API group, kind and UID; a patch may be for either. Other namespaces play no part,
+/// since a [`Picture`] holds one namespace.
 pub fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
     let Some(found) = owners.iter().find(|owner| owner["controller"] == true) else { return "" };
@@ -469,7 +471,7 @@ pub fn controller(object: &Value) -> &str {
     if may_control && is_of_the_group { found["uid"].as_str().unwrap_or_default() } else { ANOTHER }
 }
 
-/// As [`Value::pointer`], which makes two strings for each token: that was a twentieth of a history's time.
+/// As [`Value::pointer`], which allocates two strings for each token: that took a twentieth of a history's time.
 fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.contains('~') {
         return object.pointer(pointer);
@@ -491,12 +493,12 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
     at(object, pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Whether an object has been asked to end.
+/// Whether an object is being deleted.
 pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether a pod counts as one of its set.
+/// Whether a pod counts as a replica of its ReplicaSet.
 pub fn is_live(pod: &Value) -> bool {
     !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded")
 }
@@ -514,7 +516,7 @@ pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool
     })
 }
 
-/// A template without the label that tells sets apart.
+/// A template without the `pod-template-hash` label.
 pub fn bare(template: &Value) -> Value {
     let mut bare = template.clone();
     if let Some(labels) = bare.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {

@@ -1,8 +1,7 @@
-//! What a daemon can know: how far each of its watches has shown the history, and when it decided on the calls
-//! that are under way. A write is judged by what its author could know, and not by what happened since.
+//! What a daemon can know: up to which moment each of its watches has shown the history, and when the daemon decided
+//! on its open calls. A write is judged by what its author could know, and not by what happened since.
 //!
-//! A decision is about one object: an answer that is late for one Deployment excuses nothing that is done for
-//! another.
+//! A decision is about one object: a late reply for one Deployment excuses nothing that is done for another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,27 +14,26 @@ use super::call::{Call, daemon_of};
 use super::invariants::{controller, text};
 use super::server::Picture;
 
-/// The resources that decisions are made of.
+/// The resources that decisions depend on.
 const RESOURCES: [&str; 3] = ["deployments", "replicasets", "pods"];
 
-/// A time in which a watch does not show everything.
+/// A period in which a watch does not show everything.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     since: Duration,
-    /// When it had shown everything again. Whoever writes at that very instant may have decided before.
+    /// When it had shown everything again. A write at that very instant may have been decided before.
     until: Option<Duration>,
 }
 
-/// An object for whose sake calls are made: its kind and name.
+/// The object that a call is made for: its kind and name.
 pub type Owner = (&'static str, String);
 
-/// A piece of work for one owner: calls without an instant between them, as a sync makes them, decided at its
-/// beginning.
+/// One sync for an owner: calls at the same instant, decided at its beginning.
 #[derive(Debug)]
 struct Work {
-    /// Calls under way.
+    /// Open calls.
     calls: u32,
-    /// How much was known when the first of them began.
+    /// Up to when everything was known when the first of them began.
     decided: Duration,
     ended: Option<Duration>,
 }
@@ -47,13 +45,12 @@ struct Author {
     work: BTreeMap<Owner, Work>,
 }
 
-/// What the daemons know, by their names.
+/// What the daemons know, by daemon.
 #[derive(Debug, Default)]
 pub struct Knowledge(BTreeMap<Arc<str>, Author>);
 
 impl Knowledge {
-    /// A watch of `resource` does not show everything that happens after `since`: it broke, lags, or has not
-    /// begun.
+    /// A watch of `resource` does not show everything that happens after `since`: it broke, lags, or has not begun.
     pub fn falls_behind(&mut self, agent: &Arc<str>, resource: &str, since: Duration) {
         let author = self.0.entry(agent.clone()).or_default();
         let gap = author.gaps.entry(resource.to_owned()).or_insert(Gap { since, until: None });
@@ -63,30 +60,30 @@ impl Knowledge {
         *gap = Gap { since: gap.since.min(since), until: None };
     }
 
-    /// The same for whichever life of a daemon.
+    /// The same for every incarnation of a daemon.
     pub fn daemon_falls_behind(&mut self, daemon: usize, resource: &str, since: Duration) {
         let lives: Vec<Arc<str>> =
             self.0.keys().filter(|agent| daemon_of(agent) == Some(daemon)).cloned().collect();
         lives.iter().for_each(|agent| self.falls_behind(agent, resource, since));
     }
 
-    /// It has shown everything.
+    /// The watch has shown everything.
     pub fn catches_up(&mut self, agent: &Arc<str>, resource: &str, now: Duration) {
         if let Some(gap) = self.0.get_mut(agent).and_then(|author| author.gaps.get_mut(resource)) {
             gap.until.get_or_insert(now);
         }
     }
 
-    /// Whether a sync for this owner is at work: a call of it is under way, has ended at this instant, or is to be sent
-    /// again after a wait. What it reads before its first write precedes the decision.
+    /// Whether a sync for this owner is running: one of its calls is open, has ended at this instant, or is retried
+    /// after a wait. What it reads before its first write precedes the decision.
     pub fn is_at_work(&self, agent: &Arc<str>, owner: &Owner, now: Duration) -> bool {
         let work = self.0.get(agent).and_then(|author| author.work.get(owner));
         work.is_some_and(|work| work.calls > 0 || work.ended >= Some(now))
     }
 
-    /// A call begins; the instant up to which its author can know everything.
+    /// A call begins. Returns the instant up to which its author can know everything.
     pub fn begins(&mut self, agent: &Arc<str>, owner: Option<&Owner>, now: Duration) -> Duration {
-        let goes_on = owner.is_some_and(|owner| self.is_at_work(agent, owner, now));
+        let retry_at = owner.is_some_and(|owner| self.is_at_work(agent, owner, now));
         let author = self.0.entry(agent.clone()).or_default();
         let gaps = RESOURCES.iter().filter_map(|resource| author.gaps.get(*resource));
         let open = gaps.filter(|gap| gap.until.is_none_or(|until| until == now));
@@ -94,37 +91,38 @@ impl Knowledge {
         let Some(owner) = owner else { return decided };
         let begun = || Work { calls: 0, decided, ended: None };
         let work = author.work.entry(owner.clone()).or_insert_with(begun);
-        if !goes_on {
+        if !retry_at {
             *work = begun();
         }
         work.calls += 1;
         work.decided
     }
 
-    /// It has ended, in whatever way. A status is the `last` call of a sync: what follows is another decision. Not so
-    /// where it `goes_on`, because the call is to be sent again until then.
+    /// The call has ended, with whatever result. A status is the `last` call of a sync: the next call belongs to
+    /// another decision. The exception is a call that is retried: then the sync continues until `retry_at`.
     pub fn ends(
         &mut self,
         agent: &Arc<str>,
         owner: &Owner,
         last: bool,
         now: Duration,
-        goes_on: Option<Duration>,
+        retry_at: Option<Duration>,
     ) {
         let Some(author) = self.0.get_mut(agent) else { return };
         let Some(work) = author.work.get_mut(owner) else { return };
         work.calls = work.calls.saturating_sub(1);
-        work.ended = work.ended.max(Some(goes_on.unwrap_or(now)));
-        if last && work.calls == 0 && goes_on.is_none() {
+        work.ended = work.ended.max(Some(retry_at.unwrap_or(now)));
+        if last && work.calls == 0 && retry_at.is_none() {
             author.work.remove(owner);
         }
     }
 }
 
-/// For whose sake a call is made; `None` for what is read before anything is decided.
+/// The owner that a call is made for; `None` for what is read before a decision.
 ///
-/// A daemon may believe in an owner that an object has no more. Names tell, because sets and pods are called
-/// after their owners; those that users made are the exception, and are told by the owner that they have.
+/// A daemon may assume an owner that an object no longer has. The name decides, because ReplicaSets and pods are
+/// named after their owners; objects that users created are the exception, and are assigned to the owner that they
+/// have.
 pub fn on_behalf_of(call: &Call, picture: &Picture) -> Option<Owner> {
     let (kind, owners) = match (&*call.resource, &*call.subresource) {
         ("deployments", _) if call.method == Method::GET => return None,
@@ -182,7 +180,7 @@ mod tests {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
-        // The first call took ten seconds, and the next one follows at once.
+        // The first call took ten seconds, and the next one begins at once.
         knowledge.ends(&agent, &web(), false, at(11), None);
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(11)), at(1));
         knowledge.ends(&agent, &web(), false, at(11), None);
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_sent_again_after_a_wait_is_of_the_same_decision() {
+    fn a_retried_call_belongs_to_the_same_decision() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_for_one_owner_excuses_nothing_that_is_done_for_another() {
+    fn a_late_call_for_one_owner_excuses_nothing_for_another() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let (mut knowledge, api) = (Knowledge::default(), ("Deployment", "api".to_owned()));
         assert_eq!(knowledge.begins(&agent, Some(&api), at(1)), at(1));
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_status_there_is_another_decision() {
+    fn a_call_after_a_status_belongs_to_another_decision() {
         let (agent, at) = (Arc::<str>::from("d0.1"), Duration::from_secs);
         let mut knowledge = Knowledge::default();
         assert_eq!(knowledge.begins(&agent, Some(&web()), at(1)), at(1));

@@ -1,4 +1,5 @@
-//! What has to follow at once, or in spite of somebody else's trouble, where nothing goes wrong: L3, L6, L7 and L9.
+//! What has to follow at once, and what must not be delayed by another workload's failures, where there are no
+//! faults: L3, L6, L7 and L9.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,51 +8,51 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::convergence::{is_at_rest, objects, until};
+use super::convergence::{is_settled, objects, until};
 use super::deadlines::{SLACK, time_of};
 use super::invariants::{Breach, controller, is_available, is_deleting, is_live, number, text};
 use super::scenario::{Act, NAMES, Scenario};
 use super::server::{Picture, Server};
 
-/// How often is looked.
+/// The interval between two checks.
 const STEP: Duration = Duration::from_millis(50);
 
-/// How long a pod may be available before its set says so.
-const TOLD: Duration = Duration::from_secs(1);
+/// How long a pod may be available before its ReplicaSet reports it.
+const REPORTED: Duration = Duration::from_secs(1);
 
-/// How long after its watch has caught up a daemon may take to do what is to be done.
+/// How long after its watch has caught up a daemon may take to act.
 const UNBLOCKED: Duration = Duration::from_millis(100);
 
-/// How long what can be done at once may take: a slow start, and a status.
+/// How long immediate work may take: a slow start, and a status.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// The longest wait between two tries.
+/// The longest backoff between two attempts.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 
 /// The resources whose watches lag, one in each history.
 const LAGGING: [&str; 3] = ["deployments", "replicasets", "pods"];
 
-/// One of these things, by the seed: each takes time.
+/// Checks one of these, chosen by the seed, since each takes time.
 ///
 /// # Errors
 /// When something does not follow in time.
 pub async fn follows_promptly(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     let nth = scenario.seed / 4;
     match nth % 4 {
-        // When a pod is available depends on whose clock is asked.
-        0 if scenario.clocks.is_empty() => availability_is_told(nth, server, actors).await,
-        1 => goes_on_when_a_watch_catches_up(nth, scenario, server, actors).await,
-        2 => room_is_used_at_once(server, actors).await,
-        _ => trouble_stays_alone(scenario, server, actors).await,
+        // With wrong clocks the daemons disagree on when a pod is available.
+        0 if scenario.clocks.is_empty() => availability_is_reported(nth, server, actors).await,
+        1 => continues_when_a_watch_catches_up(nth, scenario, server, actors).await,
+        2 => quota_room_is_used_at_once(server, actors).await,
+        _ => failures_delay_no_other_deployment(scenario, server, actors).await,
     }
 }
 
-/// L6: a set tells of a pod that has become available within a second.
-async fn availability_is_told(nth: u64, server: &Server, actors: &Actors) -> Result<(), Breach> {
+/// L6: a ReplicaSet reports a pod that has become available within a second.
+async fn availability_is_reported(nth: u64, server: &Server, actors: &Actors) -> Result<(), Breach> {
     actors.min_ready(2 + nth % 3).await;
     actors.images("prompt").await;
-    // Since when each set says less than there is, and how much that is.
-    let mut untold: BTreeMap<String, (Duration, i64)> = BTreeMap::new();
+    // Since when each ReplicaSet reports fewer pods than are available, and how many fewer.
+    let mut unreported: BTreeMap<String, (Duration, i64)> = BTreeMap::new();
     let begin = server.start.elapsed();
     loop {
         let (picture, now) = (server.picture(), server.start.elapsed());
@@ -63,31 +64,31 @@ async fn availability_is_told(nth: u64, server: &Server, actors: &Actors) -> Res
                 i64::try_from(pods_of(&picture, replica_set).filter(available).count()).unwrap_or(i64::MAX);
             let told = number(replica_set, "/status/availableReplicas");
             if told >= there {
-                untold.remove(name);
+                unreported.remove(name);
                 continue;
             }
-            // What is not told yet of so many pods may have become less while others have come.
-            let (since, least) = untold.entry(name.to_owned()).or_insert((now, there));
+            // The number of unreported pods may have fallen while others became available.
+            let (since, least) = unreported.entry(name.to_owned()).or_insert((now, there));
             if told >= *least {
                 (*since, *least) = (now, there);
             }
             *least = there.min(*least);
-            if now - *since > TOLD + 2 * STEP {
+            if now - *since > REPORTED + 2 * STEP {
                 let what =
-                    format!("{name} tells of {told} available pods and has had {least} since {since:?}");
+                    format!("{name} reports {told} available pods and has had {least} since {since:?}");
                 return Err(Breach::new("L6", what));
             }
         }
         let patience = 2 * LONGEST_BACKOFF;
-        if server.is_over() || is_at_rest(&picture).is_ok() || now - begin > patience {
+        if server.is_over() || is_settled(&picture).is_ok() || now - begin > patience {
             return Ok(());
         }
         tokio::time::sleep(STEP).await;
     }
 }
 
-/// L7: a key that waits for a watch goes on as soon as that has caught up.
-async fn goes_on_when_a_watch_catches_up(
+/// L7: a key that waits for a watch continues as soon as the watch has caught up.
+async fn continues_when_a_watch_catches_up(
     nth: u64,
     scenario: &Scenario,
     server: &Server,
@@ -107,23 +108,23 @@ async fn goes_on_when_a_watch_catches_up(
         return Ok(());
     }
     let wants_pods = |deployment: &&Value| number(deployment, "/spec/replicas") > 0;
-    // One that recreates its pods waits for the old ones to end before there is a new set.
+    // A Deployment with Recreate waits for the old pods to end before it creates a ReplicaSet.
     let is_next = |all: &&Value| resource == "pods" || text(all, "/spec/strategy/type") != "Recreate";
     for deployment in objects(&then, "deployments").filter(wants_pods).filter(is_next) {
         let name = text(deployment, "/metadata/name");
         let late = |what: &str| {
             let what =
-                format!("{name}: the watch of {resource} shows everything since {UNBLOCKED:?}, and {what}");
+                format!("{name}: the watch of {resource} has shown everything for {UNBLOCKED:?}, and {what}");
             Err(Breach::new("L7", what))
         };
         let Some(replica_set) = prompt_replica_set(&now, deployment) else {
-            return late("there is no new set");
+            return late("there is no new ReplicaSet");
         };
         if resource == "replicasets"
             && pods_of(&now, replica_set).next().is_none()
             && number(replica_set, "/spec/replicas") > 0
         {
-            return late("the new set has no pods");
+            return late("the new ReplicaSet has no pods");
         }
         let ready = prompt_replica_set(&then, deployment).map_or(0, |replica_set| {
             pods_of(&then, replica_set).filter(|pod| is_available(pod, 0, server.clock.now())).count()
@@ -131,13 +132,13 @@ async fn goes_on_when_a_watch_catches_up(
         if resource == "pods"
             && number(replica_set, "/status/readyReplicas") < i64::try_from(ready).unwrap_or(0)
         {
-            return late(&format!("the new set does not tell of {ready} ready pods"));
+            return late(&format!("the new ReplicaSet does not report {ready} ready pods"));
         }
     }
     Ok(())
 }
 
-/// The set of a Deployment's new template.
+/// The ReplicaSet of a Deployment's new template.
 fn prompt_replica_set<'p>(picture: &'p Picture, deployment: &Value) -> Option<&'p Value> {
     let uid = text(deployment, "/metadata/uid");
     let mut replica_sets =
@@ -151,37 +152,43 @@ fn pods_of<'p>(picture: &'p Picture, replica_set: &Value) -> impl Iterator<Item 
     objects(picture, "pods").filter(move |pod| controller(pod) == uid && is_live(pod))
 }
 
-/// L3: pods that a quota refused are made as soon as another pod of the namespace has ended, however long the wait
-/// between two tries has become.
-async fn room_is_used_at_once(server: &Server, actors: &Actors) -> Result<(), Breach> {
-    actors.lone_pod(true).await;
-    actors.want_too_much().await;
+/// L3: pods that a quota refused are created as soon as another pod of the namespace has ended, however long the
+/// backoff has become.
+async fn quota_room_is_used_at_once(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    actors.unowned_pod(true).await;
+    actors.exceed_quota().await;
     tokio::time::sleep(Duration::from_secs(45)).await;
     server.set_quota(false);
-    // Nobody is told of that.
+    // No daemon watches the quota.
     tokio::time::sleep(Duration::from_millis(10)).await;
-    actors.lone_pod(false).await;
+    actors.unowned_pod(false).await;
     tokio::time::sleep(AT_ONCE).await;
     let picture = server.picture();
     for replica_set in objects(&picture, "replicasets").filter(|replica_set| !is_deleting(replica_set)) {
         let (name, size) = (text(replica_set, "/metadata/name"), number(replica_set, "/spec/replicas"));
         let pods = pods_of(&picture, replica_set).count();
         if !server.is_over() && i64::try_from(pods).unwrap_or(i64::MAX) < size {
-            let what = format!("there is room since {AT_ONCE:?}, and {name} has {pods} pods of {size}");
+            let what =
+                format!("the quota has had room for {AT_ONCE:?}, and {name} has {pods} of {size} pods");
             return Err(Breach::new("L3", what));
         }
     }
     Ok(())
 }
 
-/// L9 and L3: whoever cannot write for one Deployment serves the others as always, and serves it when it can.
-async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+/// L9 and L3: a daemon that cannot write for one Deployment serves the others without delay, and serves that one when
+/// it can again.
+async fn failures_delay_no_other_deployment(
+    scenario: &Scenario,
+    server: &Server,
+    actors: &Actors,
+) -> Result<(), Breach> {
     for name in NAMES {
-        // There are two of them, at least.
+        // There are at least two Deployments.
         let create = Act::Create { name, replicas: 3, surge: 1, unavailable: 1, recreate: false };
         actors.act(&create).await;
     }
-    until(server, actors, is_at_rest, 2 * LONGEST_BACKOFF).await?;
+    until(server, actors, is_settled, 2 * LONGEST_BACKOFF).await?;
     let bounds = |picture: &Picture| -> BTreeMap<String, Duration> {
         let named =
             |deployment| (text(deployment, "/metadata/name").to_owned(), time_of(deployment, scenario));
@@ -193,26 +200,26 @@ async fn trouble_stays_alone(scenario: &Scenario, server: &Server, actors: &Acto
     server.forbid(Some(troubled));
     actors.images("prompt").await;
     tokio::time::sleep(bounds.get(fine).copied().unwrap_or(SLACK)).await;
-    if let Err(unrest) = is_at_rest(&of(&server.picture(), fine))
+    if let Err(unrest) = is_settled(&of(&server.picture(), fine))
         && !server.is_over()
     {
-        let what = format!("{troubled} cannot be written, and {fine} is not rolled out: {unrest}");
+        let what = format!("no write for {troubled} succeeds, and {fine} is not rolled out either: {unrest}");
         return Err(Breach::new("L9", what));
     }
-    // By then the waits between two tries are as long as they get.
+    // By then the backoff has reached its cap.
     tokio::time::sleep(2 * LONGEST_BACKOFF).await;
     server.forbid(None);
     let bound = LONGEST_BACKOFF + bounds.get(troubled).copied().unwrap_or_default() + SLACK;
-    until(server, actors, is_at_rest, bound)
+    until(server, actors, is_settled, bound)
         .await
         .map_err(|Breach { what, .. }| Breach::new("L3", format!("not within {bound:?}: {what}")))
 }
 
-/// What of a picture belongs to a Deployment, by its name, with the pods of other names that its sets have.
+/// The objects of a Deployment, by its name, including the pods of other names that its ReplicaSets own.
 fn of(picture: &Picture, name: &str) -> Picture {
     let replica_sets = picture.get("replicasets").into_iter().flatten();
     let replica_sets: Vec<&Value> = replica_sets
-        .filter(|(other, _)| is_called_after(other, name))
+        .filter(|(other, _)| is_named_after(other, name))
         .map(|(_, replica_set)| &**replica_set)
         .collect();
     let is_theirs = |object: &Value| {
@@ -220,15 +227,15 @@ fn of(picture: &Picture, name: &str) -> Picture {
     };
     let part = |all: &BTreeMap<String, Arc<Value>>| {
         all.iter()
-            .filter(|(other, object)| is_called_after(other, name) || is_theirs(object))
+            .filter(|(other, object)| is_named_after(other, name) || is_theirs(object))
             .map(|(name, object)| (name.clone(), object.clone()))
             .collect()
     };
     picture.iter().map(|(resource, all)| (resource.clone(), part(all))).collect()
 }
 
-/// Whether an object is a Deployment of this name, or one of its sets or pods.
-pub fn is_called_after(object: &str, deployment: &str) -> bool {
+/// Whether an object is a Deployment of this name, or one of its ReplicaSets or pods.
+pub fn is_named_after(object: &str, deployment: &str) -> bool {
     object.strip_prefix(deployment).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
@@ -237,12 +244,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_and_pods_are_called_after_their_deployment() {
+    fn replica_sets_and_pods_are_named_after_their_deployment() {
         for name in ["web", "web-6d6f5bd8b9", "web-6d6f5bd8b9-x7k2p"] {
-            assert!(is_called_after(name, "web"), "{name}");
+            assert!(is_named_after(name, "web"), "{name}");
         }
         for name in ["api", "webby-6d6f5bd8b9", "loner-1"] {
-            assert!(!is_called_after(name, "web"), "{name}");
+            assert!(!is_named_after(name, "web"), "{name}");
         }
     }
 }

@@ -1,37 +1,37 @@
-//! A simulated world that tries to break the controllers: one seed, one history, byte for byte.
+//! A simulated cluster that tries to break the controllers: one seed, one history, byte for byte.
 //!
-//! The real [`Controllers`](windlass::app::Controllers), as the daemon runs them and through the same client,
-//! live in a cluster whose API server, network, users and pods misbehave as a seed says. Every request
-//! passes through one place ([`server`]), where it is logged, perhaps lost or late, carried out, and judged
-//! by the [`invariants`]. After the misbehaviour ends, everything has to come to rest as it should.
+//! The real [`Controllers`](windlass::app::Controllers), as the daemon runs them and through the same client, run in
+//! a cluster whose API server, network, users and pods misbehave as a seed decides. Every request passes through one
+//! place ([`server`]): there it is logged, lost, delayed or carried out, and judged by the [`invariants`]. After the
+//! faults end, every workload has to converge.
 //!
-//! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and who does what when;
-//!   [`draw`]: what a seed draws; [`crash_points`]: misbehaviour that begins with a certain write; [`replay`]: all
-//!   of it as a file.
-//! * [`server`]: the API server as each party sees it; [`call`]: a request, taken apart; [`request_fault`]: what
-//!   becomes of it; [`watch`]: a watch that lags; [`log`]: what happened.
+//! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and which actor does what at which
+//!   time; [`draw`]: what a seed draws; [`crash_points`]: faults that begin with a certain write; [`replay`]: a
+//!   scenario as a file.
+//! * [`server`]: the API server as each client sees it; [`call`]: a parsed request; [`request_fault`]: the fault of
+//!   one request; [`watch`]: a watch that lags; [`log`]: what happened.
 //! * [`knowledge`]: what the author of a write could know.
-//! * [`actors`]: carries out what the scenario says.
+//! * [`actors`]: carries out the acts of the scenario.
 //! * [`daemons`]: starts, kills and restarts the controllers.
 //! * [`invariants`]: the invariants over every committed write.
 //! * [`oracle`]: what faults must not change.
-//! * [`cost`]: how many calls a wish may cost without faults.
-//! * [`convergence`]: what is owed after the faults; [`deadlines`]: what of it in time; [`latency`]: what of it at once;
-//!   [`batches`]: what of it beside another's batch; [`published`]: what statuses say of it;
-//!   [`rollbacks`]: where a rollback leads; [`frozen`]: what a frozen connection holds up; [`scale_downs`]: which of
-//!   pods that are alike go.
+//! * [`cost`]: how many calls one change of a Deployment may cost without faults.
+//! * [`convergence`]: what must hold after the faults; [`deadlines`]: what must happen in time; [`latency`]: what
+//!   must happen at once; [`batches`]: how long one workload may wait for the batch of another; [`published`]:
+//!   whether statuses are true; [`rollbacks`]: which template a rollback restores; [`frozen`]: what a frozen
+//!   connection may delay; [`scale_downs`]: which of several similar pods are deleted.
 //! * [`run`]: one history from its beginning to its verdict.
-//! * [`search`]: many seeds; [`mutation_score`]: which planted bugs they find; [`exhaustive`]: all that can happen
-//!   within small bounds.
-//! * [`shrink`]: the same failure with as little as possible happening; [`transcript`]: a history as its
-//!   reader needs it; [`report`]: what is told of a failure.
-//! * [`daemon_sets`]: the same for DaemonSets, in a smaller world whose nodes are actors.
+//! * [`search`]: many seeds; [`mutation_score`]: which planted bugs they find; [`exhaustive`]: all histories within
+//!   small bounds.
+//! * [`shrink`]: the smallest scenario with the same failure; [`transcript`]: a history for readers; [`report`]: the
+//!   report of a failure.
+//! * [`daemon_sets`]: the same for DaemonSets, in a smaller cluster whose nodes are actors.
 //! * [`cli`]: the flags.
 //!
-//! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's
-//! part of that: where it chooses among what is ready, the order is given (each `select!` below
-//! [`Controllers::run`](windlass::app::Controllers::run) is biased), and what it iterates over has an order.
-//! Nothing enforces this but that histories are run twice before anything is made of them.
+//! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
+//! that: where it chooses among several ready futures, the order is given (each `select!` below
+//! [`Controllers::run`](windlass::app::Controllers::run) is biased), and its collections iterate in a fixed order.
+//! The only check of this is that the first history is run twice before any result is used.
 
 pub mod actors;
 pub mod batches;

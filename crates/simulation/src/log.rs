@@ -1,7 +1,7 @@
-//! What happened, in order: always as a fingerprint, and as entries where somebody will read them.
+//! What happened, in order: always as a fingerprint, and as entries where they are printed.
 //!
-//! Most histories are as they should be and nobody reads them, so only a fingerprint is taken of what would
-//! stand in their logs. The same scenario has the same history: one that failed is run once more, and kept.
+//! Most histories pass and are never printed, so only a fingerprint is taken of their log entries. The same scenario
+//! has the same history: one that failed is run once more, and its entries are kept.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -25,26 +25,26 @@ pub struct Entry {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A request, and what becomes of it.
+    /// A request, and its fault.
     Sent(Box<Call>, RequestFault),
     /// A request that would change something has been carried out.
     Done {
         /// The request.
         call: Box<Call>,
-        /// The code of the answer.
+        /// The status code of the reply.
         code: u16,
-        /// The object before, if there was one and it is a workload.
+        /// The object before the request, if it existed and is a workload.
         before: Option<Arc<Value>>,
-        /// The object after.
+        /// The object after the request.
         after: Option<Arc<Value>>,
     },
     /// Anything else, such as an act of the scenario.
     Note(String),
-    /// An invariant does not hold.
+    /// An invariant was broken.
     Breach(String),
 }
 
-/// The raw line: everything, on one line.
+/// The raw entry in one line.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>9.3} ", self.at.as_secs_f64())?;
@@ -66,7 +66,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Log {
     digest: DefaultHasher,
@@ -113,7 +113,7 @@ impl Log {
         self.keep(at, || Event::Note(text.to_owned()));
     }
 
-    /// An invariant does not hold.
+    /// An invariant was broken.
     pub fn breach(&mut self, at: Duration, text: &str) {
         text.hash(&mut self.digest);
         self.keep(at, || Event::Breach(text.to_owned()));

@@ -8,13 +8,13 @@ use clap::Parser as _;
 use windlass::clock::Clock;
 use windlass_simulation::cli::{Args, Host, execute};
 
-/// A history is many small objects that come and go: with the system's allocator it takes a quarter longer.
+/// A history allocates many small objects; with the system's allocator it takes a quarter longer.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The version, and the commit: as the build was told, or else of the checkout that it was built from, if that is
-/// still what it was built from. A build script that asks git would know better, and have everything built anew
-/// after every commit.
+/// The version, and the commit: from the build's environment, or else from the checkout that the program was built
+/// from, if its sources have not changed since. A build script that runs git would be more precise, but would rebuild
+/// everything after every commit.
 fn version() -> String {
     let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let told = option_env!("WINDLASS_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned);
@@ -25,7 +25,7 @@ fn version() -> String {
         let commit = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
         let sources = ["src", "crates", "Cargo.toml", "Cargo.lock"];
         Some(match sources.iter().any(|source| is_newer(&checkout.join(source), built)) {
-            // As cargo sees it: it would build again.
+            // By the same rule as cargo: cargo would rebuild.
             true => format!("not the sources of {}", commit.trim()),
             false => commit.trim().to_owned(),
         })
@@ -34,7 +34,7 @@ fn version() -> String {
     commit.map_or_else(|| version.to_owned(), |commit| format!("{version} ({commit})"))
 }
 
-/// Whether anything at or below `path` was changed after `built`. What cannot be read counts as changed.
+/// Whether a file at or below `path` was changed after `built`. An unreadable file counts as changed.
 fn is_newer(path: &Path, built: SystemTime) -> bool {
     let unchanged =
         |path: &Path| path.metadata().and_then(|file| file.modified()).is_ok_and(|then| then <= built);

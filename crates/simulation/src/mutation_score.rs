@@ -15,7 +15,7 @@ use windlass::mutations::BUGS;
 /// How long a settled cluster is watched.
 const QUIET: Duration = Duration::from_secs(180);
 
-/// A history that breaks with a bug and not without it.
+/// A history that breaks an invariant with a bug and none without it.
 #[derive(Clone, Copy, Debug)]
 struct Detection {
     seed: u64,
@@ -24,22 +24,22 @@ struct Detection {
     time: f64,
 }
 
-/// A bug that is looked for.
-struct Hunt {
+/// The search for one bug.
+struct BugSearch {
     bug: &'static str,
-    /// The first seed that has not been tried.
+    /// The next seed to try.
     next: u64,
-    /// How long it has been looked for, in seconds.
+    /// How long the search has taken so far, in seconds.
     spent: f64,
 }
 
-/// How long each planted bug takes to find. The threads share the seeds of one bug. What breaks without
-/// the bug as well is no find. Each bug has its share of half of the time, and what is left of all of it is for
-/// those that were not found.
+/// Measures how long each planted bug takes to find. The threads share the seeds of one bug. A seed that fails
+/// without the bug too does not count. Half of the time is shared equally among the bugs; the rest is for those that
+/// were not found.
 ///
 /// # Errors
-/// When nothing is planted in this build, the first seed has two histories, nothing can be printed, or there is no
-/// runtime to be had.
+/// When this build has no planted bugs, the first seed has two histories, the output cannot be written, or no runtime
+/// can be started.
 pub fn mutation_score(
     args: &Args,
     name: &str,
@@ -50,15 +50,16 @@ pub fn mutation_score(
         return Err(std::io::Error::other("--planted needs a build with the feature planted-bugs"));
     }
     let seeds = args.seeds.range(1);
-    same_again(&hunted(seeds.start), digest)?;
+    same_again(&scenario_to_search(seeds.start), digest)?;
     let bugs = BUGS.iter().filter(|bug| bug.contains(name));
-    let mut hunts: Vec<Hunt> = bugs.map(|bug| Hunt { bug, next: seeds.start, spent: 0.0 }).collect();
-    let planted = hunts.len();
+    let mut searches: Vec<BugSearch> =
+        bugs.map(|bug| BugSearch { bug, next: seeds.start, spent: 0.0 }).collect();
+    let planted = searches.len();
     let mut times = Vec::new();
     for part in [0.5, 1.0] {
         let mut missed = Vec::new();
-        let waiting = hunts.len();
-        for (nth, mut hunt) in hunts.into_iter().enumerate() {
+        let waiting = searches.len();
+        for (nth, mut hunt) in searches.into_iter().enumerate() {
             let left = args.minutes.as_secs_f64() * part - elapsed().as_secs_f64();
             let share = left / (waiting - nth) as f64;
             match hunt.go_on(seeds.end, args.threads, share, &elapsed)? {
@@ -70,9 +71,9 @@ pub fn mutation_score(
             }
             out.flush()?;
         }
-        hunts = missed;
+        searches = missed;
     }
-    for Hunt { bug, next, spent } in hunts {
+    for BugSearch { bug, next, spent } in searches {
         writeln!(out, "not found within {spent:.0} s and the seeds before {next}: {bug}")?;
     }
     times.sort_by(f64::total_cmp);
@@ -82,14 +83,14 @@ pub fn mutation_score(
     Ok(times.len() == planted)
 }
 
-/// The history of a seed as it is searched for bugs: two days of rest find no more than three minutes with a
-/// restart, and take seconds.
-fn hunted(seed: u64) -> Scenario {
+/// The history of a seed in the form that is searched for bugs: watching a settled cluster for two days finds no more
+/// than three minutes with a restart, and takes seconds.
+fn scenario_to_search(seed: u64) -> Scenario {
     Scenario { quiet: QUIET, ..Scenario::new(seed) }
 }
 
-impl Hunt {
-    /// Looks for the bug for `share` seconds more.
+impl BugSearch {
+    /// Searches for the bug for `share` more seconds.
     fn go_on(
         &mut self,
         end: u64,
@@ -107,7 +108,7 @@ impl Hunt {
                 if seed >= end {
                     break;
                 }
-                let clean = hunted(seed);
+                let clean = scenario_to_search(seed);
                 let Some(failure) = run(&Scenario { bug, ..clean.clone() }, false)?.failure else { continue };
                 if run(&clean, false)?.failure.is_none() {
                     let find = Detection { seed, invariant: failure.invariant, time: spent + time() };

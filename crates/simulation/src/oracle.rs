@@ -1,9 +1,9 @@
-//! Sieve's two oracles (Sun et al., OSDI 2022): faults must change neither where a workload ends nor how many
+//! Sieve's two oracles (Sun et al., OSDI 2022): faults must change neither the final state of a workload nor how many
 //! objects are created and deleted on the way.
 //!
-//! Asked of *calm* scenarios only, in which users wait for rest before they want something else, and nobody
-//! touches the pods: then the same scenario without faults says what is owed. Two leaders who know nothing of
-//! each other may undo each other's work, and are not asked.
+//! They apply to *calm* scenarios only, in which users wait until the cluster is settled before their next change,
+//! and no other client changes the pods: then the same scenario without faults gives the expected result. Two leaders
+//! that see different states may undo each other's work; the oracles do not apply to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use super::invariants::{Breach, controller, is_deleting, text};
 use super::scenario::{Act, Fault, Scenario};
 use super::server::Picture;
 
-/// How many objects the daemons created and deleted, by resource and by the name of the set or Deployment.
+/// How many objects the daemons created and deleted, by resource and by the name of the ReplicaSet or Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     sums: BTreeMap<String, Sum>,
-    /// The UIDs of pods that arrived late. Where their set has gone since, the garbage collector deletes them.
+    /// The UIDs of pods that arrived late. Where their ReplicaSet has been deleted since, the garbage collector
+    /// deletes them.
     late: BTreeSet<String>,
 }
 
@@ -27,15 +28,15 @@ pub struct Tally {
 struct Sum {
     created: u32,
     deleted: u32,
-    /// How many of these writes arrived when their author had given them up. A creation: it has made another of the name
-    /// in their place, and that one may have gone since: nothing tells the server that this one is not wanted any
-    /// more. A deletion: the next leader may have chosen another pod, and replaces this one. Each may be one creation and
-    /// one deletion too many.
+    /// How many of these writes arrived after their author had abandoned them. A creation: its author has created
+    /// another object of the name in its place, which may have been deleted since, and the server cannot know that
+    /// the late one is not wanted any more. A deletion: the next leader may have chosen another pod, and replaces
+    /// this one. Each may cause one extra creation and one extra deletion.
     late: u32,
 }
 
 impl Tally {
-    /// Notes what a write did: a daemon's, or the garbage collector's to a pod that came too late.
+    /// Counts a write: a daemon's, or the garbage collector's deletion of a pod that arrived late.
     pub fn count(&mut self, call: &Call, before: Option<&Value>, after: Option<&Value>) {
         let created = call.of_daemon() && before.is_none() && after.is_some();
         let collected =
@@ -43,33 +44,34 @@ impl Tally {
         let deleted = call.method == http::Method::DELETE
             && before.is_some_and(|before| !is_deleting(before) && (call.of_daemon() || collected(before)));
         let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
-        // A pod is called after its set, with a suffix of its own.
+        // The name of a pod is the name of its ReplicaSet and a suffix.
         let name = match &*call.resource {
             "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(replica_set, _)| replica_set),
             _ => text(object, "/metadata/name"),
         };
-        if created && call.overdue && call.resource == "pods" {
+        if created && call.abandoned && call.resource == "pods" {
             self.late.insert(text(object, "/metadata/uid").to_owned());
         }
         let sum = self.sums.entry(format!("{} of {name}", call.resource)).or_default();
         sum.created += u32::from(created);
         sum.deleted += u32::from(deleted);
-        sum.late += u32::from((created || deleted) && call.overdue);
+        sum.late += u32::from((created || deleted) && call.abandoned);
     }
 }
 
 /// What faults must not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// What was created and deleted.
+    /// The numbers of creations and deletions.
     pub tally: Tally,
-    /// Everything there is in the end, without what depends on time.
+    /// All objects at the end, without what depends on time.
     pub objects: Vec<String>,
-    /// Whether users wanted something else before the last was done: then what was created on the way depends on when.
+    /// Whether users made a change before the last one was rolled out: then the creations and deletions depend on
+    /// timing.
     pub is_hurried: bool,
 }
 
-/// What there is, without identities and times.
+/// The objects, without identities and times.
 pub fn objects(picture: &Picture) -> Vec<String> {
     let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {
@@ -83,7 +85,7 @@ pub fn objects(picture: &Picture) -> Vec<String> {
         let known = |c: &Value| format!("{}={} {}", text(c, "/type"), text(c, "/status"), text(c, "/reason"));
         let conditions: BTreeSet<String> = conditions.iter().map(known).collect();
         if let Some(status) = status.as_object_mut() {
-            // The generation counts attempts, and not what was attained; a count of nothing may be left out.
+            // The generation counts attempts and not results; a count of 0 may be omitted.
             status.retain(|field, value| field != "observedGeneration" && *value != 0);
             status.insert("conditions".into(), json!(conditions));
         }
@@ -93,15 +95,15 @@ pub fn objects(picture: &Picture) -> Vec<String> {
     others.flat_map(|all| all.values()).map(line).collect()
 }
 
-/// Whether the oracles can be asked.
+/// Whether the oracles apply.
 pub fn applies(scenario: &Scenario) -> bool {
-    scenario.calm && (scenario.election || scenario.daemons == 1) && !begins_in_the_past(scenario)
+    scenario.calm && (scenario.election || scenario.daemons == 1) && !may_start_from_old_lists(scenario)
 }
 
-/// A daemon that starts knows of nothing newer than the list that it is given. The API promises that this is not
-/// an old one, and so does no real server; one that breaks the promise has the daemon work on what was.
-pub(super) fn begins_in_the_past(scenario: &Scenario) -> bool {
-    // Whoever loses the Lease starts anew as well.
+/// Whether a daemon may start from an old list. The API promises that a first list is not old, and real servers keep
+/// that promise; a server that breaks it makes the daemon act on an earlier state.
+pub(super) fn may_start_from_old_lists(scenario: &Scenario) -> bool {
+    // A daemon that loses the Lease restarts as well.
     let restart = |act: &Act| {
         matches!(act, Act::Crash { .. } | Act::Stop { .. } | Act::SlowLease { .. } | Act::Depose { .. })
     };
@@ -109,18 +111,18 @@ pub(super) fn begins_in_the_past(scenario: &Scenario) -> bool {
         && scenario.acts.iter().any(|(_, act)| restart(act))
 }
 
-/// The same, and nothing goes wrong.
+/// The same scenario without faults.
 pub fn without_faults(scenario: &Scenario) -> Scenario {
     let mut calm = scenario.clone();
     calm.faults.clear();
     calm.clocks.clear();
     calm.points.clear();
-    calm.acts.retain(|(_, act)| act.is_wish());
+    calm.acts.retain(|(_, act)| act.is_user_change());
     calm.bug = "";
     calm
 }
 
-/// Whether an ending is the one that is owed.
+/// Checks that a history ended as expected.
 ///
 /// # Errors
 /// The first difference.
@@ -145,11 +147,11 @@ pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
     }
     let differs = owed.objects.iter().zip(&found.objects).find(|(owed, found)| owed != found);
     if let Some((owed, found)) = differs {
-        return Err(Breach::new("R3", format!("it ends as {found}, without faults as {owed}")));
+        return Err(Breach::new("R3", format!("it ends with {found}, without faults with {owed}")));
     }
     if owed.objects.len() != found.objects.len() {
         let what =
-            format!("{} objects in the end, without faults {}", found.objects.len(), owed.objects.len());
+            format!("{} objects at the end, without faults {}", found.objects.len(), owed.objects.len());
         return Err(Breach::new("R3", what));
     }
     Ok(())
@@ -161,7 +163,7 @@ mod tests {
     use crate::run::run;
 
     #[test]
-    fn what_is_owed_is_known_without_faults() {
+    fn the_expected_ending_comes_from_the_history_without_faults() {
         let calm = (1..200).map(Scenario::new).find(|scenario| applies(scenario) && scenario.acts.len() > 4);
         let scenario = calm.unwrap();
         let outcome = run(&without_faults(&scenario), false).unwrap();

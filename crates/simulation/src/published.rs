@@ -1,5 +1,5 @@
-//! Whether statuses are true, where nothing goes wrong but what is refused here: S20 and S27. What they should say is
-//! read off the pods and the generations that the API server has stored.
+//! Whether statuses are true where there are no faults but the refusals made here: S20 and S27. The expected values
+//! are computed from the pods and generations that the API server has stored.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use super::invariants::{Breach, controller, is_available, is_deleting, is_live, 
 use super::scenario::Scenario;
 use super::server::{Picture, Server};
 
-/// How long a status may say what was: watches show everything at once.
+/// How long a status may report an earlier state: watches show everything at once.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// The time between two losses: two of them fall into a second.
+/// The time between two losses: two of them occur within a second.
 const BETWEEN: Duration = Duration::from_millis(300);
 
-/// How long steps are refused.
+/// How long writes are refused.
 const REFUSED: Duration = Duration::from_secs(5);
 
-/// One of these things, by the seed: each takes time.
+/// Checks one of these, chosen by the seed, since each takes time.
 ///
 /// # Errors
-/// When a status says what is not so.
+/// When a status is not true.
 pub async fn statuses_are_true(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     match scenario.seed / 3 % 3 {
-        0 => generations_are_put_right(server, actors).await,
-        1 => refused_steps_are_not_acted_on(server, actors).await,
-        _ => losses_are_told(server, actors).await,
+        0 => generations_are_corrected(server, actors).await,
+        1 => refused_writes_are_not_observed(server, actors).await,
+        _ => losses_are_reported(server, actors).await,
     }
 }
 
-/// S20: an `observedGeneration` above the generation is put right.
-async fn generations_are_put_right(server: &Server, actors: &Actors) -> Result<(), Breach> {
+/// S20: an `observedGeneration` above the generation is corrected.
+async fn generations_are_corrected(server: &Server, actors: &Actors) -> Result<(), Breach> {
     actors.raise_generations().await;
     tokio::time::sleep(AT_ONCE).await;
     let picture = server.picture();
@@ -41,15 +41,16 @@ async fn generations_are_put_right(server: &Server, actors: &Actors) -> Result<(
         let (observed, generation) = generations(object);
         if observed > generation && !server.is_over() {
             let name = text(object, "/metadata/name");
-            let what = format!("{name} has generation {generation} and says that {observed} was observed");
+            let what = format!("{name} has generation {generation} and observedGeneration {observed}");
             return Err(Breach::new("S20", what));
         }
     }
     Ok(())
 }
 
-/// S20: while the sizes of ReplicaSets cannot be changed, no Deployment that was resized is observed.
-async fn refused_steps_are_not_acted_on(server: &Server, actors: &Actors) -> Result<(), Breach> {
+/// S20: while the sizes of ReplicaSets cannot be changed, no resized Deployment publishes its new generation as
+/// observed.
+async fn refused_writes_are_not_observed(server: &Server, actors: &Actors) -> Result<(), Breach> {
     server.fix_sizes(true);
     actors.resize_all().await;
     tokio::time::sleep(REFUSED).await;
@@ -59,8 +60,7 @@ async fn refused_steps_are_not_acted_on(server: &Server, actors: &Actors) -> Res
         let (observed, generation) = generations(deployment);
         if observed >= generation && !server.is_over() {
             let name = text(deployment, "/metadata/name");
-            let what =
-                format!("{name} could not be resized and says that generation {generation} was observed");
+            let what = format!("{name} could not be resized and has observedGeneration {generation}");
             return Err(Breach::new("S20", what));
         }
     }
@@ -71,9 +71,9 @@ fn generations(object: &Value) -> (i64, i64) {
     (number(object, "/status/observedGeneration"), number(object, "/metadata/generation"))
 }
 
-/// S27: a settled workload says at once of each pod that it loses, however fast they follow each other.
-async fn losses_are_told(server: &Server, actors: &Actors) -> Result<(), Breach> {
-    // The last status was written long ago: what is gathered is gathered from the first loss on.
+/// S27: a settled workload reports each pod that it loses at once, however fast losses follow each other.
+async fn losses_are_reported(server: &Server, actors: &Actors) -> Result<(), Breach> {
+    // Long after the last status, so that status writes are throttled from the first loss on.
     tokio::time::sleep(2 * REFUSED).await;
     for _ in 0..3 {
         for pod in one_ready_pod_of_each(server) {
@@ -100,14 +100,14 @@ fn one_ready_pod_of_each(server: &Server) -> Vec<Value> {
     replica_sets.iter().filter_map(first).collect()
 }
 
-/// The first ReplicaSet or Deployment that says more of its pods than there is.
+/// The first ReplicaSet or Deployment that reports more pods than there are.
 fn overstated(picture: &Picture, now: jiff::Timestamp) -> Result<(), Breach> {
     let pods_of = |replica_set: &Value, least: i64| {
         let uid = text(replica_set, "/metadata/uid");
         let pods = objects(picture, "pods").filter(|pod| controller(pod) == uid && is_live(pod));
         i64::try_from(pods.filter(|pod| is_available(pod, least, now)).count()).unwrap_or(i64::MAX)
     };
-    // Who has been ready for how long is the same question with another number of seconds.
+    // Readiness is availability after 0 seconds.
     let counts = |replica_set: &Value| {
         [pods_of(replica_set, 0), pods_of(replica_set, number(replica_set, "/spec/minReadySeconds"))]
     };
@@ -121,7 +121,7 @@ fn overstated(picture: &Picture, now: jiff::Timestamp) -> Result<(), Breach> {
         }
         let name = text(object, "/metadata/name");
         let what = format!(
-            "{name} says that {told:?} pods are ready and available, of which {there:?} are since {AT_ONCE:?}"
+            "{name} reports {told:?} ready and available pods, but has had {there:?} for {AT_ONCE:?}"
         );
         Err(Breach::new("S27", what))
     };
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_that_says_more_than_there_is_is_found_on_both_levels() {
+    fn an_overstated_status_is_found_in_replica_sets_and_deployments() {
         let owner = |kind: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}]);
         let status = |number: i64| json!({"readyReplicas": number, "availableReplicas": number});
         let pod = json!({"metadata": {"name": "p", "ownerReferences": owner("ReplicaSet", "s")}, "status": {"phase": "Running",
@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(judged(1, 1), Ok(()));
         assert_eq!(judged(0, 0), Ok(()), "a rise may wait");
         assert!(judged(2, 1).unwrap_err().what.starts_with("web-1 says"));
-        assert!(judged(1, 2).unwrap_err().what.starts_with("web says"));
+        assert!(judged(1, 2).unwrap_err().what.starts_with("web reports"));
     }
 }

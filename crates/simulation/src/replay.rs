@@ -1,8 +1,8 @@
 //! A history as a file: what to run again, and what was found there.
 //!
-//! The file is the scenario as JSON, times in milliseconds, with a line on what it shows. It does not hold
-//! what happened: that follows from the scenario, and a mended Windlass makes another history of it. So a
-//! file stays of use as a test of the behaviour that it is named after.
+//! The file holds the scenario as JSON, with times in milliseconds, and a line that says what it shows. It does not
+//! hold what happened: that follows from the scenario, and a fixed Windlass makes another history of it. So a file
+//! stays useful as a test of the behaviour that it is named after.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use super::scenario::{Act, Fault, NAMES, Scenario, Skew};
 use windlass::mutations::BUGS;
 
-/// One of a few words. A name of its own keeps serde from borrowing it from the file.
+/// A static string. The type alias keeps serde from borrowing it from the file.
 pub type Word = &'static str;
 
-/// The longest time that a file may give: an hour. A history ends only after all of them.
+/// The longest time that a file may give: one hour. A history ends only after all of its times.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The longest time in which a settled cluster is watched: with an election, a week of it is a minute.
+/// The longest time for which a settled cluster is watched: with an election, one week takes a minute.
 const LONGEST_QUIET: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// More daemons, acts or pods than this are a mistake.
+/// Larger numbers of daemons, acts or pods are taken for a mistake.
 const MOST_DAEMONS: usize = 8;
 const MOST_ACTS: usize = 1000;
 const MOST_REPLICAS: u32 = 500;
@@ -30,7 +30,7 @@ const MOST_REPLICAS: u32 = 500;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// What it shows or showed, for a reader.
+    /// What it shows or showed, in one or two sentences.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shows: String,
     /// The invariant that it breaks or broke, such as "S11".
@@ -39,7 +39,7 @@ pub struct Replay {
     /// The planted bug with which it breaks again, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
     pub mistake: Word,
-    /// The Windlass in which that was found.
+    /// The version of Windlass in which the failure was found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub found_in: String,
     /// What happens in it.
@@ -47,10 +47,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// Where in the text what is wrong.
+    /// The position in the text, and what is wrong there.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut json = serde_json::Deserializer::from_str(text);
         let replay: Replay = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -66,14 +66,14 @@ impl Replay {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, or says what no scenario can.
+    /// When it cannot be read, or is not a valid scenario.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Replay::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Writes it into a directory, which is made if need be, and says where it is. The name is the seed and
-    /// the invariant, with a number if a file of that name is about another scenario.
+    /// Writes it into a directory, which is created if necessary, and returns its path. The name is the seed and the
+    /// invariant, with a number if a file of that name holds another scenario.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -87,7 +87,7 @@ impl Replay {
         let text = serde_json::to_string_pretty(self).map_err(std::io::Error::other)? + "\n";
         let mut path = directory.join(format!("{name}.json"));
         let mut count = 1;
-        // Where it cannot be read it is somebody's all the same.
+        // An unreadable file is not overwritten either.
         while path.exists() && Replay::read(&path).map(|other| other.scenario).as_ref() != Ok(&self.scenario)
         {
             count += 1;
@@ -98,7 +98,7 @@ impl Replay {
     }
 }
 
-/// Whether a scenario can be run, and comes to an end.
+/// Checks that a scenario can be run, and comes to an end.
 ///
 /// # Errors
 /// The field that is out of bounds.
@@ -128,7 +128,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         field(format!("faults[{n}]"), *part <= 100, "must be at most 100 percent")?;
     }
     for (n, Skew { ahead, speed }) in scenario.clocks.iter().enumerate() {
-        let bound = "must be at most a day either way";
+        let bound = "must be at most a day, positive or negative";
         field(format!("clocks[{n}].ahead"), ahead.unsigned_abs() <= 86_400_000, bound)?;
         // A leader that measures its 10 s with a slower clock than this outlives its Lease of 15 s.
         field(format!("clocks[{n}].speed"), (67..=100).contains(speed), "must be between 67 and 100")?;
@@ -136,7 +136,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     let mut latest = Duration::ZERO;
     for (n, (at, act)) in scenario.acts.iter().enumerate() {
         field(format!("acts[{n}].at"), *at <= LONGEST, "must be at most an hour")?;
-        field(format!("acts[{n}].at"), *at >= latest, "must not be before the act in front of it")?;
+        field(format!("acts[{n}].at"), *at >= latest, "must not be before the previous act")?;
         latest = *at;
         let fine = |seconds: u32| u64::from(seconds) <= LONGEST.as_secs();
         let hour = "must be at most an hour";
@@ -154,7 +154,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
                 let path = format!("acts[{n}].act.{kind}.replicas");
                 field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
             }
-            Act::Bare { replicas } => {
+            Act::OwnerlessReplicaSet { replicas } => {
                 let path = format!("acts[{n}].act.bare.replicas");
                 field(path, replicas <= MOST_REPLICAS, &format!("must be at most {MOST_REPLICAS}"))?;
             }
@@ -182,7 +182,7 @@ fn word<'de, D: serde::Deserializer<'de>>(from: D, known: &'static [Word]) -> Re
 /// Reads the name of a Deployment.
 ///
 /// # Errors
-/// When no user makes one of that name.
+/// When no user creates a Deployment of that name.
 pub fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     word(from, &NAMES)
 }
@@ -206,7 +206,7 @@ pub fn resource<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Er
 /// Reads the name of a planted bug.
 ///
 /// # Errors
-/// When there is none of that name.
+/// When there is no bug of that name.
 pub fn bug<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     word(from, BUGS)
 }
@@ -217,18 +217,18 @@ pub mod milliseconds {
 
     use serde::{Deserialize as _, Serialize as _};
 
-    /// Writes it.
+    /// Serializes it.
     ///
     /// # Errors
-    /// When the serializer has one.
+    /// Those of the serializer.
     pub fn serialize<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX).serialize(to)
     }
 
-    /// Reads it.
+    /// Deserializes it.
     ///
     /// # Errors
-    /// When it is no whole number.
+    /// When it is not a whole number.
     pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         u64::deserialize(from).map(Duration::from_millis)
     }
@@ -250,18 +250,18 @@ pub mod steps {
         act: A,
     }
 
-    /// Writes them.
+    /// Serializes them.
     ///
     /// # Errors
-    /// When the serializer has one.
+    /// Those of the serializer.
     pub fn serialize<S: serde::Serializer>(acts: &[(Duration, Act)], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(acts.iter().map(|(at, act)| Step { at: *at, act }))
     }
 
-    /// Reads them.
+    /// Deserializes them.
     ///
     /// # Errors
-    /// When one of them is none.
+    /// When one of them is not an act.
     pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<(Duration, Act)>, D::Error> {
         let steps = Vec::<Step<Act>>::deserialize(from)?;
         Ok(steps.into_iter().map(|step| (step.at, step.act)).collect())
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_file_is_read_back() {
         for seed in 0..200 {
             let written = replay(Scenario::new(seed));
             let text = serde_json::to_string_pretty(&written).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_with_its_place() {
+    fn an_error_in_a_file_names_its_position() {
         let good = serde_json::to_string_pretty(&replay(Scenario::new(7))).unwrap();
         let wrong = |from: &str, to: &str| {
             let text = good.replacen(from, to, 1);

@@ -1,5 +1,5 @@
-//! What is told of a failure: what was run and by which Windlass, the least history that fails so, step by
-//! step, the breach, the state of things, and a file to run it again.
+//! The report of a failure: what was run and by which version of Windlass, the smallest history that fails in the
+//! same way, step by step, the breach, the objects, and a file to run it again.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,27 +11,27 @@ use super::scenario::Scenario;
 use super::shrink::{Budget, shrink};
 use super::transcript;
 
-/// How many histories may be spent on making one smaller.
+/// How many histories may be spent on shrinking one failure.
 const RUNS: usize = 2000;
 
-/// How it is told.
+/// How failures are reported.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The Windlass that this is, such as "0.1.0 (ca22bf4)".
+    /// The version of Windlass, such as "0.1.0 (ca22bf4)".
     pub version: String,
-    /// Where files go.
+    /// The directory for the files of failures.
     pub directory: PathBuf,
-    /// Every request with its body, in place of what matters.
+    /// Prints every request with its body instead of a transcript.
     pub verbose: bool,
-    /// How long a history is made smaller.
+    /// How long one failure is shrunk.
     pub patience: Duration,
 }
 
 impl Report {
-    /// Makes the history smaller, tells of it and writes its file. `elapsed` is the real time.
+    /// Shrinks the history, reports it and writes its file. `elapsed` is the real time.
     ///
     /// # Errors
-    /// When it does not fail again, or something cannot be run or written.
+    /// When the failure does not occur again, or something cannot be run or written.
     pub fn failure(
         &self,
         scenario: &Scenario,
@@ -42,17 +42,17 @@ impl Report {
         let least = shrink(scenario, &budget)?.unwrap_or_else(|| scenario.clone());
         let outcome = self.history(&least, out)?;
         self.keep(least, &outcome, out)?;
-        // What is of a file, planted, or of the exhaustive mode is not what its seed draws.
+        // A scenario from a file, with a planted bug, or of the exhaustive mode is not what its seed draws.
         if *scenario == Scenario::new(scenario.seed) {
-            writeln!(out, "all of it: windlass-sim --replay {}", scenario.seed)?;
+            writeln!(out, "the whole history: windlass-sim --replay {}", scenario.seed)?;
         }
         Ok(())
     }
 
-    /// Runs a history once more, and tells of it.
+    /// Runs a history once more, and prints it.
     ///
     /// # Errors
-    /// When it cannot be run or told.
+    /// When it cannot be run or printed.
     pub fn history(&self, scenario: &Scenario, out: &mut dyn Write) -> std::io::Result<Outcome> {
         let outcome = run(scenario, true)?;
         writeln!(out, "windlass {}, {scenario}", self.version)?;
@@ -61,18 +61,18 @@ impl Report {
         } else {
             transcript::lines(&outcome.log).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
-        writeln!(out, "\nthen there is:")?;
+        writeln!(out, "\nobjects at the end:")?;
         transcript::objects(&outcome.picture).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         writeln!(out, "\n{outcome}")?;
         Ok(outcome)
     }
 
-    /// Writes the file of a failure, and how to use it.
+    /// Writes the file of a failure, and prints how to use it.
     fn keep(&self, scenario: Scenario, outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
         let Some(failure) = &outcome.failure else {
             let what = format!(
-                "seed {}: it was not as it should be the first time: a history depends on more than its seed, \
-                 and nothing here can be believed",
+                "seed {}: it failed the first time and not the second: a history depends on more than its seed, \
+                 and no result of this simulation is valid",
                 scenario.seed
             );
             return Err(std::io::Error::other(what));

@@ -1,38 +1,38 @@
-//! What becomes of a request on its way to the API server and back.
+//! The fault of a request on its way to the API server and back.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What becomes of a request.
+/// The fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestFault {
-    /// It arrives, and so does the answer.
+    /// The request and its reply arrive.
     Proceed,
-    /// It never arrives.
+    /// The request never arrives.
     LoseRequest,
-    /// It is carried out, and the answer never arrives.
+    /// It is carried out, and the reply never arrives.
     LoseReply,
-    /// It is carried out so much later.
+    /// It is carried out after this time.
     Delay(Duration),
-    /// It is carried out at once and answered so much later.
+    /// It is carried out at once, and the reply arrives after this time.
     DelayReply(Duration),
     /// It is refused with this code, reason and message.
     Refuse(u16, &'static str, String),
-    /// Its author is asked with this code to send it again after so many seconds. It may be carried out all the same:
-    /// a proxy in between had no patience.
-    AskToWait {
+    /// The reply is this code with a `Retry-After` of this many seconds. The request may be carried out all the same,
+    /// since a proxy in between gave up.
+    RetryAfter {
         /// 429 or 503.
         code: u16,
-        /// How long.
+        /// The value of `Retry-After`.
         seconds: u32,
         /// Whether it is carried out.
         carried_out: bool,
     },
-    /// It comes to a member that has seen nothing for so long.
+    /// It reaches a member of the API server that has seen nothing for this time.
     Behind(Duration),
-    /// Its connection relays nothing any more: it never arrives, and its author is told nothing.
+    /// Its connection relays nothing any more: the request never arrives, and its author gets no reply.
     Freeze,
-    /// From beyond the grave: its sender has been killed.
+    /// Its sender has been killed: it is dropped.
     Hang,
 }
 
@@ -44,42 +44,42 @@ impl RequestFault {
             | RequestFault::Refuse(..)
             | RequestFault::Freeze
             | RequestFault::Hang => false,
-            RequestFault::AskToWait { carried_out, .. } => *carried_out,
+            RequestFault::RetryAfter { carried_out, .. } => *carried_out,
             _ => true,
         }
     }
 }
 
-/// What an API server or a proxy says to whom it asks to wait, and to nobody else.
+/// Messages of an API server or a proxy that occur only in replies with `Retry-After`.
 pub const WAITS: [&str; 2] = ["Too many requests, please try again later.", "the apiserver is shutting down"];
 
-/// What a daemon got for a request.
+/// The reply that a daemon got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// None.
     None,
     /// It succeeded.
     Success,
-    /// It was refused, as the simulation had decided.
+    /// It was refused by a fault of the simulation.
     Refused,
-    /// It was asked to send the request again after this time.
+    /// A `Retry-After` with this time.
     Wait(Duration),
-    /// Another answer, by which nothing here is judged: a conflict, or a refusal by the rules of the API.
+    /// Another reply, which no invariant judges: a conflict, or a refusal by the rules of the API.
     Other,
 }
 
-/// What is ordered for a creation of a pod.
+/// A fault that is ordered for the creation of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// It arrives when its author has given it up.
-    ArriveLate,
-    /// Its author dies of it, and it arrives all the same when there is another one.
-    OutliveAuthor,
-    /// It is carried out at once, and its author hears of it late, but before giving it up.
-    AnswerLate,
+pub enum OrderedFault {
+    /// It arrives after its author has abandoned it.
+    AfterAbandoned,
+    /// Its author is killed at it, and it arrives after the successor has started.
+    AfterAuthorKilled,
+    /// It is carried out at once, and the reply arrives late, but before its author abandons it.
+    LateReply,
 }
 
-/// As a remark behind the request; nothing for one that fares well.
+/// As a remark after the request; empty without a fault.
 impl fmt::Display for RequestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,14 +87,14 @@ impl fmt::Display for RequestFault {
             RequestFault::LoseRequest => write!(f, "never arrives"),
             RequestFault::LoseReply => write!(f, "the reply is lost"),
             RequestFault::Delay(time) => write!(f, "arrives {time:?} late"),
-            RequestFault::DelayReply(time) => write!(f, "is answered {time:?} late"),
+            RequestFault::DelayReply(time) => write!(f, "the reply is {time:?} late"),
             RequestFault::Refuse(code, _, message) => write!(f, "refused with {code}, {message}"),
-            RequestFault::AskToWait { code, seconds, carried_out } => {
+            RequestFault::RetryAfter { code, seconds, carried_out } => {
                 let done = if *carried_out { ", and carried out" } else { "" };
-                write!(f, "asked with {code} to wait {seconds} s{done}")
+                write!(f, "{code} with Retry-After {seconds} s{done}")
             }
-            RequestFault::Behind(time) => write!(f, "answered by a member that is {time:?} behind"),
-            RequestFault::Freeze => write!(f, "its connection relays nothing"),
+            RequestFault::Behind(time) => write!(f, "reply of a member that lags by {time:?}"),
+            RequestFault::Freeze => write!(f, "its connection is frozen"),
             RequestFault::Hang => write!(f, "its sender is dead"),
         }
     }

@@ -1,5 +1,5 @@
-//! S7: a rollback to the last revision leads to the template before, also where the one that it leaves has no
-//! ReplicaSet yet.
+//! S7: a rollback to the previous revision restores the template before the current one, also where the current one
+//! has no ReplicaSet yet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::server::{Picture, Server};
 /// How long a rollback takes: one write.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Gives every Deployment another image while it is paused, and asks for the last revision.
+/// Changes the image of every Deployment while it is paused, and requests a rollback to the previous revision.
 ///
 /// # Errors
-/// When the image is another one than before.
-pub async fn lead_back(server: &Server, actors: &Actors) -> Result<(), Breach> {
+/// When the image differs from the one before.
+pub async fn restore_the_previous_template(server: &Server, actors: &Actors) -> Result<(), Breach> {
     let before = server.picture();
     actors.pause(true).await;
     actors.images("skipped").await;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
-use super::cost::Meter;
+use super::cost::ChangeCost;
 use super::invariants::Breach;
 use super::log::Entry;
 use super::oracle::{self, Ending};
@@ -23,32 +23,33 @@ use windlass_nodes::{garbage, kubelet, namespaces};
 /// How a history ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was found, if anything.
+    /// The first breach, if any.
     pub failure: Option<Breach>,
     /// A fingerprint of the whole log.
     pub digest: u64,
     /// The log, if it was kept.
     pub log: Vec<Entry>,
-    /// The objects at the breach, or in the end.
+    /// The objects at the breach, or at the end.
     pub picture: Picture,
-    /// Requests of everybody. This and the two times below include the history without faults that it is compared with.
+    /// Requests of all clients. This and the two times below include the history without faults that it is compared
+    /// with.
     pub requests: u64,
     /// The daemons' writes about workloads.
     pub writes: u64,
-    /// Virtual time.
+    /// Virtual time of the whole history.
     pub lasted: Duration,
-    /// Of that, how long something was to be done, or could be.
+    /// Virtual time until the cluster was settled.
     pub busy: Duration,
     /// What faults must not change.
     pub ending: Ending,
 }
 
-/// What was found, in a line.
+/// The result in one line.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             Some(failure) => write!(f, "{failure}"),
-            None => write!(f, "as it should be"),
+            None => write!(f, "passed"),
         }
     }
 }
@@ -56,7 +57,7 @@ impl fmt::Display for Outcome {
 /// Runs a scenario on a runtime of its own. `record` keeps the log.
 ///
 /// # Errors
-/// When the simulation itself panics, or there is no runtime to be had.
+/// When the simulation itself panics, or no runtime can be started.
 pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
     windlass::mutations::plant(scenario.bug);
     let mut outcome = naming_the_seed(scenario.seed, || {
@@ -72,7 +73,7 @@ pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
             outcome.lasted += owed.lasted;
             outcome.busy += owed.busy;
             outcome.failure = match owed.failure {
-                // There is nothing to compare with. Without its faults the history is shorter, too.
+                // Nothing to compare with. Without its faults the history is shorter, too.
                 Some(Breach { invariant, what }) => {
                     Some(Breach { invariant, what: format!("without the faults: {what}") })
                 }
@@ -83,12 +84,12 @@ pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// A panic here is a mistake of the simulation: the daemons' tasks have theirs caught. Nothing is shared with
-/// other histories, so none of them sees what it leaves behind.
+/// A panic here is a bug of the simulation: panics of the daemons' tasks are caught. Histories share no state, so a
+/// panic affects no other history.
 fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(history)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
         Err(std::io::Error::other(format!("seed {seed}: the simulation panicked: {text}")))
     })
 }
@@ -98,11 +99,11 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     let time = clock.clone();
     let now = Arc::new(move || time.now());
     let mut options = Options::new(now.clone());
-    // The faults of watches are made of lines.
+    // The faults of watches work on lines of JSON.
     options.protobuf = false;
     options.seed = scenario.seed;
     options.streaming_lists = scenario.streaming_lists;
-    // As often as a real server.
+    // As often as a real API server.
     options.bookmark_interval = Duration::from_secs(60);
     let sandbox = Sandbox::new(options);
     let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
@@ -130,17 +131,17 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
         stops.push(stop);
         let daemon = daemons::run(server.clone(), scenario.clone(), number, stopped);
-        tasks.spawn(named("who starts a daemon again", daemon));
+        tasks.spawn(named("the supervisor of the daemons", daemon));
     }
     let actors = Actors::new(server.clone(), stops);
     actors.make_namespace().await;
-    // Lists are complete, and somebody has been elected, more often than not.
+    // Usually the caches are complete and a leader is elected by now.
     tokio::time::sleep(Duration::from_secs(1)).await;
     if server.sandbox.object("Namespace", "", NAMESPACE).is_none() {
-        // Nothing could happen, and nothing would break.
-        server.fail(Breach::new("the simulation", "there is no namespace"));
+        // Without its namespace the history would be empty and pass.
+        server.fail(Breach::new("the simulation", "the namespace was not created"));
     }
-    // What ends before the history does is no part of the cluster any more, and everything after it is wrong.
+    // A task that ends before the history does leaves the simulation incomplete, and everything after it wrong.
     let played = tokio::select! {
         biased;
         Some(ended) = tasks.join_next() => {
@@ -152,7 +153,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     if let Err(breach) = played {
         server.fail(breach);
     }
-    server.look_for_panics();
+    server.check_panics();
     end.cancel();
     drop(tasks);
     Outcome {
@@ -168,7 +169,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     }
 }
 
-/// Whether nothing goes wrong, except for a bug that is planted.
+/// Whether there are no faults, except for a planted bug.
 fn is_without_faults(scenario: &Scenario) -> bool {
     Scenario { bug: scenario.bug, ..oracle::without_faults(scenario) } == *scenario
 }
@@ -181,13 +182,13 @@ async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static s
 async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     let (begin, mut last) = (server.start.elapsed(), Duration::ZERO);
     let nothing_is_wrong = oracle::applies(scenario) && is_without_faults(scenario);
-    let mut meter: Option<Meter> = None;
+    let mut meter: Option<ChangeCost> = None;
     for (at, act) in &scenario.acts {
         if scenario.calm {
             tokio::time::sleep(at.saturating_sub(last)).await;
             last = *at;
-            if act.is_wish() {
-                convergence::until_rest(server).await;
+            if act.is_user_change() {
+                convergence::until_settled(server).await;
             }
             meter.take().map_or(Ok(()), |meter| meter.end(server))?;
         } else {
@@ -197,17 +198,17 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
             return Ok(());
         }
         server.say(&format!("{act:?}"));
-        let begun = nothing_is_wrong.then(|| Meter::begin(server, act));
+        let begun = nothing_is_wrong.then(|| ChangeCost::begin(server, act));
         actors.act(act).await;
         if let Some(mut begun) = begun {
-            convergence::until_rest(server).await;
+            convergence::until_settled(server).await;
             begun.fulfilled(server);
             meter = Some(begun);
         }
     }
     tokio::time::sleep(scenario.tail()).await;
     if scenario.calm {
-        convergence::until_rest(server).await;
+        convergence::until_settled(server).await;
     }
     if server.is_over() {
         return Ok(());
@@ -218,10 +219,10 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
     if scenario.repair {
         actors.repair().await;
     }
-    if scenario.owes_rest() {
-        return convergence::comes_to_rest(scenario, server, actors).await;
+    if scenario.must_converge() {
+        return convergence::converges(scenario, server, actors).await;
     }
-    // What is late arrives, and is judged.
+    // Late requests arrive, and are judged.
     tokio::time::sleep(Duration::from_secs(60)).await;
     Ok(())
 }
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_of_the_simulation_is_an_error_that_tells_the_seed() {
+    fn a_panic_of_the_simulation_is_an_error_that_names_the_seed() {
         let error = naming_the_seed(7, || -> std::io::Result<()> { panic!("no {}", "pods") }).unwrap_err();
         assert_eq!(error.to_string(), "seed 7: the simulation panicked: no pods");
     }

@@ -1,31 +1,31 @@
-//! S13 where pods are alike: a scale-down of pods that differ by the restarts of a container that runs once, and by
-//! nothing that counts before it. The deletions are judged where every deletion is, by
-//! [`invariants`](super::invariants).
+//! S13 for similar pods: a scale-down of pods that differ only by the restarts of an init container. The deletions
+//! are judged like all others by [`invariants`](super::invariants).
 
 use std::time::Duration;
 
 use super::actors::Actors;
 use super::convergence::objects;
-use super::convergence::{is_at_rest, until};
+use super::convergence::{is_settled, until};
 use super::deadlines::{RESERVED, time_of};
 use super::invariants::Breach;
 use super::scenario::Scenario;
 use super::server::Server;
 
-/// How many pods each Deployment has before: more than there are nodes, so that some share one.
+/// The size of each Deployment before: more pods than nodes, so that some share a node.
 const BEFORE: u32 = 6;
 
-/// How many it has after. Only what is deleted first is judged by all criteria: what follows at the same instant has
-/// other neighbours.
+/// The size after. Only the first deletion is judged by all criteria: for later ones at the same instant the number
+/// of pods per node has changed.
 const AFTER: u32 = 5;
 
-/// Until pods that became ready a moment apart are of the same age on a logarithmic scale, more often than not.
+/// After this time, pods that became ready a moment apart usually have the same age on a logarithmic scale.
 const ALIKE: Duration = Duration::from_secs(80);
 
-/// Has every Deployment lose a pod after containers that run once have restarted, in each pod more often than in the one before.
+/// Scales every Deployment down by one pod after init containers have restarted, in each pod more often than in the
+/// one before.
 ///
 /// # Errors
-/// When it does not come to rest, or what a monitor has found.
+/// When it does not converge, or an invariant breaks.
 pub async fn restarts_decide_last(
     scenario: &Scenario,
     server: &Server,
@@ -34,11 +34,11 @@ pub async fn restarts_decide_last(
     actors.add_sidecars(BEFORE).await;
     let picture = server.picture();
     let rollout = objects(&picture, "deployments").map(|deployment| time_of(deployment, scenario)).max();
-    until(server, actors, is_at_rest, RESERVED + rollout.unwrap_or_default()).await?;
+    until(server, actors, is_settled, RESERVED + rollout.unwrap_or_default()).await?;
     tokio::time::sleep(ALIKE).await;
     actors.restart_what_runs_once().await;
-    // Whoever decides has seen that.
+    // The daemons have seen the restarts.
     tokio::time::sleep(Duration::from_secs(1)).await;
     actors.size_all(AFTER).await;
-    until(server, actors, is_at_rest, RESERVED).await
+    until(server, actors, is_settled, RESERVED).await
 }

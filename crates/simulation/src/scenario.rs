@@ -1,4 +1,4 @@
-//! What a seed stands for: a value, so that a part of it can be left out and the rest run again.
+//! What a seed stands for: a value, so that parts can be left out and the rest run again.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,32 +8,33 @@ use serde::{Deserialize, Serialize};
 use super::crash_points::CrashPoint;
 use super::replay::{Word, bug, milliseconds, name, policy, resource, steps};
 
-/// Names of the Deployments that users make.
+/// Names of the Deployments that users create.
 pub const NAMES: [&str; 2] = ["web", "api"];
 
-/// One misbehaviour of the network or the API server, towards the daemons only.
+/// A fault of the network or the API server that affects the daemons only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// This part of the requests, in percent, never arrives.
+    /// This percentage of the requests never arrives.
     LostRequests(u8),
-    /// This part is carried out, and the answer lost.
+    /// This percentage is carried out, and the reply is lost.
     LostReplies(u8),
-    /// This part is carried out up to 40 s late.
+    /// This percentage is carried out up to 40 s late.
     LateRequests(u8),
-    /// This part is answered late.
+    /// This percentage gets a late reply.
     LateReplies(u8),
-    /// This part is refused with a 500 or a 503.
+    /// This percentage is refused with a 500 or a 503.
     Refusals(u8),
-    /// This part of the writes of pods and ReplicaSets is refused with a 500: an admission webhook cannot be called.
+    /// This percentage of the writes of pods and ReplicaSets is refused with a 500: an admission webhook cannot be
+    /// called.
     Webhook(u8),
-    /// This part is asked with a 429 to come again.
+    /// This percentage gets a 429 with `Retry-After`.
     Throttled(u8),
-    /// This part is asked with a 503 to come again, and half of it carried out all the same.
+    /// This percentage gets a 503 with `Retry-After`; half of it is carried out all the same.
     Unavailable(u8),
-    /// This part of the writes is refused with a conflict that is none.
+    /// This percentage of the writes is refused with a conflict although there is none.
     Conflicts(u8),
-    /// This part of the lists and watches comes to a member of the API server that lags behind the others.
+    /// This percentage of the lists and watches reaches a member of the API server that lags behind the others.
     Behind(u8),
 }
 
@@ -41,19 +42,19 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skew {
-    /// By how much the time of day is ahead of the cluster's in each other life of it, in milliseconds.
+    /// By how many milliseconds the time of day is ahead of the cluster's, in every other incarnation of the daemon.
     pub ahead: i64,
-    /// How fast its monotonic clock runs, in percent of the others'. Only the proportion between the clocks of
-    /// two candidates counts for an election, so one that is slow stands for others that are fast.
+    /// How fast its monotonic clock runs, in percent of the others'. Only the ratio between the clocks of two
+    /// candidates matters for an election, so one slow clock stands for others that are fast.
     pub speed: u32,
 }
 
-/// Something that somebody does.
+/// Something that an actor does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // The fields say it: whose, and what.
 pub enum Act {
-    /// A user creates a Deployment, unless there is one of this name.
+    /// A user creates a Deployment, unless one of this name exists.
     Create {
         #[serde(deserialize_with = "name")]
         name: Word,
@@ -68,12 +69,12 @@ pub enum Act {
         name: Word,
         tag: u32,
     },
-    /// A user changes it to one that never starts.
+    /// A user changes the image to one that never starts.
     BrokenImage {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
-    /// A user, or a horizontal scaler, resizes.
+    /// A user, or a HorizontalPodAutoscaler, resizes it.
     Scale {
         #[serde(deserialize_with = "name")]
         name: Word,
@@ -87,7 +88,7 @@ pub enum Act {
         unavailable: u32,
         recreate: bool,
     },
-    /// A user changes the strategy to one in per cent.
+    /// A user changes the strategy to one in percent.
     Percent {
         #[serde(deserialize_with = "name")]
         name: Word,
@@ -100,12 +101,12 @@ pub enum Act {
         name: Word,
         paused: bool,
     },
-    /// A user asks for the last revision, by the annotation.
+    /// A user requests a rollback to the previous revision, with the annotation.
     RollBack {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
-    /// A user puts a label on the template.
+    /// A user adds a label to the template.
     Label {
         #[serde(deserialize_with = "name")]
         name: Word,
@@ -124,109 +125,110 @@ pub enum Act {
         #[serde(deserialize_with = "policy")]
         policy: Word,
     },
-    /// A GitOps tool writes an annotation on the Deployment and its sets.
+    /// A GitOps tool writes an annotation on the Deployment and its ReplicaSets.
     Annotate {
         #[serde(deserialize_with = "name")]
         name: Word,
         value: u32,
     },
-    /// The pod monkey deletes the n-th pod.
+    /// The chaos monkey deletes the n-th pod.
     DeletePod { nth: u32, at_once: bool },
-    /// It makes a running pod unready, or ready again.
+    /// The chaos monkey makes a running pod unready, or ready again.
     Ready { nth: u32, ready: bool },
-    /// It lets a pod fail.
+    /// The chaos monkey makes a pod fail.
     Fail { nth: u32 },
-    /// It ends the first pods of a new image right after their set has told that they are available, and a user allows
-    /// more to be unavailable before the set tells that they are gone.
-    Strike {
+    /// The chaos monkey ends the first pods of a new image right after their ReplicaSet has reported them as
+    /// available, and a user raises maxUnavailable before the ReplicaSet reports the loss.
+    EndNewPods {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
-    /// It deletes the n-th pod, and the creation of the next one arrives when its author has given it up, and the name
-    /// of the one that was deleted is free.
-    Straggle { nth: u32 },
-    /// A user wants three more pods, and the creation of the last arrives when its author is dead and its successor has
-    /// made what was missing.
-    Bequeath {
+    /// The chaos monkey deletes the n-th pod, and the creation of its replacement arrives after its author has
+    /// abandoned it, when the name of the deleted pod is free.
+    LateReplacement { nth: u32 },
+    /// A user scales up by three pods, and the creation of the last one arrives when its author is dead and the
+    /// successor has already created the missing pods.
+    LateCreation {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
-    /// A user wants two more pods, and their set tells nothing while an answer is late. Meanwhile it gets a broken image,
-    /// and another one when the old pods are ready.
-    Linger {
+    /// A user scales up by two pods, and their ReplicaSet cannot write its status while a reply is late. Meanwhile
+    /// the Deployment gets a broken image, and another image once the old pods are ready.
+    LateStatus {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
-    /// It takes a pod's label away from its selector.
+    /// The chaos monkey changes a label of a pod, so that the selector no longer matches.
     Relabel { nth: u32 },
-    /// It puts a price on the deletion of a pod.
+    /// The chaos monkey sets the deletion cost of a pod.
     Cost { nth: u32, cost: u32 },
-    /// It takes a pod away from its owner.
+    /// The chaos monkey removes the owner reference of a pod.
     Orphan { nth: u32 },
-    /// It deletes a pod and takes it away from its owner, before it has ended.
-    Abandon { nth: u32 },
-    /// It gives a pod to another owner.
-    Seize { nth: u32 },
-    /// A user deletes the n-th set without its pods, and no daemon sees that for a moment.
-    Uproot { nth: u32 },
-    /// A user deletes a Deployment and creates it anew, and no daemon sees for a moment what becomes of its sets.
+    /// The chaos monkey deletes a pod and removes its owner reference while it terminates.
+    OrphanTerminating { nth: u32 },
+    /// The chaos monkey gives a pod to another owner.
+    ChangePodOwner { nth: u32 },
+    /// A user deletes the n-th ReplicaSet but not its pods, and no daemon sees that for a moment.
+    OrphanPods { nth: u32 },
+    /// A user deletes a Deployment and creates it again, and no daemon sees for a moment what happens to its
+    /// ReplicaSets.
     Replace {
         #[serde(deserialize_with = "name")]
         name: Word,
         #[serde(deserialize_with = "policy")]
         policy: Word,
     },
-    /// A user creates a pod with the labels of the n-th set's.
-    Loner { nth: u32 },
-    /// A user takes the label of the n-th set away from its Deployment's selector.
-    Disown { nth: u32 },
-    /// Somebody wants to be asked before the n-th set goes.
-    Guard { nth: u32 },
-    /// Somebody wants to be asked before the n-th pod goes.
-    Hold { nth: u32 },
-    /// A user deletes the namespace, and makes it again in the end.
+    /// A user creates a pod with the labels of the n-th ReplicaSet's pods.
+    OrphanPod { nth: u32 },
+    /// A user changes a label of the n-th ReplicaSet, so that its Deployment's selector no longer matches.
+    UnselectReplicaSet { nth: u32 },
+    /// Another controller puts a finalizer on the n-th ReplicaSet.
+    ReplicaSetFinalizer { nth: u32 },
+    /// Another controller puts a finalizer on the n-th pod.
+    PodFinalizer { nth: u32 },
+    /// A user deletes the namespace, and creates it again at the end.
     EndNamespace,
-    /// Somebody annotates a Deployment, or the n-th set or pod, with what no controller expects.
-    Hostile {
+    /// A user puts annotations on a Deployment, or on the n-th ReplicaSet or pod, that no controller expects.
+    HostileAnnotation {
         #[serde(deserialize_with = "name")]
         name: Word,
         nth: u32,
         value: u32,
     },
-    /// A tenant makes pods or ReplicaSets that name the n-th ReplicaSet as their owner, or its Deployment, from another
-    /// namespace or as another kind; or writes a wrong name into the n-th pod's reference.
-    Forge { nth: u32, form: u32 },
-    /// A user creates a ReplicaSet that nobody owns, or resizes it.
-    Bare { replicas: u32 },
-    /// A user gives the template a container that runs once, and a sidecar.
+    /// A tenant creates pods or ReplicaSets that name the n-th ReplicaSet, or its Deployment, as their owner, from
+    /// another namespace or with another kind; or writes a wrong name into the n-th pod's owner reference.
+    ForgeOwner { nth: u32, form: u32 },
+    /// A user creates a ReplicaSet without an owner, or resizes it.
+    OwnerlessReplicaSet { replicas: u32 },
+    /// A user adds an init container and a sidecar to the template.
     Sidecar {
         #[serde(deserialize_with = "name")]
         name: Word,
     },
-    /// A container of the n-th pod restarts so often: a regular one, a sidecar, or one that ran once.
+    /// A container of the n-th pod has restarted this often: a regular one, a sidecar, or an init container.
     Restart { nth: u32, container: u32, restarts: u32 },
-    /// A quota refuses new pods from now on, or does not any more.
+    /// A quota refuses new pods from now on, or no longer does.
     Quota { full: bool },
-    /// An admission webhook cannot be called for a while: the daemons' writes of pods and ReplicaSets are refused.
+    /// An admission webhook cannot be called for this time: the daemons' writes of pods and ReplicaSets are refused.
     Webhook { seconds: u32 },
     /// All watches break.
     BreakWatches,
-    /// The API server forgets its history.
+    /// The API server compacts its history.
     Compact,
-    /// The watch of a resource shows nothing new to a daemon for a while.
+    /// A daemon's watch of a resource shows nothing new for this time.
     Lag {
         daemon: usize,
         #[serde(deserialize_with = "resource")]
         resource: Word,
         seconds: u32,
     },
-    /// A daemon is killed right after that many more writes.
+    /// A daemon is killed right after this many more writes.
     Crash { daemon: usize, writes: u32 },
-    /// A daemon is asked to stop.
+    /// A daemon is stopped, as by SIGTERM.
     Stop { daemon: usize },
-    /// A daemon can hardly renew its Lease for a while.
+    /// Most renewals of a daemon's Lease fail for this time.
     SlowLease { daemon: usize, seconds: u32 },
-    /// Whoever leads can hardly renew its Lease for a while, and the watch of who follows shows nothing new of a
+    /// Most renewals of the leader's Lease fail for this time, and a watch of the other daemon shows nothing new of a
     /// resource.
     Depose {
         #[serde(deserialize_with = "resource")]
@@ -242,20 +244,20 @@ impl Default for Skew {
 }
 
 impl Skew {
-    /// Whether it is that of clocks that are right.
+    /// Whether the clocks are right.
     pub fn is_right(self) -> bool {
         self == Skew::default()
     }
 
-    /// How long it is in truth what the monotonic clock takes for `time`. Timers have no more than milliseconds.
+    /// The real time that passes while the monotonic clock measures `time`. Timers have a resolution of milliseconds.
     pub fn takes_for(self, time: Duration) -> Duration {
         Duration::from_millis((time * 100 / self.speed.max(1)).as_millis().try_into().unwrap_or(u64::MAX))
     }
 }
 
 impl Act {
-    /// Whether it is a wish that can be fulfilled, and leads to the same in the end however it is timed.
-    pub fn is_wish(&self) -> bool {
+    /// Whether it changes what the users want, can be fulfilled, and has the same result whatever its timing.
+    pub fn is_user_change(&self) -> bool {
         matches!(
             self,
             Act::Create { .. }
@@ -268,7 +270,7 @@ impl Act {
         )
     }
 
-    /// Whether it harms the daemons and nobody else.
+    /// Whether it affects the daemons and no other client.
     pub fn is_fault(&self) -> bool {
         matches!(
             self,
@@ -288,56 +290,56 @@ impl Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Seeds everything that is left to chance.
+    /// Seeds every random choice.
     pub seed: u64,
     /// How many daemons run.
     pub daemons: usize,
-    /// Whether they agree who acts.
+    /// Whether they run leader election.
     pub election: bool,
     /// Whether the API server sends lists as streams.
     pub streaming_lists: bool,
-    /// From a pod's binding to its readiness.
+    /// From a pod's binding until it is ready.
     #[serde(with = "milliseconds")]
     pub readiness: Duration,
-    /// From a pod's deletion to its end.
+    /// From a pod's deletion until it has ended.
     #[serde(with = "milliseconds")]
     pub shutdown: Duration,
-    /// Whether users wait for rest before they want something else.
+    /// Whether users wait until the cluster is settled before their next change.
     #[serde(default, skip_serializing_if = "is_no")]
     pub calm: bool,
-    /// How long the settled cluster is watched in the end.
+    /// How long the settled cluster is watched at the end.
     #[serde(with = "milliseconds", default = "a_while")]
     pub quiet: Duration,
     /// The planted bug, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
     pub bug: Word,
-    /// The daemons' clocks, in their order; right ones where nothing is said.
+    /// The daemons' clocks, in the order of the daemons; right clocks where none is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<Skew>,
-    /// What the network does.
+    /// The faults of the network.
     pub faults: Vec<Fault>,
-    /// What happens with certain writes of the daemons.
+    /// Faults that begin with certain writes of the daemons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<CrashPoint>,
-    /// Who does what when, in order.
+    /// The acts with their times, in order.
     #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
-    /// Whether users repair in the end what was broken: a Deployment that is paused is resumed, and one
-    /// whose image never starts gets another.
+    /// Whether users repair at the end what they broke: they resume paused Deployments and replace images that never
+    /// start.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub repair: bool,
 }
 
 impl Scenario {
-    /// Whether it comes to rest. Two leaders who know nothing of each other and see different things undo each
-    /// other's work as fast as they can: that is what the election is for, and only safety is owed.
-    pub fn owes_rest(&self) -> bool {
+    /// Whether it has to converge. Two leaders that see different states undo each other's work as fast as they can:
+    /// election exists to prevent that, and without it only the safety invariants are judged.
+    pub fn must_converge(&self) -> bool {
         let hides = |act: &Act| matches!(act, Act::Lag { .. } | Act::BreakWatches | Act::Compact);
         let alike = self.faults.is_empty() && !self.acts.iter().any(|(_, act)| hides(act));
         self.election || self.daemons == 1 || alike
     }
 
-    /// How long after the last act the faults go on: where somebody is deposed, until somebody else has led for a
+    /// How long the faults continue after the last act: where a leader is deposed, until another one has led for a
     /// while.
     pub fn tail(&self) -> Duration {
         let deposes = |act: &Act| matches!(act, Act::Depose { .. });
@@ -354,7 +356,7 @@ fn is_no(answer: &bool) -> bool {
     !*answer
 }
 
-/// How long a settled cluster is watched, as a rule.
+/// How long a settled cluster is watched by default.
 pub fn a_while() -> Duration {
     Duration::from_secs(180)
 }
@@ -368,7 +370,7 @@ impl fmt::Display for Scenario {
         let Scenario { seed, daemons, election, streaming_lists, calm, quiet, .. } = self;
         let Scenario { readiness, shutdown, bug, clocks, faults, .. } = self;
         writeln!(f, "seed {seed}: daemons={daemons} election={election} streaming_lists={streaming_lists}")?;
-        writeln!(f, "  calm={calm}, watched for {quiet:?} in the end")?;
+        writeln!(f, "  calm={calm}, watched for {quiet:?} at the end")?;
         writeln!(f, "  pods: ready after {readiness:?}, ended after {shutdown:?}; faults: {faults:?}")?;
         if !clocks.is_empty() {
             writeln!(f, "  clocks: {clocks:?}")?;

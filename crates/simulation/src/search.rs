@@ -1,4 +1,4 @@
-//! Many seeds, on several threads, for a time.
+//! Runs many seeds on several threads for a limited time.
 
 use std::fmt;
 use std::io::Write;
@@ -13,18 +13,18 @@ use super::report::Report;
 use super::run::run;
 use super::scenario::Scenario;
 
-/// Seeds, one after the other.
+/// Seeds in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seeds {
-    /// From the first on; the second is not run.
+    /// From the first to the second, the second excluded.
     Between(u64, u64),
-    /// Ones that nobody has run before: from the time of day on.
+    /// Seeds that no run has used before: they begin at the time of day.
     Fresh,
 }
 
 impl Seeds {
-    /// The seeds, where it is `now`, in milliseconds since 1970. Fewer than one a millisecond are run, so
-    /// those of two starts are not the same.
+    /// The range of seeds at the time `now`, in milliseconds since 1970. Fewer than one seed is run per millisecond,
+    /// so two starts use different seeds.
     pub fn range(&self, now: u64) -> Range<u64> {
         match self {
             Seeds::Between(from, to) => *from..*to,
@@ -33,7 +33,7 @@ impl Seeds {
     }
 }
 
-/// `1..1000` ends before 1000, as in Rust, and `1..=1000` with it.
+/// `1..1000` excludes 1000, as in Rust, and `1..=1000` includes it.
 impl FromStr for Seeds {
     type Err = String;
 
@@ -49,13 +49,15 @@ impl FromStr for Seeds {
         };
         let from = number(from)?;
         if from >= to {
-            return Err(format!("no seed is in {text}; the first comes first, such as in 1..1000 or 5..=5"));
+            return Err(format!(
+                "{text} contains no seed; write the lower bound first, such as 1..1000 or 5..=5"
+            ));
         }
         Ok(Seeds::Between(from, to))
     }
 }
 
-/// For a loop over seeds that knows no time of day: with `fresh` it begins at 1.
+/// For a loop over seeds that has no time of day: `fresh` begins at 1.
 impl IntoIterator for Seeds {
     type Item = u64;
     type IntoIter = Range<u64>;
@@ -78,22 +80,22 @@ impl fmt::Display for Seeds {
 pub struct Search<'a> {
     /// The seeds, in order.
     pub seeds: Range<u64>,
-    /// For how long.
+    /// The time limit.
     pub time: Duration,
-    /// How many histories at a time.
+    /// How many histories run at a time.
     pub threads: usize,
-    /// Whether to go on behind a failure.
+    /// Whether to continue after a failure.
     pub keep_going: bool,
-    /// Whether failures are made smaller and told at length even then.
+    /// Whether failures are shrunk and printed in full even then.
     pub at_length: bool,
-    /// How failures are told.
+    /// How failures are reported.
     pub report: &'a Report,
 }
 
-/// Runs a history twice: a simulation that chance has a part in proves nothing, whatever it finds.
+/// Runs a history twice: a simulation that depends on chance proves nothing, whatever it finds.
 ///
 /// # Errors
-/// When the two are not the same, or there is no runtime to be had.
+/// When the two histories differ, or no runtime can be started.
 pub fn same_again(
     scenario: &Scenario,
     digest: impl Fn(&Scenario) -> std::io::Result<u64>,
@@ -101,22 +103,25 @@ pub fn same_again(
     if digest(scenario)? == digest(scenario)? {
         return Ok(());
     }
-    let what = format!("seed {}, run twice, has two histories: nothing here can be believed", scenario.seed);
+    let what = format!(
+        "seed {}, run twice, has two histories: no result of this simulation is valid",
+        scenario.seed
+    );
     Err(std::io::Error::other(what))
 }
 
 /// The fingerprint of a history.
 ///
 /// # Errors
-/// When there is no runtime to be had.
+/// When no runtime can be started.
 pub fn digest(scenario: &Scenario) -> std::io::Result<u64> {
     Ok(run(scenario, false)?.digest)
 }
 
-/// Has so many threads do the same, each with histories of its own, and waits for all of them.
+/// Runs the same work on several threads, each with histories of its own, and waits for all of them.
 ///
 /// # Errors
-/// The first of a thread, or that one panicked.
+/// The first error of a thread, or that one panicked.
 pub fn on_threads(threads: usize, work: impl Fn() -> std::io::Result<()> + Sync) -> std::io::Result<()> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(&work)).collect();
@@ -138,10 +143,11 @@ struct Sums {
 }
 
 impl Search<'_> {
-    /// Runs the seeds; whether every history was as it should be. Before that, the first seed is run twice.
+    /// Runs the seeds, and returns whether every history passed. Before that, the first seed is run twice.
     ///
     /// # Errors
-    /// When the two are not the same, a history panics, nothing can be printed, or there is no runtime to be had.
+    /// When the two histories of the first seed differ, a history panics, the output cannot be written, or no runtime
+    /// can be started.
     pub fn search(
         &self,
         elapsed: &(dyn Fn() -> Duration + Sync),
@@ -162,7 +168,8 @@ impl Search<'_> {
                     break;
                 }
                 let scenario = Scenario::new(seed);
-                // What cannot be run ends the search on all threads, so that it is not said minutes later.
+                // An error that is not a breach stops all threads, so that it is reported at once and not minutes
+                // later.
                 let outcome = run(&scenario, false).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 sums.runs.fetch_add(1, Ordering::Relaxed);
                 for (sum, time) in [(&sums.milliseconds, outcome.lasted), (&sums.busy, outcome.busy)] {
@@ -181,7 +188,7 @@ impl Search<'_> {
                 if !self.keep_going {
                     stop.store(true, Ordering::Relaxed);
                 }
-                // Written at once, so that two threads do not write into each other's.
+                // Collected first, so that the output of two threads does not mix.
                 let mut told = Vec::new();
                 self.report.failure(&scenario, &|| elapsed(), &mut told)?;
                 out.lock().write_all(&told)?;
@@ -231,14 +238,14 @@ mod tests {
     #[test]
     fn a_range_without_a_seed_is_refused() {
         let empty =
-            |text| format!("no seed is in {text}; the first comes first, such as in 1..1000 or 5..=5");
+            |text| format!("{text} contains no seed; write the lower bound first, such as 1..1000 or 5..=5");
         assert_eq!("9..3".parse::<Seeds>(), Err(empty("9..3")));
         assert_eq!("3..3".parse::<Seeds>(), Err(empty("3..3")));
         assert_eq!("3..=2".parse::<Seeds>(), Err(empty("3..=2")));
     }
 
     #[test]
-    fn two_histories_of_one_seed_are_an_error_and_no_failure() {
+    fn two_histories_of_one_seed_are_an_error_and_not_a_failure() {
         let scenario = Scenario::new(1);
         let chance = std::cell::Cell::new(0);
         let other = |_: &Scenario| Ok(chance.replace(chance.get() + 1));

@@ -1,5 +1,5 @@
-//! The API server as each party sees it: every request of everybody passes through here, is logged, may
-//! be lost or late, is carried out at one instant, and is judged by the state it met.
+//! The API server as each client sees it: every request passes through here, is logged, may be lost or late, is
+//! carried out at one instant, and is judged by the state at that instant.
 
 mod chance;
 mod controls;
@@ -28,30 +28,29 @@ use super::invariants::{Breach, Commit, Invariants, text};
 use super::knowledge::{Knowledge, Owner, on_behalf_of};
 use super::log::Log;
 use super::oracle::{Ending, Tally};
-use super::request_fault::{Answer, Order, RequestFault};
+use super::request_fault::{Answer, OrderedFault, RequestFault};
 use super::scenario::Scenario;
 use super::watch::Watch;
-use controls::Standing;
+use controls::HistoryState;
 use member::Versions;
-use replies::{Listed, Lost, Selected, Shown, Version, asked_to_wait, lost, refused, show};
+use replies::{Listed, Lost, Selected, Shown, Version, lost, refused, retry_after, show};
 use windlass::clock::Clock;
 use windlass::metrics::Metrics;
 use windlass_apiserver::Sandbox;
 
-/// The one namespace in which things happen.
+/// The namespace of all scenarios.
 pub const NAMESPACE: &str = "shop";
 
-/// The namespace of somebody who forges owner references. What happens there is judged by S24 alone, and is in no
-/// [`Picture`].
+/// The namespace of a tenant that forges owner references. It is judged by S24 alone, and is in no [`Picture`].
 pub const TENANT: &str = "tenant";
 
-/// More requests than this within a second of virtual time, and somebody tries again without a wait: such a
-/// history would never end.
+/// With more requests than this within a second of virtual time, a client retries without a wait: such a history
+/// would never end.
 const STORM: u64 = 5000;
 
-/// How a write fails when it is first tried.
+/// How the first attempt of a write fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stumble {
+pub enum FirstAttempt {
     /// It is refused.
     Refused,
     /// It never arrives, and its author cannot know that.
@@ -67,33 +66,33 @@ struct State {
     knowledge: Knowledge,
     invariants: Invariants,
     failure: Option<Breach>,
-    /// The objects when it occurred.
+    /// The objects at the first breach.
     broken: Picture,
     log: Log,
-    /// Requests so far, by their kind: chance is drawn per request and not from one stream, so that
-    /// leaving out one act changes as little as possible.
+    /// Requests so far, by their kind: random faults are drawn per request and not from one stream, so that leaving
+    /// out one act changes as little as possible.
     counts: BTreeMap<String, u64>,
     faulty: bool,
     quota: bool,
     /// Until when a daemon's watch of a resource shows nothing, by daemon and resource.
     lags: BTreeMap<(usize, String), Instant>,
-    /// The connections that have frozen, by daemon and the resource that it watches over them.
+    /// The frozen connections, by daemon and the resource that it watches over them.
     frozen: BTreeMap<(usize, String), Frozen>,
-    /// How many writes a daemon has left to live.
-    fuses: BTreeMap<usize, u32>,
+    /// After how many more writes a daemon is killed.
+    writes_until_killed: BTreeMap<usize, u32>,
     points: CrashPoints,
-    standing: Standing,
-    /// Until when a daemon's Lease can hardly be written.
-    stalls: BTreeMap<usize, (Instant, bool)>,
-    /// What is ordered for a creation of a pod, after how many others.
-    ordered: Option<(u32, Order)>,
-    /// The daemons' writes that have failed once already, where each does.
-    stumbled: Option<(Stumble, BTreeSet<String>)>,
-    /// The versions of what happened, and when.
+    history_state: HistoryState,
+    /// Until when most renewals of a daemon's Lease fail.
+    failing_renewals: BTreeMap<usize, (Instant, bool)>,
+    /// The fault that is ordered for a creation of a pod, and after how many others.
+    ordered: Option<(u32, OrderedFault)>,
+    /// The writes that have failed once already, where the first attempt of each fails.
+    first_attempts: Option<(FirstAttempt, BTreeSet<String>)>,
+    /// The resourceVersions, and when they were created.
     versions: Versions,
     dead: BTreeSet<Arc<str>>,
     requests: u64,
-    /// How many calls have been given a number.
+    /// How many calls have got an id.
     calls: u64,
     acts: u64,
     tally: Tally,
@@ -102,47 +101,47 @@ struct State {
     second: (u64, u64),
 }
 
-/// Connections that relay nothing any more, and of which neither end knows that.
+/// Connections that relay nothing any more, without either end knowing that.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frozen {
     /// How many there were so far.
     connections: u32,
-    /// Whether the last is still in use: then the next request is sent over it.
+    /// Whether the last one is still in use: then the next request is sent over it.
     in_use: bool,
 }
 
-/// Notes that a call is over, answered or given up.
-struct Over {
+/// On drop, records that a call has ended, with a reply or abandoned.
+struct CallEnd {
     server: Arc<Server>,
     agent: Arc<str>,
-    /// For whose sake it was made, and whether it was a status, the last call of a sync.
+    /// The owner that it was made for, and whether it was a status, the last call of a sync.
     owner: Option<(Owner, bool)>,
     id: u64,
-    /// Its author waits until then to send it again; then it is of the same sync.
-    goes_on: Option<Duration>,
+    /// Its author waits until then to retry it; the retry belongs to the same sync.
+    retry_at: Option<Duration>,
 }
 
-impl Drop for Over {
+impl Drop for CallEnd {
     fn drop(&mut self) {
         let now = self.server.start.elapsed();
         let mut state = self.server.state.lock();
         if let Some((owner, last)) = &self.owner {
-            state.knowledge.ends(&self.agent, owner, *last, now, self.goes_on);
+            state.knowledge.ends(&self.agent, owner, *last, now, self.retry_at);
         }
-        let breach = state.invariants.ended(now, &self.agent, self.id, self.goes_on);
+        let breach = state.invariants.ended(now, &self.agent, self.id, self.retry_at);
         self.server.note(&mut state, breach);
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct Server {
-    /// Where everything is stored.
+    /// Stores the objects.
     pub sandbox: Sandbox,
     /// The time.
     pub clock: Clock,
     /// The beginning of the history.
     pub start: Instant,
-    /// Told when a daemon's fuse has burnt down.
+    /// Notified when a daemon is killed after its last write.
     pub killed: Vec<Notify>,
     router: axum::Router,
     scenario: Scenario,
@@ -151,7 +150,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// An API server in front of `sandbox`. `record` keeps the log, not only its fingerprint.
+    /// An API server in front of `sandbox`. `record` keeps the log entries, not only their fingerprint.
     pub fn new(sandbox: Sandbox, clock: Clock, scenario: Scenario, record: bool) -> Self {
         let invariants = Invariants::new(&scenario);
         let points = CrashPoints::new(scenario.points.clone());
@@ -168,7 +167,7 @@ impl Server {
         }
     }
 
-    /// The client of a party.
+    /// The client of an actor or daemon.
     pub fn client(self: &Arc<Self>, agent: &str) -> kube::Client {
         let (server, agent) = (self.clone(), Arc::<str>::from(agent));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -187,7 +186,7 @@ impl Server {
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
         let mut call = Call::new(agent, &parts, &body);
-        // What fills a cache is no decision.
+        // Requests that fill a cache are no decisions.
         let elsewhere = call.namespace == TENANT;
         let judged = call.of_daemon()
             && !elsewhere
@@ -201,13 +200,13 @@ impl Server {
             let counts = |owner: &Owner| call.is_write() || state.knowledge.is_at_work(&agent, owner, now);
             let owner = on_behalf_of(&call, &state.picture).filter(counts);
             call.known = state.knowledge.begins(&agent, owner.as_ref(), now);
-            // A sync may wait for the rate limit between its decision and its calls.
-            call.known = call.known.saturating_sub(state.standing.longest_queue());
+            // A sync may wait for the rate limiter between its decision and its calls.
+            call.known = call.known.saturating_sub(state.history_state.longest_queue());
             let breach = state.invariants.begins(now, &call);
             self.note(&mut state, breach);
             drop(state);
             let last = call.is_write() && call.subresource == "status";
-            Over { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, goes_on: None }
+            CallEnd { server, agent, owner: owner.map(|owner| (owner, last)), id: call.id, retry_at: None }
         });
         let request_fault = self.arrives(&call, &body);
         let is_refused = matches!(request_fault, RequestFault::Refuse(code, ..) if code != 409);
@@ -217,8 +216,8 @@ impl Server {
             let (answer, state) = (answer(&reply, is_refused), &mut *guard);
             state.invariants.answered(now, &call, answer, &state.picture);
             if let Answer::Wait(time) = answer {
-                // The clock by which its author waits may be slow.
-                over.goes_on = Some(now + 2 * time);
+                // The clock that its author waits by may be slow.
+                over.retry_at = Some(now + 2 * time);
             }
         }
         if call.of_daemon() && !elsewhere && reply.status().is_success() {
@@ -243,12 +242,12 @@ impl Server {
                 lost()
             }
             RequestFault::Delay(time) => {
-                // A task of its own: what is late happens even if its sender has given up.
+                // A task of its own: a late request is carried out even if its sender has abandoned it.
                 let call = call.clone();
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    let overdue = self.state.lock().invariants.was_given_up(call.id);
-                    self.perform(&Call { overdue, ..call }, parts, body)
+                    let abandoned = self.state.lock().invariants.was_abandoned(call.id);
+                    self.perform(&Call { abandoned, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
             }
@@ -258,11 +257,11 @@ impl Server {
                 reply
             }
             RequestFault::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
-            RequestFault::AskToWait { code, seconds, carried_out } => {
+            RequestFault::RetryAfter { code, seconds, carried_out } => {
                 if carried_out {
                     self.perform(call, parts, body);
                 }
-                asked_to_wait(code, seconds)
+                retry_after(code, seconds)
             }
             RequestFault::Behind(time) => {
                 let call = Call { behind: time, ..call.clone() };
@@ -275,25 +274,25 @@ impl Server {
         }
     }
 
-    /// Logs a request and decides what becomes of it.
+    /// Logs a request and chooses its fault.
     fn arrives(&self, call: &Call, body: &Bytes) -> RequestFault {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if state.dead.contains(&call.agent) || state.standing.stormed && call.of_daemon() {
+        if state.dead.contains(&call.agent) || state.history_state.stormed && call.of_daemon() {
             return RequestFault::Hang;
         }
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
         if state.second.1 > STORM {
-            self.storms(state, call);
-            // Who plays the history must come to its end.
+            self.detect_storm(state, call);
+            // The actors must come to their end.
             if !matches!(&*call.agent, "user" | "monkey") {
                 return RequestFault::Hang;
             }
         }
         let request_fault = self.request_fault(state, call);
         state.requests += 1;
-        state.standing.cost.sent(call);
+        state.history_state.cost.sent(call);
         state.log.sent(self.start.elapsed(), call, body, &request_fault);
         if call.of_daemon() && call.is_act() && request_fault != RequestFault::LoseRequest {
             state.acts += 1;
@@ -312,7 +311,7 @@ impl Server {
         request_fault
     }
 
-    /// Carries a request out, at one instant, and judges what it did.
+    /// Carries a request out at one instant, and judges what it did.
     fn perform(self: &Arc<Self>, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
         let watched =
             call.namespace == NAMESPACE && matches!(&*call.resource, "deployments" | "replicasets" | "pods");
@@ -321,17 +320,17 @@ impl Server {
         let response = self.router.clone().oneshot(request).now_or_never();
         let Some(Ok(mut response)) = response else {
             let mut state = self.state.lock();
-            let what = format!("the API server waited over {call}");
+            let what = format!("the API server did not answer at once: {call}");
             self.note(&mut state, Err(Breach::new("the simulation", what)));
             return lost();
         };
         let code = response.status();
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        // Not what an answer says: of a removal no object tells the version.
+        // Not the version in a reply: after a deletion no object has the version.
         state.versions.made(self.start.elapsed(), self.sandbox.revision());
         if call.of_daemon() && !call.watch && call.fills_a_cache() {
-            // A list shows what there is, or was, and its watch has yet to begin.
+            // A list shows the present or an earlier state, and its watch has yet to begin.
             let shown = self.start.elapsed().saturating_sub(call.behind);
             state.knowledge.falls_behind(&call.agent, &call.resource, shown);
             if code.is_success() {
@@ -345,8 +344,8 @@ impl Server {
                 .insert(Selected(pods.filter(|pod| call.selects(pod)).cloned().collect()));
         }
         if call.of_daemon() && call.namespace != TENANT && code == http::StatusCode::CONFLICT {
-            state.invariants.met(call, &state.picture);
-            state.standing.cost.refused(call);
+            state.invariants.name_was_taken(call, &state.picture);
+            state.history_state.cost.refused(call);
         }
         if call.of_daemon() && call.namespace != TENANT && !call.is_write() && code.is_success() {
             let there = state.picture.get(&call.resource).and_then(|all| all.get(&call.name));
@@ -357,7 +356,7 @@ impl Server {
         if code.is_success() && call.is_write() && lease && call.of_daemon() {
             state.invariants.renewed(self.start.elapsed(), call);
         }
-        // Of a collection that is deleted each object is a change of its own.
+        // A deletecollection changes each object by itself.
         if watched && code.is_success() && call.name.is_empty() && call.method == Method::DELETE {
             let there = state.picture.get(&call.resource).into_iter().flat_map(|all| all.keys());
             for name in there.cloned().collect::<Vec<_>>() {
@@ -376,7 +375,8 @@ impl Server {
         Response::from_parts(parts, Body::from_stream(watch))
     }
 
-    /// Logs and judges what a request has done to the object that it names. The version that it has made, or 0.
+    /// Logs and judges what a request has done to the object that it names. Returns the version that it created, or
+    /// 0.
     fn commits(&self, state: &mut State, call: &Call, code: http::StatusCode, watched: bool) -> u64 {
         let (mut before, mut after) = (None, None);
         if code.is_success() && call.is_write() && watched {
@@ -411,7 +411,7 @@ impl Server {
         version
     }
 
-    /// Over which connection a daemon watches a resource: how many before it have frozen.
+    /// The connection over which a daemon watches a resource, as the number of frozen ones before it.
     pub fn connection(&self, agent: &str, resource: &str) -> u32 {
         let state = self.state.lock();
         let frozen = daemon_of(agent).and_then(|daemon| state.frozen.get(&(daemon, resource.to_owned())));
@@ -431,7 +431,7 @@ impl Server {
         self.state.lock().knowledge.falls_behind(agent, resource, self.start.elapsed());
     }
 
-    /// See [`Knowledge`]. The watch has `begun` with what there was then, or behind a list that has shown it.
+    /// See [`Knowledge`]. The watch has `begun` with the state of that time, or after a list that has shown it.
     pub fn catches_up(&self, agent: &Arc<str>, resource: &str, begun: Duration) {
         let mut state = self.state.lock();
         state.knowledge.catches_up(agent, resource, self.start.elapsed());
@@ -449,7 +449,7 @@ impl Server {
     }
 }
 
-/// What a daemon gets.
+/// The reply that a daemon gets.
 fn answer(reply: &Response<Body>, is_refused: bool) -> Answer {
     let waits = reply.headers().get(http::header::RETRY_AFTER);
     let waits = waits.and_then(|seconds| seconds.to_str().ok()?.parse().ok());

@@ -1,8 +1,8 @@
-//! The same failure with as little as possible happening. Acts and faults are left out and numbers made
-//! smaller for as long as the same invariant is broken without them.
+//! Finds the smallest scenario with the same failure. It leaves out acts and faults and lowers numbers as long as the
+//! same invariant still breaks.
 //!
-//! Values are made simpler in the scenario as it stands in a file ([`replay`](super::replay)), so that a new
-//! kind of act needs nothing here.
+//! Values are simplified in the JSON form of the scenario ([`replay`](super::replay)), so that a new kind of act
+//! needs no code here.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use super::replay::check;
 use super::run::run;
 use super::scenario::{Act, Scenario, Skew};
 
-/// A history with more acts, faults and points than this is hard to follow.
+/// A history with more acts, faults and crash points than this is hard to follow.
 const FEW: usize = 20;
 
-/// How much may be spent.
+/// The limits of a search.
 pub struct Budget<'a> {
-    /// Histories.
+    /// The number of histories.
     pub runs: usize,
-    /// Real time. Nothing here may read the machine's clock.
+    /// Real time, measured by `elapsed`: the library must not read the machine's clock.
     pub time: Duration,
-    /// The real time since some beginning.
+    /// The real time since some fixed moment.
     pub elapsed: &'a dyn Fn() -> Duration,
 }
 
-/// A scenario in which nothing can be left out, or as near to it as the budget allows. `None` if `scenario`
-/// does not fail.
+/// A scenario from which nothing can be left out, or as near to it as the budget allows. `None` if `scenario` does
+/// not fail.
 ///
 /// # Errors
-/// When there is no runtime to be had.
+/// When no runtime can be started.
 pub fn shrink(scenario: &Scenario, budget: &Budget<'_>) -> std::io::Result<Option<Scenario>> {
     let end = (budget.elapsed)() + budget.time;
     let mut runs = 0;
@@ -45,12 +45,12 @@ pub fn shrink(scenario: &Scenario, budget: &Budget<'_>) -> std::io::Result<Optio
     shrink_by(scenario, &mut judge)
 }
 
-/// What became of a try.
+/// The result of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fine,
     Breaks(&'static str),
-    /// There was no try: the budget is spent.
+    /// Not attempted: the budget is spent.
     Spent,
 }
 
@@ -61,7 +61,7 @@ fn shrink_by(scenario: &Scenario, judge: Judge<'_>) -> std::io::Result<Option<Sc
     let mut search = Search { best: scenario.clone(), invariant: Some(invariant), judge, spent: false };
     search.go_on()?;
     if search.events() > FEW {
-        // What breaks something else may be simpler, and is no less a failure.
+        // A breach of another invariant may be simpler, and is a failure too.
         search.invariant = None;
         search.go_on()?;
     }
@@ -70,7 +70,7 @@ fn shrink_by(scenario: &Scenario, judge: Judge<'_>) -> std::io::Result<Option<Sc
 
 struct Search<'a> {
     best: Scenario,
-    /// What must be broken still; anything if there is none.
+    /// The invariant that must still break; any if there is none.
     invariant: Option<&'static str>,
     judge: Judge<'a>,
     spent: bool,
@@ -82,7 +82,7 @@ impl Search<'_> {
         acts.len() + faults.len() + points.len() + clocks.iter().filter(|skew| !skew.is_right()).count()
     }
 
-    /// Whether it fails as well; then it is the best so far.
+    /// Whether this candidate fails too; then it is the best so far.
     fn take(&mut self, candidate: Scenario) -> std::io::Result<bool> {
         if self.spent || candidate == self.best || check(&candidate).is_err() {
             return Ok(false);
@@ -109,7 +109,7 @@ impl Search<'_> {
         self.take(candidate)
     }
 
-    /// Until a whole round changes nothing.
+    /// Repeats until a whole round changes nothing.
     fn go_on(&mut self) -> std::io::Result<()> {
         loop {
             let before = self.best.clone();
@@ -124,7 +124,7 @@ impl Search<'_> {
         }
     }
 
-    /// Large pieces first, then single ones.
+    /// Leaves out large parts first, then single elements.
     fn leave_out(&mut self) -> std::io::Result<()> {
         self.with(|less| less.faults.clear())?;
         self.with(|less| less.clocks.clear())?;
@@ -155,7 +155,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A second daemon takes with it what is done to it, and the question who leads.
+    /// Removes the second daemon, with all that is done to it and the election.
     fn one_daemon(&mut self) -> std::io::Result<()> {
         self.with(|less| {
             less.daemons = 1;
@@ -178,7 +178,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A clock that is right is simpler than any other, though its speed of 100 is the largest number.
+    /// A right clock is the simplest, although its speed of 100 is the largest number.
     fn right_clocks(&mut self) -> std::io::Result<()> {
         for n in 0..self.best.clocks.len() {
             let parts: [fn(&mut Skew); 3] =
@@ -198,7 +198,7 @@ impl Search<'_> {
             };
             let all = self.with(|rounder| rounder.acts.iter_mut().for_each(|(at, _)| *at = round(*at)))?;
             for n in 0..if all { 0 } else { self.best.acts.len() } {
-                // What follows moves along, so that the order stays.
+                // Later acts move along, so that the order stays.
                 self.with(|rounder| {
                     let Some((at, _)) = rounder.acts.get(n) else { return };
                     let more = round(*at).saturating_sub(*at);
@@ -211,13 +211,13 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Smaller numbers, and no instead of yes.
+    /// Smaller numbers, and `false` instead of `true`.
     fn simpler_values(&mut self) -> std::io::Result<()> {
         let json = |scenario: &Scenario| serde_json::to_value(scenario).map_err(std::io::Error::other);
         let mut leaves = Vec::new();
         collect(&json(&self.best)?, String::new(), &mut leaves);
         for leaf in leaves {
-            // A value that could be made smaller may be made smaller still.
+            // A value that could be lowered may be lowered again.
             while !self.spent {
                 let whole = json(&self.best)?;
                 let Some(value) = whole.pointer(&leaf) else { break };
@@ -227,7 +227,7 @@ impl Search<'_> {
                     if let Some(value) = candidate.pointer_mut(&leaf) {
                         *value = simpler;
                     }
-                    // What cannot be read is no scenario.
+                    // A value that does not deserialize is no scenario.
                     let Ok(candidate) = serde_json::from_value(candidate) else { continue };
                     better = self.take(candidate)?;
                     if better {
@@ -243,8 +243,8 @@ impl Search<'_> {
     }
 }
 
-/// The pointers to all values that may be made simpler. Another seed is another history, times are rounded
-/// and not made smaller, and a clock that is slower is not simpler.
+/// The pointers to all values that may be simplified. Excluded are the seed, since another seed is another history;
+/// times, which are rounded instead; and the speed of clocks, since a slower clock is not simpler.
 fn collect(value: &Value, at: String, leaves: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -266,7 +266,7 @@ fn simpler(value: &Value) -> Vec<Value> {
     match value {
         Value::Bool(true) => vec![false.into()],
         Value::Number(number) => {
-            // Of a clock that is behind.
+            // The offset of a clock that is behind.
             if let Some(number) = number.as_i64().filter(|number| *number < 0) {
                 return [0, -1, number / 2].into_iter().filter(|n| *n > number).map(Value::from).collect();
             }
@@ -315,12 +315,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fail_is_not_shrunk() {
+    fn a_passing_scenario_is_not_shrunk() {
         assert_eq!(shrunk(&Scenario::new(1), |_| Verdict::Fine), None);
     }
 
     #[test]
-    fn nothing_is_left_that_the_failure_does_not_need() {
+    fn everything_unnecessary_is_left_out() {
         let least = shrunk(&busy(), |scenario| breaks(lags(scenario).any(|seconds| seconds >= 4))).unwrap();
         assert_eq!((least.acts.len(), least.faults.len(), least.daemons), (1, 0, 1), "{least}");
         assert!(!least.election && !least.streaming_lists, "{least}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_needed_stays_and_becomes_as_rare_as_can_be() {
+    fn a_needed_fault_is_kept_at_its_lowest_rate() {
         let needs = |fault: &Fault| matches!(fault, Fault::LostReplies(3..));
         let busy = Scenario { faults: vec![Fault::Conflicts(9), Fault::LostReplies(14)], ..busy() };
         let least = shrunk(&busy, |scenario| breaks(scenario.faults.iter().any(needs))).unwrap();
@@ -351,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn another_invariant_counts_only_where_much_is_left() {
-        // With fewer than three acts something else is broken.
+    fn another_invariant_counts_only_in_a_long_scenario() {
+        // With fewer than three acts another invariant breaks.
         let judge = |scenario: &Scenario| {
             if scenario.acts.len() < 3 { Verdict::Breaks("S2") } else { Verdict::Breaks("S1") }
         };

@@ -1,15 +1,15 @@
-//! A history as its reader needs it: when, who, what to which object, and what came of it. A write that was
-//! carried out shows what it changed of the fields that matter; one that was not shows what it asked for.
+//! A history for readers: at which time which client did what to which object, and with what result. A write that was
+//! carried out shows what it changed of the fields that matter; one that was not shows what it requested.
 //!
 //! ```text
-//!     0.000 -- Create { name: "web", replicas: 1, ... }
-//!     0.000 user      creates deployment web: size 1, image app:0
-//!     0.004 d0.1      creates set web-866d4776bc: size 1, image app:0, owner web/3f21
-//!     0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
+//! 0.000 -- Create { name: "web", replicas: 1, ... }
+//! 0.000 user      creates deployment web: size 1, image app:0
+//! 0.004 d0.1      creates replicaset web-866d4776bc: size 1, image app:0, owner web/3f21
+//! 0.005 d0.1      creates pod web-866d4776bc-x7c2f: ... (the reply is lost)
 //! ```
 //!
-//! Events and renewals of a Lease are left out, and what repeats itself is gathered. `--verbose` shows the log
-//! in its place, every request with its body.
+//! Events and renewals of a Lease are left out, and repeated lines are collapsed. `--verbose` shows the log instead,
+//! every request with its body.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::log::{Entry, Event};
 use super::request_fault::RequestFault;
 use super::server::Picture;
 
-/// How many lines of a kind are shown of a second before the rest is gathered.
+/// How many similar lines are shown per second; the others are collapsed.
 const REPEATED: usize = 8;
 
 /// A longer transcript shows its beginning and its end.
 const BEGINNING: usize = 100;
 const END: usize = 60;
 
-/// The fields that matter, by the name they are shown under.
+/// The fields that matter, with the names that the transcript uses.
 const FIELDS: [(&str, &str); 23] = [
     ("size", "/spec/replicas"),
     ("image", "/spec/template/spec/containers/0/image"),
@@ -60,19 +60,19 @@ const FIELDS: [(&str, &str); 23] = [
 struct Line {
     at: Duration,
     text: String,
-    /// Lines of the same kind are gathered, but for those of none.
+    /// Lines of the same kind are collapsed; lines without a kind are not.
     kind: String,
 }
 
-/// The transcript, a line each. It ends with the breach, if there is one.
+/// The lines of the transcript. The last one is the breach, if there is one.
 pub fn lines(log: &[Entry]) -> Vec<String> {
-    let mut teller = Teller::default();
+    let mut writer = Writer::default();
     let breach = log.iter().position(|entry| matches!(entry.event, Event::Breach(_)));
-    log.iter().take(breach.map_or(log.len(), |at| at + 1)).for_each(|entry| teller.tell(entry));
-    shorten(gather(teller.lines))
+    log.iter().take(breach.map_or(log.len(), |at| at + 1)).for_each(|entry| writer.tell(entry));
+    shorten(gather(writer.lines))
 }
 
-/// What there is, a line per object, with the ends of a long list.
+/// The objects, one line each; a long list shows its beginning and its end.
 pub fn objects(picture: &Picture) -> Vec<String> {
     let mut lines = Vec::new();
     for (resource, all) in picture {
@@ -84,14 +84,14 @@ pub fn objects(picture: &Picture) -> Vec<String> {
 }
 
 #[derive(Default)]
-struct Teller {
+struct Writer {
     lines: Vec<Line>,
-    /// What else there is to say of a request once it is carried out.
+    /// What to add to a request once it is carried out.
     remarks: BTreeMap<String, VecDeque<String>>,
     leader: String,
 }
 
-impl Teller {
+impl Writer {
     fn line(&mut self, at: Duration, kind: String, text: String) {
         self.lines.push(Line { at, kind, text });
     }
@@ -107,7 +107,7 @@ impl Teller {
                 }
             }
             Event::Sent(call, request_fault) if !call.is_write() => {
-                // A list tells that a daemon begins anew. What else is read says little.
+                // A list shows that a daemon has started. Other reads say little.
                 if call.of_daemon()
                     && (call.name.is_empty() && !call.watch || *request_fault != RequestFault::Proceed)
                 {
@@ -118,7 +118,7 @@ impl Teller {
                 self.remarks.entry(call.to_string()).or_default().push_back(request_fault.to_string());
             }
             Event::Sent(call, request_fault) => {
-                self.call(at, call, &asked_for(call), &request_fault.to_string())
+                self.call(at, call, &requested(call), &request_fault.to_string())
             }
             Event::Done { call, code, before, after } => {
                 if call.resource == "leases" {
@@ -134,7 +134,7 @@ impl Teller {
                     changed(before.as_deref(), after.as_deref())
                 } else {
                     remarks.insert(0, format!("refused with {code}"));
-                    asked_for(call)
+                    requested(call)
                 };
                 self.call(at, call, &what, &remarks.join("; "));
             }
@@ -160,13 +160,13 @@ impl Teller {
         let Some(holder) = call.body["spec"]["holderIdentity"].as_str() else { return };
         if (200..300).contains(&code) && holder != self.leader {
             self.leader = holder.to_owned();
-            let text = if holder.is_empty() { "gives the Lease back" } else { "takes the Lease" };
+            let text = if holder.is_empty() { "releases the Lease" } else { "acquires the Lease" };
             self.line(at, String::new(), format!("{:<9} {text}", call.agent));
         }
     }
 }
 
-/// Whether it is about the objects that the controllers are about.
+/// Whether the request is about objects that the controllers manage.
 fn matters(call: &Call) -> bool {
     matches!(&*call.resource, "deployments" | "replicasets" | "pods")
 }
@@ -186,7 +186,7 @@ fn verb(call: &Call) -> &'static str {
 fn noun(resource: &str, name: &str) -> String {
     let noun = match resource {
         "deployments" => "deployment",
-        "replicasets" => "set",
+        "replicasets" => "replicaset",
         "pods" => "pod",
         other => other,
     };
@@ -214,7 +214,7 @@ fn shape(object: &Value) -> Vec<(String, String)> {
     for condition in conditions.into_iter().flatten() {
         let (kind, status) = (text(condition, "/type"), text(condition, "/status"));
         let reason = text(condition, "/reason");
-        // Of a pod's conditions one decides.
+        // Only one condition of a pod matters.
         if !kind.starts_with("PodReadyTo")
             && !matches!(kind, "PodScheduled" | "Initialized" | "ContainersReady")
         {
@@ -230,7 +230,7 @@ fn shape(object: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// Enough of a UID to tell it from others.
+/// Enough of a UID to distinguish it.
 fn tail(uid: &str) -> &str {
     uid.char_indices().rev().nth(3).and_then(|(at, _)| uid.get(at..)).unwrap_or(uid)
 }
@@ -264,8 +264,8 @@ fn changed(before: Option<&Value>, after: Option<&Value>) -> String {
     if changes.is_empty() { "nothing".into() } else { changes.join(", ") }
 }
 
-/// What a write asked for that was not carried out.
-fn asked_for(call: &Call) -> String {
+/// What a write that was not carried out requested.
+fn requested(call: &Call) -> String {
     let Some(steps) = call.body.as_array() else {
         let mut fields = shape(&call.body);
         let uid = text(&call.body, "/preconditions/uid");
@@ -284,15 +284,15 @@ fn asked_for(call: &Call) -> String {
     steps.iter().map(step).collect::<Vec<_>>().join(", ")
 }
 
-/// Of a kind a few lines are shown for each second, and how many more there are: a storm of calls is a round of
-/// several kinds, in an order that changes.
+/// Shows a few lines of each kind per second, and the number of the others: a storm of requests repeats several
+/// kinds, in changing order.
 fn gather(lines: Vec<Line>) -> Vec<String> {
     let mut gathered: Vec<String> = Vec::new();
     let mut shown: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
     let mut more: Option<(usize, Duration)> = None;
     let say = |more: Option<(usize, Duration)>, gathered: &mut Vec<String>| {
         if let Some((count, until)) = more {
-            gathered.push(format!("{:>9} {count} more of these kinds, until {:.3}", "", until.as_secs_f64()));
+            gathered.push(format!("{:>9} {count} similar lines, until {:.3}", "", until.as_secs_f64()));
         }
     };
     for line in &lines {
@@ -315,7 +315,7 @@ fn shorten(mut lines: Vec<String>) -> Vec<String> {
         let end = lines.split_off(lines.len() - END);
         let left_out = lines.len() - BEGINNING;
         lines.truncate(BEGINNING);
-        lines.push(format!("{:>9} {left_out} lines are left out here", ""));
+        lines.push(format!("{:>9} {left_out} lines are omitted", ""));
         lines.extend(end);
     }
     lines
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_shows_what_it_changed_and_what_became_of_its_answer() {
+    fn a_write_shows_its_changes_and_the_fault_of_its_reply() {
         let scale = call("PATCH", REPLICA_SET, &json!({"spec": {"replicas": 2}}));
         let done = Event::Done {
             call: scale.clone(),
@@ -356,12 +356,13 @@ mod tests {
             after: replica_set(2, "8"),
         };
         let log = [sent(&scale, RequestFault::LoseReply), Entry { at: Duration::from_secs(1), event: done }];
-        let expected = "    1.000 d0.1      patches set web-1: size 3 -> 2, version 8 (the reply is lost)";
+        let expected =
+            "    1.000 d0.1      patches replicaset web-1: size 3 -> 2, version 8 (the reply is lost)";
         assert_eq!(lines(&log), [expected]);
     }
 
     #[test]
-    fn a_write_that_never_arrives_shows_what_it_asked_for() {
+    fn a_write_that_never_arrives_shows_what_it_requested() {
         let scale = call(
             "PATCH",
             REPLICA_SET,
@@ -375,15 +376,15 @@ mod tests {
         assert_eq!(
             lines(&log),
             [
-                "    1.000 d0.1      patches set web-1: size 2, version 7 (never arrives)",
-                "    1.000 d0.1      deletes set web-1: if uid bbbb (never arrives)",
-                "    1.000 d0.1      patches set web-1: if /metadata/resourceVersion \"7\", size 4 (never arrives)",
+                "    1.000 d0.1      patches replicaset web-1: size 2, version 7 (never arrives)",
+                "    1.000 d0.1      deletes replicaset web-1: if uid bbbb (never arrives)",
+                "    1.000 d0.1      patches replicaset web-1: if /metadata/resourceVersion \"7\", size 4 (never arrives)",
             ]
         );
     }
 
     #[test]
-    fn what_a_refused_write_wanted_is_told_with_the_code() {
+    fn a_refused_write_shows_what_it_requested_and_the_code() {
         let create = call("POST", "/api/v1/namespaces/shop/pods", &json!({"metadata": {"name": "web-1-a"}}));
         let done = Event::Done { call: create.clone(), code: 409, before: None, after: None };
         let log = [sent(&create, RequestFault::Proceed), Entry { at: Duration::from_secs(1), event: done }];
@@ -391,13 +392,13 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_itself_within_a_second_is_gathered() {
+    fn repeated_lines_within_a_second_are_collapsed() {
         let (delete, create) =
             (call("DELETE", REPLICA_SET, &json!({})), call("POST", REPLICA_SET, &json!({})));
         let round = || [sent(&delete, RequestFault::LoseRequest), sent(&create, RequestFault::LoseRequest)];
         let lines = lines(&(0..10).flat_map(|_| round()).collect::<Vec<_>>());
         assert_eq!(lines.len(), 17, "{lines:?}");
-        assert_eq!(lines[16].trim(), "4 more of these kinds, until 1.000");
+        assert_eq!(lines[16].trim(), "4 similar lines, until 1.000");
     }
 
     #[test]
@@ -411,11 +412,11 @@ mod tests {
     fn a_long_transcript_shows_its_beginning_and_its_end() {
         let lines = shorten((0..1000).map(|n| n.to_string()).collect());
         assert_eq!((&*lines[0], &*lines[160]), ("0", "999"));
-        assert_eq!(lines[100].trim(), "840 lines are left out here");
+        assert_eq!(lines[100].trim(), "840 lines are omitted");
     }
 
     #[test]
-    fn a_lease_is_told_of_when_it_changes_hands() {
+    fn a_transcript_shows_a_change_of_leader() {
         let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/windlass";
         let renew = |holder: &str| {
             let call = call("PUT", path, &json!({"spec": {"holderIdentity": holder}}));
@@ -425,7 +426,7 @@ mod tests {
         let lines = lines(&[renew("d0.1"), renew("d0.1"), renew("")]);
         assert_eq!(
             lines,
-            ["    1.000 d0.1      takes the Lease", "    1.000 d0.1      gives the Lease back"]
+            ["    1.000 d0.1      acquires the Lease", "    1.000 d0.1      releases the Lease"]
         );
     }
 }

@@ -1,4 +1,5 @@
-//! A watch as a daemon sees it: now and then it shows nothing for a while, or for good, and it tells how far it has come.
+//! A watch as a daemon sees it: at times it shows nothing for a while, or for good. It reports up to which moment it
+//! has shown the history.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use super::server::Server;
 
 type Chunk = Result<Bytes, axum::Error>;
 
-/// What is shown is a prefix of the history all the same.
+/// What is shown is always a prefix of the history.
 pub struct Watch {
     inner: BodyDataStream,
     server: Arc<Server>,
     agent: Arc<str>,
     resource: String,
     connection: u32,
-    /// When it began: what there was then has been shown once it has caught up.
+    /// When it began: once it has caught up, the objects of that moment have been shown.
     opened: Duration,
     held: Option<(Pin<Box<Sleep>>, Chunk)>,
 }
@@ -42,7 +43,7 @@ impl Stream for Watch {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Chunk>> {
         let this = self.get_mut();
         if this.connection != this.server.connection(&this.agent, &this.resource) {
-            // It has frozen, and nothing will ever wake whoever waits for it.
+            // The watch is frozen, and never wakes its reader.
             return Poll::Pending;
         }
         loop {

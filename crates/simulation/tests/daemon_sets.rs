@@ -12,7 +12,7 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn whatever_a_seed_brings_each_node_has_what_it_should() {
+fn every_seed_gives_each_node_its_pods() {
     let mut broken = Vec::new();
     let mut first = None;
     for seed in seeds(0..40) {

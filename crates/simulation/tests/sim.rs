@@ -30,7 +30,7 @@ static DIFFERENCE: LazyLock<Option<String>> = LazyLock::new(|| {
 });
 
 #[track_caller]
-fn can_be_believed() {
+fn first_seed_is_reproducible() {
     assert_eq!(*DIFFERENCE, None, "the same seed has two histories");
 }
 
@@ -49,19 +49,19 @@ fn told(scenario: &Scenario) -> String {
 
 #[test]
 fn the_same_seed_twice_is_the_same_history() {
-    can_be_believed();
+    first_seed_is_reproducible();
 }
 
 #[test]
-fn a_history_that_nobody_reads_has_the_same_fingerprint() {
-    can_be_believed();
+fn a_history_has_the_same_fingerprint_with_and_without_its_log() {
+    first_seed_is_reproducible();
     let scenario = Scenario::new(3);
     assert_eq!(run(&scenario, true).unwrap().digest, run(&scenario, false).unwrap().digest);
 }
 
 #[test]
-fn whatever_a_seed_brings_nothing_breaks() {
-    can_be_believed();
+fn no_seed_breaks_an_invariant() {
+    first_seed_is_reproducible();
     for seed in 1..=12 {
         let scenario = Scenario::new(seed);
         assert!(run(&scenario, false).unwrap().failure.is_none(), "{}", told(&scenario));
@@ -80,8 +80,8 @@ fn files() -> Vec<(PathBuf, Replay)> {
 
 /// Each file in `tests/sim/` was a failure once and is named after what holds since.
 #[test]
-fn what_broke_once_does_not_break_again() {
-    can_be_believed();
+fn saved_failures_pass() {
+    first_seed_is_reproducible();
     let mut broken = Vec::new();
     for (file, replay) in files() {
         if run(&replay.scenario, false).unwrap().failure.is_some() {
@@ -94,8 +94,8 @@ fn what_broke_once_does_not_break_again() {
 /// A file that would pass whatever the controllers did is no test. Not every mistake that was mended can be planted.
 #[test]
 #[cfg(feature = "planted-bugs")]
-fn what_broke_once_breaks_again_with_the_mistake() {
-    can_be_believed();
+fn saved_failures_fail_again_with_their_mistake() {
+    first_seed_is_reproducible();
     let mut planted = 0;
     for (file, replay) in files() {
         if replay.mistake.is_empty() {
@@ -111,8 +111,8 @@ fn what_broke_once_breaks_again_with_the_mistake() {
 
 /// `windlass-sim --exhaustive` visits more replicas and strategies, and both in one history.
 #[test]
-fn one_pod_is_rolled_over_whatever_write_a_crash_or_a_stale_window_falls_on() {
-    can_be_believed();
+fn one_pod_is_replaced_whichever_write_a_crash_or_a_stale_window_begins_at() {
+    first_seed_is_reproducible();
     let workload = workloads(1).swap_remove(0);
     let visited = visit(&workload, Bounds { both: false, threads: 2, keep_going: false }).unwrap();
     assert!(visited.writes > 10 && visited.histories > 80, "{visited:?}");

@@ -146,8 +146,8 @@ impl ApiServer {
             "--token-auth-file=tokens.csv".into(),
             "--audit-policy-file=audit.yaml".into(),
             "--audit-log-path=audit.log".into(),
-            // This plugin checks whether the author of an owner reference may block the owner's deletion. Off by default,
-            // but there are distributions that have it on.
+            // This plugin checks whether the author of an owner reference may block the owner's deletion. Off by
+            // default, but there are distributions that have it on.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
             // No controller creates the ServiceAccount that every pod needs.
             "--disable-admission-plugins=ServiceAccount".into(),

@@ -347,7 +347,7 @@ impl Daemon {
     /// Runs controllers that are built already.
     pub fn run(controllers: Controllers, metrics: Arc<Metrics>) -> Self {
         let shutdown = CancellationToken::new();
-        let http = http_router(metrics.clone(), &controllers, Reader::Anybody);
+        let http = http_router(metrics.clone(), &controllers, Reader::AnyClient);
         let https = http_router(metrics.clone(), &controllers, Reader::Known);
         let task = tokio::spawn(controllers.run(shutdown.clone(), Duration::from_secs(10)));
         Daemon { shutdown, task, metrics, http, https }

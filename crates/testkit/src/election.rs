@@ -161,7 +161,7 @@ impl Rig {
         }))
     }
 
-    /// H1, and that no two terms interleave: a daemon that writes has renewed within the deadline, and nobody
+    /// H1, and that no two terms interleave: a daemon that writes has renewed within the deadline, and no daemon
     /// acts again after another has acted.
     #[track_caller]
     pub fn one_at_a_time(&self) {

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// How bad the network is right now. Chances are in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Weather {
+pub struct NetworkFaults {
     /// Requests that never arrive.
     pub lost_requests: u8,
     /// Requests that are carried out and whose replies never arrive.
@@ -36,12 +36,12 @@ pub struct Weather {
 pub struct Network(Arc<Mutex<State>>);
 
 struct State {
-    weather: Weather,
+    faults: NetworkFaults,
     rng: fastrand::Rng,
 }
 
-enum Fate {
-    Fine,
+enum MessageFault {
+    None,
     LostRequest,
     LostReply,
     LateRequest(Duration),
@@ -51,22 +51,22 @@ enum Fate {
 impl Network {
     /// A good network, whose chances come from this seed.
     pub fn new(seed: u64) -> Self {
-        let state = State { weather: Weather::default(), rng: fastrand::Rng::with_seed(seed) };
+        let state = State { faults: NetworkFaults::default(), rng: fastrand::Rng::with_seed(seed) };
         Network(Arc::new(Mutex::new(state)))
     }
 
     /// Changes it for every message from now on.
-    pub fn set(&self, weather: Weather) {
-        self.0.lock().weather = weather;
+    pub fn set(&self, faults: NetworkFaults) {
+        self.0.lock().faults = faults;
     }
 
     /// How bad it is.
-    fn weather(&self) -> Weather {
-        self.0.lock().weather
+    fn faults(&self) -> NetworkFaults {
+        self.0.lock().faults
     }
 
-    fn fate(&self) -> Fate {
-        let State { weather, rng } = &mut *self.0.lock();
+    fn message_fault(&self) -> MessageFault {
+        let State { faults, rng } = &mut *self.0.lock();
         let late = Duration::from_secs(rng.u64(20..60));
         let mut chance = rng.u8(0..100);
         let mut hits = |percent: u8| {
@@ -74,16 +74,16 @@ impl Network {
             chance = if hit { u8::MAX } else { chance - percent };
             hit
         };
-        if hits(weather.lost_requests) {
-            Fate::LostRequest
-        } else if hits(weather.lost_replies) {
-            Fate::LostReply
-        } else if hits(weather.late_requests) {
-            Fate::LateRequest(late)
-        } else if hits(weather.late_replies) {
-            Fate::LateReply(late)
+        if hits(faults.lost_requests) {
+            MessageFault::LostRequest
+        } else if hits(faults.lost_replies) {
+            MessageFault::LostReply
+        } else if hits(faults.late_requests) {
+            MessageFault::LateRequest(late)
+        } else if hits(faults.late_replies) {
+            MessageFault::LateReply(late)
         } else {
-            Fate::Fine
+            MessageFault::None
         }
     }
 
@@ -104,22 +104,22 @@ impl Network {
         {
             return self.behind(next.run(request).await);
         }
-        match self.fate() {
-            Fate::Fine => next.run(request).await,
-            Fate::LostRequest => lost(),
-            Fate::LostReply => {
+        match self.message_fault() {
+            MessageFault::None => next.run(request).await,
+            MessageFault::LostRequest => lost(),
+            MessageFault::LostReply => {
                 let _never_seen = next.run(request).await;
                 lost()
             }
             // On a task of its own: it is carried out even if the client has hung up, or died.
-            Fate::LateRequest(late) => {
+            MessageFault::LateRequest(late) => {
                 let carried = tokio::spawn(async move {
                     tokio::time::sleep(late).await;
                     next.run(request).await
                 });
                 carried.await.unwrap_or_else(|_| lost())
             }
-            Fate::LateReply(late) => {
+            MessageFault::LateReply(late) => {
                 let reply = next.run(request).await;
                 tokio::time::sleep(late).await;
                 reply
@@ -142,7 +142,7 @@ impl Network {
         let lines = futures::stream::unfold((received, self), |(mut received, network)| async move {
             let (at, line) = received.recv().await?;
             // In steps, because the lag may end early.
-            while at.elapsed() < network.weather().lag {
+            while at.elapsed() < network.faults().lag {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Some((line, (received, network)))

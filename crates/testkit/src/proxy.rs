@@ -69,8 +69,8 @@ impl Proxy {
         format!(
             r#"{{"apiVersion":"v1","kind":"Config","current-context":"proxy",
                 "clusters":[{{"name":"proxy","cluster":{{"server":"http://{}"}}}}],
-                "contexts":[{{"name":"proxy","context":{{"cluster":"proxy","user":"nobody"}}}}],
-                "users":[{{"name":"nobody","user":{{}}}}]}}"#,
+                "contexts":[{{"name":"proxy","context":{{"cluster":"proxy","user":"anonymous"}}}}],
+                "users":[{{"name":"anonymous","user":{{}}}}]}}"#,
             self.address
         )
     }

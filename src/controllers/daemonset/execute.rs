@@ -89,8 +89,8 @@ impl DaemonSetController {
         Ok(())
     }
 
-    /// Whether to continue: the cache still shows the DaemonSet as it was at the decision, and the daemon is not shutting
-    /// down.
+    /// Whether to continue: the cache still shows the DaemonSet as it was at the decision, and the daemon is not
+    /// shutting down.
     fn may_continue(&self, daemon_set: &DaemonSet) -> bool {
         self.context.is_unchanged(&self.daemon_sets, &daemon_set.meta)
     }
@@ -124,8 +124,8 @@ impl DaemonSetController {
         Err(SyncError::Overtaken { what: what() })
     }
 
-    /// Creates the revision of the current template. A lost reply needs no read: the next request has the same name, and
-    /// resolves it.
+    /// Creates the revision of the current template. A lost reply needs no read: the next request has the same name,
+    /// and resolves it.
     async fn create_revision(
         &self,
         daemon_set: &DaemonSet,
@@ -279,7 +279,7 @@ impl DaemonSetController {
     fn creation_failed(&self, daemon_set: &DaemonSet, new: &NewPod, error: SyncError) -> SyncError {
         let owner = &daemon_set.meta.uid;
         if error.may_have_happened() {
-            if planted!("a daemon pod with a lost reply is asked for under another name") {
+            if planted!("a daemon pod whose creation got no reply is created under another name") {
                 self.memory.pod_created(owner, &new.node, &new.name);
                 return error;
             }

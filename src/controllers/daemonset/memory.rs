@@ -94,7 +94,9 @@ impl DaemonMemory {
                 recent: Arc::default(),
             }
         });
-        if known.generation != meta.generation && !planted!("verdicts outlive their template") {
+        if known.generation != meta.generation
+            && !planted!("verdicts on nodes are kept after the template changes")
+        {
             (known.verdicts, known.placement) = judge();
             known.generation = meta.generation;
         }
@@ -141,9 +143,9 @@ impl DaemonMemory {
                         Arc::make_mut(&mut known.marks).forget(name);
                     }
                     (wanted == Some(Verdict::Run) || has_pods)
-                        && !planted!("a node that is gone wakes no DaemonSet")
+                        && !planted!("a deleted node enqueues no DaemonSet")
                 }
-                Change::Updated { .. } if planted!("a node that changes is not looked at again") => false,
+                Change::Updated { .. } if planted!("a changed node is not judged again") => false,
                 Change::Added(_) | Change::Updated { .. } => {
                     judged += 1;
                     let came = known.verdicts.get(name).is_none();
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_to_nodes_and_templates_the_verdicts_are_those_computed_from_nothing() {
+    fn verdicts_equal_those_computed_from_nothing_after_any_change_of_nodes_and_templates() {
         for seed in 0..40 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
@@ -290,7 +292,10 @@ mod tests {
                         .collect()
                 };
                 let (then, since): (Vec<Arc<str>>, Vec<Arc<str>>) = (runs(&before), runs(&verdicts));
-                assert!(is_edit || then == since || !concerned.is_empty(), "seed {seed}: nobody was woken");
+                assert!(
+                    is_edit || then == since || !concerned.is_empty(),
+                    "seed {seed}: no DaemonSet was enqueued"
+                );
                 before = verdicts;
             }
         }

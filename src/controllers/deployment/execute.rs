@@ -50,7 +50,7 @@ impl DeploymentController {
                     }
                     let refused = error.is_reported(claims).then(|| Failed::of(write, error.to_string()));
                     outcome.stopped(refused.flatten(), !error.is_refusal());
-                    if planted!("a failed step is swallowed") {
+                    if planted!("the error of a failed write is dropped") {
                         break;
                     }
                     stopped = Some(error);
@@ -93,7 +93,7 @@ impl DeploymentController {
                     .context
                     .in_turn(deployment, &replica_set.meta, what, &target, PatchType::Merge, &body)
                     .await?;
-                if !planted!("writes to sets are not waited for") {
+                if !planted!("writes to ReplicaSets are not expected in the cache") {
                     self.context.expectations.expect_write(owner, ReplicaSet::RESOURCE, version);
                 }
                 // The ReplicaSet controller must not act on a version of the ReplicaSet that is older than this.

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_a_deployment_at_rest_is_no_rollout() {
+    fn a_pause_of_a_settled_deployment_is_not_a_rollout() {
         let reasons = [
             (NEW_REPLICA_SET_AVAILABLE, true),
             ("DeploymentPaused", true),

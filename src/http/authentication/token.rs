@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::User;
 use crate::http::metrics::ServingMetrics;
-use crate::http::review_cache::{Answered, NotReviewed, ReviewCache, Standing};
+use crate::http::review_cache::{Answered, ClientClass, NotReviewed, ReviewCache};
 use crate::http::reviews::{Kind, Reviews};
 
 const REVIEW: Kind = Kind {
@@ -81,7 +81,7 @@ impl TokenReviewer {
 
     /// Whether the last review accepted it.
     pub(in crate::http) fn was_good(&self, token: &str) -> bool {
-        self.cache.standing(&hash(token), Instant::now()) == Standing::Regular
+        self.cache.class(&hash(token), Instant::now()) == ClientClass::Known
     }
 
     /// The user of the token. `pay` is called before a review is sent, for a token that was not
@@ -94,8 +94,8 @@ impl TokenReviewer {
         self.metrics.token_cache.with_label_values(&["miss"]).inc();
         let (reviews, metrics, ttl) = (self.reviews.clone(), self.metrics.clone(), self.ttl);
         let (question, token) = (hash(token), token.to_owned());
-        let ask = |standing| async move {
-            let answer = ask(&reviews, standing, &token, &metrics).await;
+        let ask = |class| async move {
+            let answer = ask(&reviews, class, &token, &metrics).await;
             let (keep, good) = match &answer {
                 Bearer::User(_) => (ttl, Some(true)),
                 Bearer::Refused(_) => (ttl.min(REFUSED), Some(false)),
@@ -113,9 +113,9 @@ fn hash(token: &str) -> Hash {
     hash
 }
 
-async fn ask(reviews: &Reviews, standing: Standing, token: &str, metrics: &ServingMetrics) -> Bearer {
+async fn ask(reviews: &Reviews, class: ClientClass, token: &str, metrics: &ServingMetrics) -> Bearer {
     let spec = json!({"token": token});
-    match reviews.ask(standing, &REVIEW, &spec, &metrics.token_reviews).await {
+    match reviews.ask(class, &REVIEW, &spec, &metrics.token_reviews).await {
         Ok(Status { authenticated: true, user, .. }) => Bearer::User(Box::new(user.authenticated())),
         Ok(Status { error, .. }) if error.is_empty() => Bearer::Refused("invalid bearer token".into()),
         Ok(Status { error, .. }) => Bearer::Refused(error),

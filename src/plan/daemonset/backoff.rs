@@ -39,7 +39,7 @@ impl FailedPodBackoff {
     pub fn until(&self, generation: i64, node: &str, now: Timestamp) -> Option<Timestamp> {
         let step =
             self.nodes.get(node).filter(|step| self.generation == generation && !step.is_forgotten(now))?;
-        if planted!("failed daemon pods are replaced without a wait") {
+        if planted!("failed daemon pods are replaced without backoff") {
             return None;
         }
         let until = step.since.saturating_add(step.wait).unwrap_or(Timestamp::MAX);

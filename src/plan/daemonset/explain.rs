@@ -67,7 +67,7 @@ pub enum PlanReason {
         /// How many available old pods must stay.
         staying: usize,
     },
-    /// Under OnDelete an old pod stays until somebody deletes it.
+    /// Under OnDelete an old pod stays until a user deletes it.
     OnDelete {
         /// How many stay.
         outdated: usize,
@@ -280,7 +280,7 @@ impl PlanReason {
 
 /// What the kubelet or the scheduler reports.
 fn reported(pod: &Pod) -> String {
-    let Some(waiting) = pod.trouble() else { return String::new() };
+    let Some(waiting) = pod.startup_failure() else { return String::new() };
     match &waiting.message {
         Some(message) => format!(": {}: {message}", waiting.reason),
         None => format!(": {}", waiting.reason),

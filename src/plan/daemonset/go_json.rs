@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_html_reads_is_escaped_and_the_rest_is_utf_8() {
+    fn html_characters_are_escaped_and_the_rest_is_utf_8() {
         check(
             "\"<a href='x'>&amp;\\u2028\\u2029</a>\"",
             "\"\\u003ca href='x'\\u003e\\u0026amp;\\u2028\\u2029\\u003c/a\\u003e\"",

@@ -105,7 +105,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
     let Context { daemon_set, history, maybe_deleted: _, backoff, now } = context;
     let surge = daemon_set.allows_surge();
     let mut delete = Vec::new();
-    let mut going = |pod: &Arc<Pod>, reason| delete.push(Deletion { pod: pod.clone(), reason });
+    let mut delete_pod = |pod: &Arc<Pod>, reason| delete.push(Deletion { pod: pod.clone(), reason });
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let in_phase = |phase| live().filter(move |pod| pod.phase == phase);
 
@@ -113,9 +113,9 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
     let generation = daemon_set.meta.generation;
     let until = if has_failed { backoff.until(generation, place.node, now) } else { None };
     if until.is_none() {
-        in_phase(Phase::Failed).for_each(|pod| going(pod, Reason::Failed));
+        in_phase(Phase::Failed).for_each(|pod| delete_pod(pod, Reason::Failed));
     }
-    in_phase(Phase::Succeeded).for_each(|pod| going(pod, Reason::Succeeded));
+    in_phase(Phase::Succeeded).for_each(|pod| delete_pod(pod, Reason::Succeeded));
 
     let (mut new, mut old, mut has_excess, mut is_replaced) = (None, None, false, false);
     for pod in live().filter(|pod| !pod.is_terminal()) {
@@ -125,7 +125,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
         match (stays, is_new) {
             (false, _) => {
                 has_excess = true;
-                going(pod, Reason::Excess);
+                delete_pod(pod, Reason::Excess);
             }
             (true, true) => new = Some(pod),
             (true, false) => old = Some(pod),
@@ -139,14 +139,14 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
         };
         if let Some(reason) = reason {
             is_replaced = reason == Reason::Replaced;
-            going(replaced, reason);
+            delete_pod(replaced, reason);
             old = None;
         }
     }
 
     let is_empty = new.is_none() && old.is_none();
     let is_free = surge
-        || planted!("a daemon pod on its way out leaves its node free")
+        || planted!("a terminating daemon pod leaves its node free")
         || !place.pods.iter().any(|pod| pod.meta.is_deleting());
     let class = match (new, old) {
         _ if has_excess => Class::Excess,
@@ -181,8 +181,8 @@ mod tests {
         "2026-01-01T01:00:00Z".parse().unwrap()
     }
 
-    /// `new` or `old`, and then `pending`, `ready` (a second ago), `available`, `failed`, `succeeded`, `deleting`; created
-    /// in the order given.
+    /// `new` or `old`, and then `pending`, `ready` (a second ago), `available`, `failed`, `succeeded`, `deleting`;
+    /// created in the order given.
     fn pod(nth: usize, text: &str, hash: &str) -> Arc<Pod> {
         let (kind, state) = text.split_once(' ').unwrap();
         let ready = |at: &str| json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at}]});
@@ -230,12 +230,12 @@ mod tests {
         let context =
             Context { daemon_set: &daemon_set, history: &history, maybe_deleted, backoff, now: now() };
         let managed = manage(context, place);
-        let mut going: Vec<&str> =
+        let mut deleted: Vec<&str> =
             managed.delete.iter().map(|deletion| &*deletion.pod.meta.key.name).collect();
-        going.sort_unstable();
+        deleted.sort_unstable();
         let mut tally = crate::plan::daemonset::rolling::Tally::default();
         tally.add(place.verdict, managed.class);
-        (format!("{}{}", if managed.create { "+" } else { "" }, going.join(" ")), tally.unavailable)
+        (format!("{}{}", if managed.create { "+" } else { "" }, deleted.join(" ")), tally.unavailable)
     }
 
     #[track_caller]

@@ -30,15 +30,15 @@ const LETTERS: u64 = SAFE_ALPHABET.len() as u64;
 /// The number of slots: 27 to the power of 10.
 pub const SLOTS: u64 = LETTERS.pow(SUFFIX as u32);
 
-/// From one slot to the next. Not divisible by three, so that it shares no factor with [`SLOTS`] and each slot has a name
-/// of its own.
+/// From one slot to the next. Not divisible by three, so that it shares no factor with [`SLOTS`] and each slot has a
+/// name of its own.
 const WIDTH: u64 = 127_104_517_733_551;
 
 /// `WIDTH * INVERSE` is 1 modulo [`SLOTS`].
 const INVERSE: u64 = inverse_of(WIDTH);
 
-/// By Newton's iteration: the width is right modulo 3, or its own inverse there, and each step doubles the power of 3 for
-/// which the inverse is right: 3 to the power of 32 after five, which is more than the 30 of SLOTS.
+/// By Newton's iteration: the width is right modulo 3, or its own inverse there, and each step doubles the power of 3
+/// for which the inverse is right: 3 to the power of 32 after five, which is more than the 30 of SLOTS.
 const fn inverse_of(width: u64) -> u64 {
     let mut inverse = width % 3;
     let mut step = 0;

@@ -192,7 +192,7 @@ impl Placement {
             // The first relevant taint may be one of effect NoSchedule before one of effect NoExecute.
             Some(Exclusion::Taint(_))
                 if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none()
-                    && !planted!("a NoSchedule taint drives daemon pods out") =>
+                    && !planted!("a NoSchedule taint deletes running daemon pods") =>
             {
                 Verdict::Continue
             }
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_alternatives_and_what_a_term_says_must_all_hold() {
+    fn terms_are_alternatives_and_all_requirements_of_a_term_must_hold() {
         let spec = affinity(json!([
             {"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "DoesNotExist"}]},
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_event_changes_one_verdict_and_says_whether_it_matters() {
+    fn a_node_event_changes_one_verdict_and_returns_whether_the_daemon_set_is_affected() {
         let placement = placement(json!({}));
         let named = |name: &str, taints: &[&str]| {
             let mut node = node(json!({}), taints);

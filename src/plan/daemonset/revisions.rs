@@ -133,7 +133,8 @@ impl<'a> History<'a> {
     /// generation. Upstream trusts the generation in any case, also that of a pod of an earlier DaemonSet.
     pub fn is_new(&self, pod: &Pod) -> bool {
         let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
-        let hash = hash.filter(|_| !planted!("the template generation of a pod is believed"));
+        let hash =
+            hash.filter(|_| !planted!("the template generation label of a pod is used before its hash"));
         match hash {
             Some(hash) if self.new_hashes.contains(hash) => true,
             Some(hash) if self.old_hashes.contains(hash) => false,
@@ -161,7 +162,7 @@ impl<'a> History<'a> {
                 hash: revision.hash().is_none().then(|| hash_of(revision)),
                 number: (is_current && revision.number < self.number)
                     .then_some(self.number)
-                    .filter(|_| !planted!("a rollback leaves the number of its revision")),
+                    .filter(|_| !planted!("a rollback does not raise the number of its revision")),
             };
             (change != RevisionChange::default()).then(|| Write::ChangeRevision(Arc::clone(revision), change))
         }));
@@ -173,12 +174,12 @@ impl<'a> History<'a> {
         writes
     }
 
-    /// The pods of duplicates, which get the hash of the revision that stays, and whether these are all. Upstream relabels
-    /// every pod, also those of older templates, which are then never updated (kubernetes#111280).
+    /// The pods of duplicates, which get the hash of the revision that stays, and whether these are all. Upstream
+    /// relabels every pod, also those of older templates, which are then never updated (kubernetes#111280).
     fn relabelled(&self, members: &Members) -> (Vec<Write>, bool) {
         let is_duplicate = |pod: &&Arc<Pod>| {
             let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();
-            let all = planted!("all daemon pods are relabelled with a duplicate");
+            let all = planted!("a duplicate revision relabels all daemon pods");
             hash != self.hash && (all || self.new_hashes.contains(hash) && !self.old_hashes.contains(hash))
         };
         if self.duplicates.is_empty() {
@@ -203,7 +204,8 @@ impl<'a> History<'a> {
             members.all().filter_map(|pod| pod.meta.labels.get(CONTROLLER_REVISION_HASH)).collect();
         let unused = old().filter(|revision| {
             let hash = hash_of(revision);
-            let is_used = used.contains(&*hash) && !planted!("revisions that daemon pods have are deleted");
+            let is_used =
+                used.contains(&*hash) && !planted!("revisions that are in use by daemon pods are deleted");
             !is_used && !self.new_hashes.contains(&hash)
         });
         unused.take(surplus.min(BURST)).map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()
@@ -256,7 +258,7 @@ pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&Con
 pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> {
     let (ours, theirs) = (daemon_set.status.collision_count, fresh.status.collision_count);
     let is_same = ours == theirs && daemon_set.meta.uid == fresh.meta.uid;
-    let more = i32::from(!planted!("a collision of revisions is not counted"));
+    let more = i32::from(!planted!("a collision of revisions does not increase collisionCount"));
     is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(more))
 }
 

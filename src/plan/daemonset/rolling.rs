@@ -1,4 +1,5 @@
-//! How old pods are replaced: within `maxUnavailable`, or beside new ones within `maxSurge` (upstream: `rollingUpdate`).
+//! How old pods are replaced: within `maxUnavailable`, or beside new ones within `maxSurge` (upstream:
+//! `rollingUpdate`).
 
 use std::sync::Arc;
 
@@ -16,10 +17,11 @@ use crate::model::{DaemonSet, Pod, UpdateStrategy};
 pub struct Tally {
     /// Nodes that should run a pod.
     pub desired: i64,
-    /// Nodes that have pods or should, without an available one; those whose unavailable old pod is deleted now included.
+    /// Nodes that have pods or should, without an available one; those whose unavailable old pod is deleted now
+    /// included.
     pub unavailable: i64,
-    /// Nodes that have a new pod beside an old one, or too many pods. Those whose old pod is deleted now included: a node
-    /// that followed in the same step would have two pods before this one has one.
+    /// Nodes that have a new pod beside an old one, or too many pods. Those whose old pod is deleted now included: a
+    /// node that followed in the same step would have two pods before this one has one.
     pub surging: i64,
     /// Nodes, those that should not run a pod included, whose old pod or, if there is none, new one is available.
     pub available: i64,
@@ -95,7 +97,7 @@ impl Budget {
     /// How many more nodes the budget allows.
     pub fn remaining(&self) -> usize {
         let (Budget::Unavailable { max, unavailable: used } | Budget::Surge { max, surging: used }) = self;
-        let more = i64::from(planted!("the bounds of a DaemonSet are one too large"));
+        let more = i64::from(planted!("maxUnavailable and maxSurge of a DaemonSet are one too large"));
         usize::try_from(max.saturating_sub(*used).saturating_add(more)).unwrap_or(0)
     }
 }
@@ -130,7 +132,11 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
                 replaced.iter().chain(running.iter().take(budget.remaining())).map(|old| old.node).collect();
-            let early = if planted!("with surge old daemon pods go first") { budget.remaining() } else { 0 };
+            let early = if planted!("with maxSurge old daemon pods are deleted first") {
+                budget.remaining()
+            } else {
+                0
+            };
             let gone = leaving.iter().take(surplus).chain(running.iter().take(early));
             let delete = dropped.iter().chain(gone).map(delete).collect();
             Step { create, delete, staying: running.len().saturating_sub(budget.remaining()) }

@@ -26,8 +26,8 @@ pub struct Counts {
 }
 
 /// The pod that represents a node: the new one if it is available; else the first that is not being deleted; else the
-/// first. Upstream takes the first in any case. It reports an old pod that is being deleted as ready (kubernetes#51278),
-/// and a node that has its new pod as out of date (kubernetes#122527).
+/// first. Upstream takes the first in any case. It reports an old pod that is being deleted as ready
+/// (kubernetes#51278), and a node that has its new pod as out of date (kubernetes#122527).
 fn representative<'a>(context: Context<'_>, pods: &'a [Arc<Pod>]) -> Option<&'a Arc<Pod>> {
     let live = || pods.iter().filter(|pod| !pod.meta.is_deleting());
     let is_replaced = |pod: &&Arc<Pod>| context.history.is_new(pod) && context.is_available(pod);

@@ -20,8 +20,8 @@ pub struct Toleration {
     effect: Option<String>,
 }
 
-/// The automatic tolerations in upstream's order (`AddOrUpdateDaemonPodTolerations`). `not-ready` and `unreachable` with
-/// effect NoSchedule, which a dead node has as well, are not among them.
+/// The automatic tolerations in upstream's order (`AddOrUpdateDaemonPodTolerations`). `not-ready` and `unreachable`
+/// with effect NoSchedule, which a dead node has as well, are not among them.
 const AUTOMATIC: [(&str, Effect); 6] = [
     ("node.kubernetes.io/not-ready", Effect::NoExecute),
     ("node.kubernetes.io/unreachable", Effect::NoExecute),
@@ -37,7 +37,7 @@ const HOST_NETWORK: (&str, Effect) = ("node.kubernetes.io/network-unavailable", 
 /// The tolerations that every daemon pod gets, without a value or an end.
 pub fn automatic(host_network: bool) -> impl Iterator<Item = Toleration> {
     let host_network = host_network.then_some(HOST_NETWORK);
-    let cordons = usize::from(planted!("daemon pods do not tolerate a cordon"));
+    let cordons = usize::from(planted!("daemon pods do not tolerate unschedulable nodes"));
     AUTOMATIC.into_iter().take(AUTOMATIC.len() - cordons).chain(host_network).map(|(key, effect)| {
         Toleration {
             key: Some(key.to_owned()),

@@ -63,10 +63,8 @@ pub enum PlanReason {
         to: i64,
     },
     /// No ReplicaSet has the template, and one is created.
-    #[serde(rename = "newSet")]
     NewReplicaSet {
         /// Its name.
-        #[serde(rename = "set")]
         replica_set: Arc<str>,
         /// Its first size.
         replicas: i32,
@@ -74,7 +72,6 @@ pub enum PlanReason {
     /// Recreate scales the new ReplicaSet, since no old pod runs.
     Resizing {
         /// Its name.
-        #[serde(rename = "set")]
         replica_set: Arc<str>,
         /// Its size.
         from: i32,
@@ -84,7 +81,6 @@ pub enum PlanReason {
     /// A ReplicaSet gets annotations or `minReadySeconds`, and keeps its size.
     Updating {
         /// Its name.
-        #[serde(rename = "set")]
         replica_set: Arc<str>,
     },
     /// The bounds of a rolling update that is under way.
@@ -124,7 +120,6 @@ pub enum PlanReason {
     /// The status of a ReplicaSet reports an earlier generation, so that its counts are out of date.
     StatusBehind {
         /// The name of the ReplicaSet.
-        #[serde(rename = "set")]
         replica_set: Arc<str>,
         /// `status.observedGeneration`.
         observed: i64,
@@ -136,7 +131,6 @@ pub enum PlanReason {
     /// A ReplicaSet cannot create or delete its pods: a quota, a webhook.
     ReplicaFailure {
         /// The name of the ReplicaSet.
-        #[serde(rename = "set")]
         replica_set: Arc<str>,
         /// `FailedCreate` or `FailedDelete`.
         reason: Arc<str>,
@@ -151,7 +145,6 @@ pub enum PlanReason {
     /// Old ReplicaSets beyond `revisionHistoryLimit` are deleted.
     TrimmingHistory {
         /// Which.
-        #[serde(rename = "sets")]
         replica_sets: Names,
         /// `spec.revisionHistoryLimit`.
         limit: i32,
@@ -199,7 +192,6 @@ pub struct Shortage {
     /// Whether it is the new ReplicaSet.
     pub is_new: bool,
     /// The name of the ReplicaSet.
-    #[serde(rename = "set")]
     pub replica_set: Arc<str>,
     /// `spec.replicas` of the ReplicaSet.
     #[serde(rename = "wanted")]

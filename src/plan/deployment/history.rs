@@ -22,7 +22,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
         old.pop();
     }
     let surplus = old.len().saturating_sub(limit);
-    if planted!("the history loses its latest") {
+    if planted!("the history limit deletes the newest ReplicaSets") {
         old.reverse();
     }
     old.into_iter()
@@ -35,12 +35,12 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
 /// How many old ReplicaSets are kept; `None` for all.
 fn limit(deployment: &Deployment) -> Option<usize> {
     let limit = deployment.revision_history_limit?;
-    let limit = limit - i32::from(planted!("history keeps one less"));
+    let limit = limit - i32::from(planted!("one ReplicaSet fewer than revisionHistoryLimit is kept"));
     (!is_never_trimmed()).then(|| usize::try_from(limit).unwrap_or(0))
 }
 
 fn is_never_trimmed() -> bool {
-    planted!("the history is never trimmed")
+    planted!("revisionHistoryLimit is ignored")
 }
 
 /// Whether a ReplicaSet is empty, as its controller has confirmed.
@@ -48,5 +48,5 @@ fn is_at_rest(replica_set: &ReplicaSet) -> bool {
     replica_set.replicas == 0
         && replica_set.status.replicas == 0
         && replica_set.status.observed_generation == replica_set.meta.generation
-        || planted!("history deletes sets that are not at rest")
+        || planted!("the history limit deletes ReplicaSets that are not empty")
 }

@@ -218,7 +218,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
 }
 
 fn is_on_its_way_out(deployment: &Deployment) -> bool {
-    deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted goes on")
+    deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted is still rolled out")
 }
 
 /// Whether no rollout is under way.

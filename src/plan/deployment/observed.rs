@@ -86,7 +86,7 @@ impl<'a> Observed<'a> {
             if recreate {
                 let running = pods.iter().filter(|pod| still_runs(pod)).count();
                 observed.running_pods.insert(uid(), running);
-            } else if !planted!("a status that is behind is believed") {
+            } else if !planted!("a status that counts fewer available pods than the cache is used") {
                 observed.healthy_pods.insert(uid(), healthy_among(&pods, replica_set.min_ready_seconds, now));
             }
             pods.retain(|pod| {
@@ -136,7 +136,7 @@ impl ReplicaSets {
         let mut old: Vec<Arc<ReplicaSet>> = members.collect();
         old.sort_by(|a, b| (a.meta.created, &a.meta.key).cmp(&(b.meta.created, &b.meta.key)));
         let is_known = |replica_set: &ReplicaSet| {
-            !planted!("other annotations make another set")
+            !planted!("changed annotations create another ReplicaSet")
                 || replica_set.annotations.get("gitops") == deployment.annotations.get("gitops")
         };
         let is_new = |replica_set: &Arc<ReplicaSet>| {
@@ -181,7 +181,7 @@ fn correct_overstated(
     now: Timestamp,
 ) -> bool {
     let at_rest = replica_sets.iter().filter(|replica_set| replica_set.replicas > 0).count() < 2;
-    if at_rest || planted!("a status is believed over the pods") {
+    if at_rest || planted!("a status that counts more available pods than the cache is used") {
         return false;
     }
     let mut overstated = false;
@@ -196,12 +196,12 @@ fn correct_overstated(
 
 /// Whether Recreate waits for a pod: until it has ended, also while it is terminating.
 fn still_runs(pod: &Pod) -> bool {
-    let is_passed_over = pod.is_terminating() && planted!("Recreate does not count pods on their way out");
+    let is_passed_over = pod.is_terminating() && planted!("Recreate does not count terminating pods");
     !has_ended(pod) && !is_passed_over
 }
 
 fn has_ended(pod: &Pod) -> bool {
-    pod.is_terminal() && !planted!("failed pods hold Recreate up")
+    pod.is_terminal() && !planted!("failed pods block Recreate")
 }
 
 /// How many of these pods are [`healthy`].

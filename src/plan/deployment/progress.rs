@@ -161,8 +161,8 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
                 judge(&done, &mut status, *now);
             }
             status::set_replica_failure(&done.replica_sets, outcome, &mut status, *now);
-            // A deadline that is not judged must not wake the key: once it has passed, it would do so without end. Nor must
-            // one that has passed: while a ReplicaSet cannot be created, the condition reports that.
+            // A deadline that is not judged must not wake the key: once it has passed, it would do so without end. Nor
+            // must one that has passed: while a ReplicaSet cannot be created, the condition reports that.
             let is_judged = plan.status_scope == StatusScope::Rollout;
             let is_due = |at: &Timestamp| is_judged && at > now;
             let requeue_after = match &plan.create_limit {
@@ -256,7 +256,7 @@ impl<'a> Done<'a> {
 /// How many names of ReplicaSets were taken.
 fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
     let before = deployment.status.collision_count;
-    let counts = outcome.collided && !planted!("collisions are not counted");
+    let counts = outcome.collided && !planted!("collisionCount is not increased");
     if counts { Some(before.unwrap_or(0).saturating_add(1)) } else { before }
 }
 
@@ -264,7 +264,7 @@ fn collisions(deployment: &Deployment, outcome: &Outcome) -> Option<i32> {
 fn counted(done: &Done<'_>, now: Timestamp) -> DeploymentStatus {
     let Done { observed: Observed { deployment, .. }, plan, outcome, replica_sets, .. } = done;
     let mut status = status::counts(deployment, replica_sets);
-    if !was_acted_on(plan, outcome) && !planted!("a refused step counts as acted on") {
+    if !was_acted_on(plan, outcome) && !planted!("observedGeneration rises although a write was refused") {
         status.observed_generation = deployment.status.observed_generation.min(deployment.meta.generation);
     }
     status.collision_count = collisions(deployment, outcome);
@@ -339,8 +339,8 @@ fn judge(done: &Done<'_>, status: &mut DeploymentStatus, now: Timestamp) {
     }
     match judgement(done, status, now) {
         Judgement::Unchanged => {}
-        Judgement::Is(says) => condition::set(&mut status.conditions, says.condition(now)),
-        Judgement::IsAgain(says) => condition::renew(&mut status.conditions, says.condition(now)),
+        Judgement::Is(content) => condition::set(&mut status.conditions, content.condition(now)),
+        Judgement::Renewed(content) => condition::renew(&mut status.conditions, content.condition(now)),
     }
 }
 
@@ -349,19 +349,19 @@ enum Judgement {
     /// It stays.
     Unchanged,
     /// It has this content, with a new time only if the content changed.
-    Is(Says),
+    Is(Content),
     /// It has this content with the current time, whatever it was before: the deadline runs from now.
-    IsAgain(Says),
+    Renewed(Content),
 }
 
 /// The content of a condition.
-struct Says {
+struct Content {
     status: &'static str,
     reason: &'static str,
     message: String,
 }
 
-impl Says {
+impl Content {
     fn condition(self, now: Timestamp) -> Condition {
         Condition::new(PROGRESSING, self.status, self.reason, self.message, now)
     }
@@ -372,15 +372,15 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
     let (new_replica_set, begins) = (done.new_replica_set(), done.begins());
     let current = condition::find(&status.conditions, PROGRESSING);
     let reason = current.map_or("", |c| &*c.reason);
-    let says = |status, reason, message| Says { status, reason, message };
+    let content = |status, reason, message| Content { status, reason, message };
     let of_new_replica_set =
         |verb: &str| format!("{verb} new replica set {:?}", new_replica_set.unwrap_or_default());
 
     if let Some(obstacle) = done.obstacle(status.collision_count) {
-        return Judgement::Is(says("False", CREATE_ERROR, obstacle));
+        return Judgement::Is(content("False", CREATE_ERROR, obstacle));
     }
     if begins == Some(Begin::Created) {
-        return Judgement::IsAgain(says("True", NEW_REPLICA_SET_CREATED, of_new_replica_set("Created")));
+        return Judgement::Renewed(content("True", NEW_REPLICA_SET_CREATED, of_new_replica_set("Created")));
     }
     let complete = status::is_complete(deployment, status);
     // A rollout back to an existing ReplicaSet creates none. Upstream then keeps the success of the earlier
@@ -389,7 +389,7 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
     let found =
         new_replica_set.is_some() && (current.is_none() || (reason == NEW_REPLICA_SET_AVAILABLE && rolls));
     if found && !complete {
-        return Judgement::IsAgain(says("True", NEW_REPLICA_SET_FOUND, of_new_replica_set("Found")));
+        return Judgement::Renewed(content("True", NEW_REPLICA_SET_FOUND, of_new_replica_set("Found")));
     }
     if status.replicas == status.updated
         && reason == NEW_REPLICA_SET_AVAILABLE
@@ -405,15 +405,15 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
     // earlier rollout, runs no deadline, and reports nothing when an old pod never ends.
     let waits = done.replica_sets.new.is_none() && reason == NEW_REPLICA_SET_AVAILABLE;
     if complete {
-        Judgement::Is(says(
+        Judgement::Is(content(
             "True",
             NEW_REPLICA_SET_AVAILABLE,
             format!("{subject} has successfully progressed."),
         ))
     } else if waits || has_progressed(&deployment.status, status) {
-        Judgement::IsAgain(says("True", REPLICA_SET_UPDATED, format!("{subject} is progressing.")))
+        Judgement::Renewed(content("True", REPLICA_SET_UPDATED, format!("{subject} is progressing.")))
     } else if deadline(deployment, status).is_some_and(|at| at <= now) {
-        Judgement::Is(says("False", TIMED_OUT, format!("{subject} has timed out progressing.")))
+        Judgement::Is(content("False", TIMED_OUT, format!("{subject} has timed out progressing.")))
     } else {
         Judgement::Unchanged
     }

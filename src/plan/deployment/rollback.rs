@@ -102,7 +102,7 @@ fn current_revision(replica_sets: &ReplicaSets) -> i64 {
 fn second_latest(replica_sets: &ReplicaSets, current: i64) -> Option<i64> {
     let mut revisions: Vec<i64> =
         replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).collect();
-    if planted!("a template without a ReplicaSet is no revision") {
+    if planted!("a rollback ignores a template that has no ReplicaSet") {
         revisions.extend(replica_sets.new.as_ref().and_then(|new| revision_of(new)));
     } else {
         revisions.push(current);
@@ -113,12 +113,12 @@ fn second_latest(replica_sets: &ReplicaSets, current: i64) -> Option<i64> {
 
 /// By how many revisions a rollback without a revision goes back.
 fn back() -> usize {
-    1 + usize::from(planted!("a rollback goes a revision too far"))
+    1 + usize::from(planted!("a rollback goes one revision too far back"))
 }
 
 /// Whether this annotation is the request that is executed.
 fn is_done(key: &str) -> bool {
-    key == ROLLBACK_TO && !planted!("a rollback keeps its request")
+    key == ROLLBACK_TO && !planted!("a rollback does not remove its request")
 }
 
 /// The annotations that the ReplicaSet got from the Deployment, and those that concern the Deployment only.

@@ -33,7 +33,7 @@ pub struct Budget {
 }
 
 fn min_available(replicas: i64, unavailable: i32) -> i64 {
-    replicas - i64::from(unavailable) - i64::from(planted!("one more may be unavailable"))
+    replicas - i64::from(unavailable) - i64::from(planted!("maxUnavailable is one too large"))
 }
 
 fn desired(replica_sets: &ReplicaSets) -> i64 {
@@ -52,7 +52,7 @@ impl Budget {
         let replicas = i64::from(deployment.replicas);
         let unavailable_new = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
         Budget {
-            max_total: replicas + i64::from(surge) + i64::from(planted!("surge is one too large")),
+            max_total: replicas + i64::from(surge) + i64::from(planted!("maxSurge is one too large")),
             min_available: min_available(replicas, unavailable),
             desired: desired(replica_sets),
             available: replica_sets.available(),
@@ -121,7 +121,7 @@ pub(super) fn new_replica_set(
 ) -> NewReplicaSet {
     let count = deployment.status.collision_count;
     let generation = i32::try_from(deployment.meta.generation).ok();
-    let depends = planted!("names of sets depend on the generation");
+    let depends = planted!("names of ReplicaSets depend on the generation");
     let hash = deployment.template.hash(if depends { generation } else { count });
     NewReplicaSet {
         name: replica_set_name(&deployment.meta.key.name, &hash),

@@ -100,7 +100,7 @@ pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now
         Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
     };
     let said = condition::find(&status.conditions, AVAILABLE).is_some();
-    if !said || !planted!("whether it is available is said once") {
+    if !said || !planted!("the Available condition is set only once") {
         condition::set(&mut status.conditions, condition);
     }
 }

@@ -43,7 +43,7 @@ struct DeletionKey<'p> {
 pub fn counts_neighbours(replica_set: &ReplicaSet) -> bool {
     let is_replica_set = *replica_set.resource == ReplicaSet::RESOURCE;
     (is_replica_set && replica_set.meta.controller.is_some())
-        || planted!("the crowd on a node counts without an owner")
+        || planted!("neighbours on a node count for a ReplicaSet without an owner")
 }
 
 /// The first `count` pods to delete, in order.
@@ -90,7 +90,7 @@ fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> Delet
     DeletionKey {
         assigned: pod.node().is_some(),
         phase: pod.phase,
-        ready: pod.ready_since.is_some() != planted!("ready pods go first"),
+        ready: pod.ready_since.is_some() != planted!("ready pods are deleted first"),
         cost: cost(pod),
         pods_on_the_node: Reverse(pod.node().and_then(|node| crowd.get(&**node)).copied().unwrap_or(0)),
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
@@ -105,7 +105,7 @@ fn cost(pod: &Pod) -> i32 {
 }
 
 fn tie_breaker(pod: &Pod) -> Option<&Uid> {
-    Some(&pod.meta.uid).filter(|_| !planted!("the sort is unstable"))
+    Some(&pod.meta.uid).filter(|_| !planted!("pods of equal rank are deleted in no fixed order"))
 }
 
 /// The logarithm of an age in nanoseconds; -1 for a time in the future, -2 for no time: that pod is deleted
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crowd_counts_for_a_replica_set_that_has_an_owner_of_whatever_kind_and_for_no_other() {
+    fn neighbours_count_only_for_a_replica_set_with_an_owner_of_any_kind() {
         let json = |owner: &str| {
             format!(
                 r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"1",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn six_hundred_pods_are_ranked_the_same_whatever_order_they_come_in() {
+    fn six_hundred_pods_are_ranked_the_same_in_any_order() {
         let names: Vec<String> = (0..600).map(|n| format!("pod-{n}")).collect();
         let mut rng = fastrand::Rng::with_seed(7);
         let pods: Vec<Arc<Pod>> = names

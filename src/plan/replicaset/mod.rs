@@ -67,8 +67,8 @@ impl Plan {
         self.writes.iter().any(|write| matches!(write, Write::Create { .. }))
     }
 
-    /// Whether the plan is the same whatever pods other ReplicaSets have: which pods are deleted depends on how many pods
-    /// their nodes run.
+    /// Whether the plan is the same whatever pods other ReplicaSets have: which pods are deleted depends on how many
+    /// pods their nodes run.
     pub fn compares_no_siblings(&self) -> bool {
         !self.writes.iter().any(|write| matches!(write, Write::Delete(_)))
     }
@@ -201,7 +201,7 @@ pub fn choose_names(
 }
 
 fn is_on_its_way_out(replica_set: &ReplicaSet) -> bool {
-    replica_set.meta.is_deleting() && !planted!("a set that is being deleted gets pods")
+    replica_set.meta.is_deleting() && !planted!("a ReplicaSet that is being deleted creates pods")
 }
 
 /// How many of the missing pods are created, without the places that are kept for earlier requests.
@@ -241,7 +241,12 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 
     let orphans = &pod_sets.orphans;
     plan.writes.extend(
-        pod_sets.to_release.iter().filter(|_| !planted!("strays are kept")).cloned().map(Write::Release),
+        pod_sets
+            .to_release
+            .iter()
+            .filter(|_| !planted!("pods that the selector no longer matches are not released"))
+            .cloned()
+            .map(Write::Release),
     );
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
     let (have, desired) = (pod_sets.active.len() + orphans.len(), desired(replica_set));
@@ -321,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_depends_on_the_pods_of_siblings_and_what_is_created_does_not() {
+    fn deletions_depend_on_the_pods_of_siblings_and_creations_do_not() {
         let replica_set = replica_set(1);
         let owned = ["a", "b"].map(|name| pod(name, &format!(r#"{OURS},"labels":{{"a":"b"}}"#)));
         let two = PodSets::of(&replica_set, owned.to_vec(), Vec::new());
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_set_that_a_fresh_read_found_gone_gets_no_pods() {
+    fn a_replica_set_that_a_fresh_read_found_deleted_gets_no_pods() {
         let replica_set = replica_set(3);
         let orphan = pod("orphan", r#","labels":{"a":"b"}"#);
         let observed = observed(&replica_set, PodSets::of(&replica_set, Vec::new(), vec![orphan]));
@@ -430,7 +435,7 @@ mod tests {
         let pod_sets = PodSets::of(&replica_set, ours.to_vec(), Vec::new());
         // A process that was restarted knows the third pod only as one of another owner.
         let mut used = UsedNames::of([0, 1].map(|at| (at, false)));
-        let taken = pod(&sequence.name(2), &OURS.replace(r#""uid":"u""#, r#""uid":"somebody""#));
+        let taken = pod(&sequence.name(2), &OURS.replace(r#""uid":"u""#, r#""uid":"another-owner""#));
         let shown = |name: &str| (*name == *taken.meta.key.name).then(|| taken.clone());
         let chosen = choose_names(&replica_set, &pod_sets, BTreeSet::new(), &used, shown);
         assert_eq!((&chosen.free[0], &chosen.foreign[..]), (&sequence.name(3), &[sequence.name(2)][..]));

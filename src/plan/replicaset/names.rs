@@ -131,7 +131,7 @@ mod tests {
     const OF_EARLIER_RELEASES: [&str; 3] = ["web-cvhgw", "web-wnvgk", "web-jhbh7"];
 
     #[test]
-    fn a_replica_set_created_anew_under_the_same_name_has_other_names() {
+    fn a_recreated_replica_set_has_other_pod_names() {
         let (old, new) = (first("web", "u-1", 1000), first("web", "u-2", 1000));
         let shared = old.iter().filter(|name| new.contains(name)).count();
         assert!(shared < 5, "{shared}");

@@ -83,7 +83,8 @@ pub fn pod_body(
         kind: "Pod",
         metadata: PodMeta {
             name,
-            // Without effect beside a name. Admission webhooks read it: a pod's name is not always set when they see it.
+            // Without effect beside a name. Admission webhooks read it: a pod's name is not always set when they see
+            // it.
             generate_name: format!("{}-", replica_set.meta.key.name),
             namespace: &replica_set.meta.key.namespace,
             from_template,

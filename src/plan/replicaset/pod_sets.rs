@@ -35,7 +35,7 @@ impl PodSets {
                 continue;
             }
             match claim(replica_set, &replica_set.selector, &pod.meta) {
-                Claim::Keep if pod.is_terminating() && !planted!("pods on their way out count") => {
+                Claim::Keep if pod.is_terminating() && !planted!("terminating pods count as replicas") => {
                     pod_sets.terminating.push(pod);
                 }
                 Claim::Keep => pod_sets.active.push(pod),
@@ -58,5 +58,5 @@ impl PodSets {
 }
 
 fn has_ended(pod: &Pod) -> bool {
-    pod.is_terminal() && !planted!("failed pods count")
+    pod.is_terminal() && !planted!("failed pods count as replicas")
 }

@@ -67,16 +67,16 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         replicas: size(pod_sets.active.len()),
         fully_labeled: size(fully_labeled),
         ready: size(ready),
-        available: size(available + usize::from(planted!("available is one too many"))),
+        available: size(available + usize::from(planted!("availableReplicas is one too large"))),
         terminating: Some(size(pod_sets.terminating.iter().filter(selected).count())),
         observed_generation: generation_to_report(replica_set),
         conditions: conditions(replica_set, failure, *now),
     };
-    Settled { status, requeue_after: next.filter(is_looked_for).map(|at| until(at, *now)) }
+    Settled { status, requeue_after: next.filter(is_scheduled).map(|at| until(at, *now)) }
 }
 
 fn is_available(pod: &Pod, replica_set: &ReplicaSet, now: Timestamp) -> bool {
-    let seconds = if planted!("whoever is ready is available") { 0 } else { replica_set.min_ready_seconds };
+    let seconds = if planted!("minReadySeconds is ignored") { 0 } else { replica_set.min_ready_seconds };
     pod.is_available(seconds, now)
 }
 
@@ -89,7 +89,7 @@ fn conditions(replica_set: &ReplicaSet, failure: Option<&Failure>, now: Timestam
             failed.last_update = None;
             condition::set(&mut conditions, failed);
         }
-        None if planted!("a failure stays in the status") => {}
+        None if planted!("the ReplicaFailure condition is never removed") => {}
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
     conditions
@@ -97,12 +97,12 @@ fn conditions(replica_set: &ReplicaSet, failure: Option<&Failure>, now: Timestam
 
 fn generation_to_report(replica_set: &ReplicaSet) -> i64 {
     let before = replica_set.status.observed_generation;
-    let is_silent = planted!("a set does not say what generation it has seen");
+    let is_silent = planted!("observedGeneration of a ReplicaSet is not updated");
     if is_silent { before } else { observed_generation(&replica_set.meta, before) }
 }
 
-fn is_looked_for(_at: &Timestamp) -> bool {
-    !planted!("nobody looks when a pod becomes available")
+fn is_scheduled(_at: &Timestamp) -> bool {
+    !planted!("no sync is scheduled for when a pod becomes available")
 }
 
 /// The same where the sync may have ended with an error. An error of unknown outcome keeps an earlier refusal in the
@@ -166,13 +166,13 @@ pub fn has_fallen(before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> bool {
 /// Whether fewer pods are ready, or fewer available, than before.
 pub(crate) fn are_fewer(before: [i32; 2], after: [i32; 2]) -> bool {
     let fallen = before.iter().zip(&after).any(|(before, after)| after < before);
-    fallen && !planted!("a pod that is lost is reported with the next rise")
+    fallen && !planted!("a status with fewer ready pods is throttled")
 }
 
 /// The generation to report once it was acted on: the current one. A higher one was written by
 /// another client, such as a backup that was restored, and is corrected.
 pub(crate) fn observed_generation(object: &Meta, before: i64) -> i64 {
-    let stays = planted!("an observedGeneration that is too high stays");
+    let stays = planted!("an observedGeneration above the generation is kept");
     if stays { object.generation.max(before) } else { object.generation }
 }
 

@@ -16,8 +16,8 @@
 //! restarted.
 //!
 //! Positions that are not in this process's memory come from names that others may choose. A sequence is a circle, and
-//! a position up to half of it ahead counts as later. Whoever creates pods with chosen names and our owner reference can
-//! move the mark to another stretch of free names, and so cause a name to be used again in their own ReplicaSet. No
+//! a position up to half of it ahead counts as later. Whoever creates pods with chosen names and our owner reference
+//! can move the mark to another stretch of free names, and so cause a name to be used again in their own ReplicaSet. No
 //! wait and no memory grows from it.
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use super::names::LENGTH;
 const MOST: u64 = 1024;
 
 /// The most places that are kept free for creations of another process: as many are in flight at once. Where more
-/// names are missing in a row, their pods were deleted, or somebody chose a name far off.
+/// names are missing in a row, their pods were deleted, or a user chose a name far off.
 const MOST_IN_DOUBT: u64 = 32;
 
 /// What is known of the names between the mark and a used name beyond it.
@@ -51,8 +51,9 @@ pub struct UsedNames {
     free: BTreeSet<u64>,
     /// Positions before the mark that another process may have requested.
     in_doubt: BTreeSet<u64>,
-    /// Positions on the circle that pods had when the mark was placed, and that do not count as before it. They were passed
-    /// over, and do not move the mark when the pods are adopted: a process that is restarted then passes them over, too.
+    /// Positions on the circle that pods had when the mark was placed, and that do not count as before it. They were
+    /// passed over, and do not move the mark when the pods are adopted: a process that is restarted then passes them
+    /// over, too.
     passed_over: BTreeSet<u64>,
 }
 
@@ -66,7 +67,8 @@ impl UsedNames {
         let mut pods: Vec<(u64, bool)> = pods.into_iter().map(|(at, young)| (at % LENGTH, young)).collect();
         pods.sort_unstable();
         pods.dedup_by_key(|(at, _)| *at);
-        let Some((first, _)) = pods.first().copied().filter(|_| !planted!("a restart forgets the names"))
+        let Some((first, _)) =
+            pods.first().copied().filter(|_| !planted!("used pod names are forgotten at a restart"))
         else {
             return UsedNames::default();
         };
@@ -157,7 +159,7 @@ impl UsedNames {
     /// The positions for new pods, in the order of their use. After its end the sequence begins
     /// again.
     pub fn unused(&self) -> impl Iterator<Item = u64> + use<> {
-        let next = if planted!("pod names come back") { 0 } else { self.next };
+        let next = if planted!("names of deleted pods are used again") { 0 } else { self.next };
         let passed_over = self.passed_over.clone();
         let further = (0..LENGTH).map(move |ahead| next.wrapping_add(ahead));
         let further = further.filter(move |at| !passed_over.contains(&(at % LENGTH)));
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_adopted_pods_are_passed_over_when_their_turn_comes() {
+    fn the_names_of_adopted_pods_are_skipped() {
         let mut used = old(&[1, 4_500_000, 9_000_000, LENGTH - 2]);
         assert_eq!(unused(&used, 1), [9_000_001]);
         used.had(LENGTH - 3, Between::Free);

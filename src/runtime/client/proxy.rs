@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_proxy_names_is_reached_directly() {
+    fn hosts_in_no_proxy_are_reached_directly() {
         for (server, list, direct) in [
             ("https://api.example.com", "example.com", true),
             ("https://example.com", "example.com", true),

@@ -178,7 +178,7 @@ struct Observed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum Role {
     Candidate,
     Leader {
         /// The instant before the last successful renewal was sent.
@@ -198,7 +198,7 @@ pub struct Elector {
     renew_deadline: Duration,
     retry_period: Duration,
     observed: Option<Observed>,
-    standing: Standing,
+    role: Role,
     /// Whether a write was ever requested: if so the Lease may be ours without our knowing.
     attempted: bool,
     rng: fastrand::Rng,
@@ -213,7 +213,7 @@ impl Elector {
             renew_deadline: options.renew_deadline,
             retry_period: options.retry_period,
             observed: None,
-            standing: Standing::Candidate,
+            role: Role::Candidate,
             attempted: false,
             rng: fastrand::Rng::with_seed(seed),
         }
@@ -226,12 +226,12 @@ impl Elector {
 
     /// Until when we lead without another renewal, if we do.
     pub fn leads_until(&self) -> Option<Instant> {
-        match self.standing {
-            Standing::Leader { renewed, .. } if planted!("an ended lease does not shut the fence") => {
+        match self.role {
+            Role::Leader { renewed, .. } if planted!("the fence stays open after the renew deadline") => {
                 Some(renewed + self.lease_duration * 2)
             }
-            Standing::Leader { renewed, .. } => Some(renewed + self.renew_deadline),
-            Standing::Candidate | Standing::Lost(_) => None,
+            Role::Leader { renewed, .. } => Some(renewed + self.renew_deadline),
+            Role::Candidate | Role::Lost(_) => None,
         }
     }
 
@@ -246,8 +246,8 @@ impl Elector {
         if let Some(lost) = self.overdue(now) {
             return lost;
         }
-        match (&mut self.standing, &self.observed) {
-            (Standing::Leader { optimistic, .. }, Some(observed)) => {
+        match (&mut self.role, &self.observed) {
+            (Role::Leader { optimistic, .. }, Some(observed)) => {
                 *optimistic = true;
                 Step::Update(self.renewal(&observed.record, wall))
             }
@@ -300,8 +300,8 @@ impl Elector {
             // Elected, but so long ago that the time is over. Nothing was done with it: try again.
             return Step::Wait(now);
         }
-        let renewed = if planted!("a lease runs from the answer on") { now } else { sent };
-        self.standing = Standing::Leader { renewed, optimistic: false };
+        let renewed = if planted!("the renew deadline runs from the response") { now } else { sent };
+        self.role = Role::Leader { renewed, optimistic: false };
         // From one request to the next, so that answers that take four seconds do not use up the deadline.
         Step::Wait((sent + self.retry_period).max(now + self.retry_period / 4))
     }
@@ -311,7 +311,7 @@ impl Elector {
         if let Some(lost) = self.overdue(now) {
             return lost;
         }
-        if let Standing::Leader { optimistic, .. } = &mut self.standing
+        if let Role::Leader { optimistic, .. } = &mut self.role
             && std::mem::take(optimistic)
         {
             return Step::Read;
@@ -321,7 +321,7 @@ impl Elector {
 
     /// Whether the lease may be ours, so that releasing it makes sense.
     pub fn may_hold(&self) -> bool {
-        self.attempted && !matches!(self.standing, Standing::Lost(_))
+        self.attempted && !matches!(self.role, Role::Lost(_))
     }
 
     /// The record that releases the lease, if it is ours. The next holder counts the transition.
@@ -385,7 +385,8 @@ impl Elector {
             Ok(seconds @ 1..) => Duration::from_secs(seconds),
             _ => self.lease_duration,
         };
-        observed.since + duration.min(NEVER) / if planted!("a lease is taken over too early") { 3 } else { 1 }
+        observed.since
+            + duration.min(NEVER) / if planted!("a lease is taken over before it expires") { 3 } else { 1 }
     }
 
     /// When to try again. A leader waits for the retry period, but not beyond its deadline. A standby
@@ -408,7 +409,7 @@ impl Elector {
     }
 
     fn overdue(&mut self, now: Instant) -> Option<Step> {
-        if let Standing::Lost(loss) = &self.standing {
+        if let Role::Lost(loss) = &self.role {
             return Some(Step::Lost(loss.clone()));
         }
         let deadline = self.leads_until()?;
@@ -416,7 +417,7 @@ impl Elector {
     }
 
     fn lose(&mut self, loss: Loss) -> Step {
-        self.standing = Standing::Lost(loss.clone());
+        self.role = Role::Lost(loss.clone());
         Step::Lost(loss)
     }
 }

@@ -1,5 +1,5 @@
-//! What upstream gets wrong and only a running controller can show, by the number in the table of known defects. The others
-//! are shown by plans alone: `tests/planner/daemonset/defects.rs`.
+//! What upstream gets wrong and only a running controller can show, by the number in the table of known defects. The
+//! others are shown by plans alone: `tests/planner/daemonset/defects.rs`.
 
 use super::*;
 use windlass_apiserver::FaultDecision;

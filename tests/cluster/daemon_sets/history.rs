@@ -115,11 +115,11 @@ async fn a_name_in_use_raises_the_collision_count_by_one_and_the_rollout_continu
     undo(&cluster, 1).await;
     rolled_out(&cluster, 3).await;
     daemon.stop().await;
-    // Somebody else's, under the name that the second template had.
+    // A foreign object, under the name that the second template had.
     let name = name_of(&taken);
     cluster.call(Method::DELETE, &format!("{REVISIONS}/{name}"), &Value::Null).await;
     let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name},
-        "revision": 9, "data": {"somebody": "else's"}});
+        "revision": 9, "data": {"foreign": "data"}});
     cluster.call(Method::POST, REVISIONS, &foreign).await;
     let _daemon = cluster.start_controllers(2);
     set_image(&cluster, "v2").await;

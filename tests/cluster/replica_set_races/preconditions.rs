@@ -31,7 +31,7 @@ async fn a_late_deletion_does_not_delete_a_new_pod_with_the_same_name() {
     let [(name, options)] = &sent(&cluster, "delete")[..] else { panic!("one deletion is in flight") };
     assert!(options["preconditions"]["uid"].is_string(), "{options}");
 
-    // Somebody is quicker, and takes the name.
+    // Another client is faster, and uses the name.
     delete(&cluster, PODS, name, json!({"gracePeriodSeconds": 0})).await;
     let namesake = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "other"}},

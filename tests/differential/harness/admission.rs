@@ -79,7 +79,7 @@ impl Stage {
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": self.namespace},
             "webhooks": [{
-                "name": "nobody.example.com", "failurePolicy": "Fail", "sideEffects": "None",
+                "name": "unreachable.example.com", "failurePolicy": "Fail", "sideEffects": "None",
                 "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
                 "namespaceSelector": self.here(), "rules": Self::rules(refused),
                 // No server listens there.

@@ -46,13 +46,13 @@ impl Canonical {
             let called = match change.kind {
                 _ if is_own => name.clone(),
                 "ReplicaSet" | "ControllerRevision" => {
-                    let owner = owner().unwrap_or_else(|| "nobody".into());
+                    let owner = owner().unwrap_or_else(|| "no owner".into());
                     let number = replica_sets_of.entry(owner.clone()).or_default();
                     *number += 1;
                     format!("{owner}#{number}")
                 }
                 "Pod" => {
-                    let owner = owner().unwrap_or_else(|| "nobody".into());
+                    let owner = owner().unwrap_or_else(|| "no owner".into());
                     format!("{}-POD", texts.get(&owner).unwrap_or(&owner))
                 }
                 _ => name.clone(),

@@ -107,7 +107,10 @@ pub static REPLICATION_CONTROLLER: &[Covered] = &[
     ("TestSpecReplicasChange", &["a_replication_controller_comes_up_and_is_scaled"]),
     (
         "TestLogarithmicScaleDown",
-        &["a_replication_controller_with_many_pods_shrinks", "the_younger_goes_first_by_orders_of_magnitude"],
+        &[
+            "a_replication_controller_with_many_pods_shrinks",
+            "the_younger_pod_is_deleted_first_by_orders_of_magnitude",
+        ],
     ),
     ("TestDeletingAndFailedPods", &["deleting_and_failed_pods_of_a_replication_controller"]),
     ("TestOverlappingRCs", &["two_replication_controllers_with_one_selector"]),

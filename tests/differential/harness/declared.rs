@@ -2,8 +2,8 @@
 //! are here; those of one workload are beside the workload.
 
 use super::rows::{
-    AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, GATHERED_STATUS, LOST_REPLIES, RECREATE_DEADLINE,
-    ROLLBACK_DEADLINE, Row, SEQUENCE_OF_NAMES,
+    AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, LOST_REPLIES, RECREATE_DEADLINE, ROLLBACK_DEADLINE, Row,
+    SEQUENCE_OF_NAMES, THROTTLED_STATUS,
 };
 
 /// The place of a difference in a play. Texts are patterns, in which `*` stands for anything.
@@ -61,19 +61,19 @@ const PROGRESSING: &str = "status.conditions.Progressing";
 pub static GENERAL: &[Declared] = &[
     // Intermediate conditions that are not written.
     differs(
-        &GATHERED_STATUS,
+        &THROTTLED_STATUS,
         ["conditions", "Deployment/*", "Available=False MinimumReplicasUnavailable: *"],
         "seen",
         "absent",
     ),
     differs(
-        &GATHERED_STATUS,
+        &THROTTLED_STATUS,
         ["conditions", "Deployment/*", "Progressing=True FoundNewReplicaSet: *"],
         "seen",
         "absent",
     ),
     differs(
-        &GATHERED_STATUS,
+        &THROTTLED_STATUS,
         ["conditions", "Deployment/*", "Progressing=Unknown DeploymentResumed: *"],
         "seen",
         "absent",

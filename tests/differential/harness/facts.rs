@@ -173,7 +173,7 @@ impl Reader<'_> {
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
         let of = owner.map(|owner| title(text(&owner["kind"]), &self.canonical.text(text(&owner["name"]))));
-        format!("pods of {}", of.unwrap_or_else(|| "nobody".into()))
+        format!("pods of {}", of.unwrap_or_else(|| "no owner".into()))
     }
 
     /// What a pod was like when it was chosen.

@@ -18,43 +18,43 @@ macro_rules! rows {
 
 rows! {
     LOST_REPLIES {
-        "A lost reply to the creation of a pod leads to another pod",
+        "After a lost reply to the creation of a pod, another pod is created",
         "The controller chooses the pod's name before the request and keeps it until the outcome is known",
-        "No pod too many. Texts of refusals therefore name a pod where upstream has only a prefix"
+        "No surplus pods. Texts of refusals therefore name a pod where upstream has only a prefix"
     }
     SEQUENCE_OF_NAMES {
         "The API server draws the random suffix of a pod's name",
-        "The UID of a ReplicaSet determines a sequence of suffixes, and a new pod takes the first that no pod of it has had. `generateName` is set beside the name, as admission webhooks expect",
-        "A restarted controller asks for the same name again, so that the API server refuses a duplicate. A refused creation is retried under the same name, so that its event is counted where upstream's are combined"
+        "The UID of a ReplicaSet determines a sequence of suffixes, and a new pod takes the first that none of its pods has had. `generateName` is set beside the name, as admission webhooks expect",
+        "A restarted controller requests the same name again, so that the API server refuses a duplicate. A refused creation is retried under the same name, so that its event count increases where upstream combines several events"
     }
     FAILED_PODS_BACK_OFF {
-        "Pods that fail at startup are replaced at once, without end",
-        "One by one, after 5, 10, 20, … seconds, at most every five minutes; the event `FailedPodsBackOff` says so. `--failed-pod-backoff=false` restores upstream's behaviour",
+        "Pods that fail at startup are replaced at once and for ever",
+        "One by one, after 5, 10, 20, … seconds, at most every five minutes; the event `FailedPodsBackOff` reports it. `--failed-pod-backoff=false` restores upstream's behaviour",
         "A node that refuses every pod must not fill the API server with failed pods"
     }
     QUOTA_RETRY {
-        "A ReplicaSet whose pods a quota refuses retries when its backoff has elapsed",
+        "A ReplicaSet whose pods a quota refuses is retried when its backoff has elapsed",
         "Also as soon as a pod of the namespace ends: first the ReplicaSet that has waited longest",
-        "Free room is used within seconds, not minutes"
+        "Free quota is used within seconds, not minutes"
     }
-    GATHERED_STATUS {
-        "Each sync writes the status, so that intermediate conditions and numbers show for milliseconds",
-        "One status write per sync, and rising numbers at most once a second: intermediate conditions may not show",
-        "Fewer writes. The conditions and numbers at rest are the same"
+    THROTTLED_STATUS {
+        "Each sync writes the status, so that intermediate conditions and numbers are visible for milliseconds",
+        "One status write per sync, and rising numbers at most once a second: intermediate conditions may not be visible",
+        "Fewer writes. The final conditions and numbers are the same"
     }
     LIVE_READS {
-        "Decides on a cache that is older than its own writes (ReplicaSets since 1.36 excepted, by feature gate)",
+        "Makes decisions from a cache that is older than its own writes (except for ReplicaSets since 1.36, by feature gate)",
         "Never does, for Deployments either: the key waits until the watch has caught up",
         "No decision is made twice"
     }
     SIZE_ANNOTATIONS {
-        "A missing, wrong or stale `desired-replicas` or `max-replicas` annotation stays, and can stop a rollout for ever (kubernetes#138840, #125568)",
-        "Both annotations of every active ReplicaSet are brought up to date at each sync",
-        "A rollout must not depend on an annotation that anybody can edit"
+        "A missing, wrong or stale `desired-replicas` or `max-replicas` annotation stays, and can block a rollout for ever (kubernetes#138840, #125568)",
+        "Both annotations of every active ReplicaSet are corrected at each sync",
+        "A rollout must not depend on an annotation that any user can edit"
     }
     SHRINKING_REPLICA_SETS {
-        "Counts pods as available that a shrinking ReplicaSet is about to delete, and can exceed `maxUnavailable`",
-        "Counts what the size of the ReplicaSet lets it keep",
+        "Counts pods as available that a ReplicaSet is about to delete, and can exceed `maxUnavailable`",
+        "Counts at most as many pods as the ReplicaSet's `spec.replicas` lets it keep",
         "`maxUnavailable` holds at every moment"
     }
     REPLICA_SETS_BY_PODS {
@@ -63,14 +63,14 @@ rows! {
         "`maxUnavailable` holds at every moment"
     }
     NO_CONFLICTS {
-        "The Deployment controller's scaling of a ReplicaSet and the ReplicaSet's own status update conflict now and then",
+        "The Deployment controller's scaling of a ReplicaSet and the ReplicaSet's own status update sometimes conflict",
         "The second writer waits locally for the first",
         "No wasted requests"
     }
     RECREATED_CHILDREN {
         "While a watch lags, recreates pods and ReplicaSets of a deleted owner as fast as they are collected",
         "Before children are created again for the same generation within a minute, the owner is read from the API server",
-        "No load without end"
+        "No endless load"
     }
     ONE_PLAN {
         "Scaling old ReplicaSets down and the new one up takes one sync each",
@@ -80,32 +80,32 @@ rows! {
     RECREATE_DEADLINE {
         "While a Recreate waits for its old pods, `Progressing` stays at `NewReplicaSetAvailable` and no deadline runs",
         "`Progressing` becomes `ReplicaSetUpdated` as soon as old pods are scaled down, and the deadline runs",
-        "`kubectl rollout status` and alerts see a Recreate that hangs"
+        "`kubectl rollout status` and alerts detect a Recreate that is stuck"
     }
     ROLLBACK_DEADLINE {
         "Rolling back to an existing ReplicaSet keeps `NewReplicaSetAvailable`, under which no deadline runs",
         "`FoundNewReplicaSet`, and the deadline runs",
-        "`kubectl rollout status` and alerts see a rollback that hangs"
+        "`kubectl rollout status` and alerts detect a rollback that is stuck"
     }
     CURRENT_MESSAGES {
-        "The message of a condition stays when only the text has changed",
-        "The message is kept current, at most once in 30 seconds where it names the cause of a failure",
-        "The text that one reads is that of the latest failure"
+        "The message of a condition is not updated when only the text has changed",
+        "The message is updated, at most once in 30 seconds where it names the cause of a failure",
+        "The text names the latest failure"
     }
     RETRIED_FOR_EVER {
-        "A Deployment is dropped from the queue after 15 failed tries",
+        "A Deployment is dropped from the queue after 15 failed attempts",
         "Retried for ever, at least once a minute",
-        "What caused the failure ends some day"
+        "The cause of the failure may be removed at any time"
     }
     STEPS_IN_REPLICA_FAILURE {
-        "A step of a Deployment that the API server refuses is only logged, as is the adoption or release of a pod",
-        "It shows in `ReplicaFailure` of the Deployment (`FailedScale`, `FailedUpdate`, `FailedDelete`, `FailedAdopt`) or of the ReplicaSet (`FailedAdopt`), until it succeeds",
-        "Who waits for a rollout learns why it does not go on"
+        "A write of the Deployment controller that the API server refuses is only logged, as is the adoption or release of a pod",
+        "The condition `ReplicaFailure` reports it, on the Deployment (`FailedScale`, `FailedUpdate`, `FailedDelete`, `FailedAdopt`) or on the ReplicaSet (`FailedAdopt`), until it succeeds",
+        "The Deployment shows why its rollout does not continue"
     }
     INVALID_SELECTORS {
-        "A selector that cannot work (not the template's, an unknown operator) creates pods or ReplicaSets without end",
-        "Nothing is written; the event `InvalidSelector` says why",
-        "No load without end"
+        "A selector that cannot work (it does not match the template, or has an unknown operator) creates pods or ReplicaSets for ever",
+        "Nothing is written; the event `InvalidSelector` reports the reason",
+        "No endless load"
     }
     DELETED_BY_UID {
         "Pods are deleted by name",
@@ -123,113 +123,113 @@ rows! {
         "An upgrade does not change the names"
     }
     HOSTILE_REVISIONS {
-        "A revision annotation of a ReplicaSet that is no number, negative, or the greatest of 64 bits stays and breaks the numbering: the Deployment repeats it or has none",
-        "Such a revision counts as none, and the next sync replaces it",
-        "Rollbacks go on working"
+        "A revision annotation of a ReplicaSet that is not a number, negative, or the largest 64-bit number stays and breaks the numbering: the Deployment repeats it or has none",
+        "Such a revision counts as missing, and the next sync replaces it",
+        "Rollbacks continue to work"
     }
     STATUS_DESPITE_REFUSAL {
-        "A sync that a refusal ends writes no status: its numbers stay as they were, or are not there",
+        "A sync that ends with a refusal writes no status: the numbers stay as they were, or are absent",
         "The numbers are written; a Deployment's `observedGeneration` waits until the generation was acted on",
-        "Numbers that are true while a rollout hangs"
+        "The numbers are true while a rollout is stuck"
     }
     ROLLBACK_WITHOUT_DETOUR {
-        "A rollback by annotation first creates the ReplicaSet of the template that it leaves, with pods",
+        "A rollback by annotation first creates the ReplicaSet of the current template, with pods",
         "It creates none",
-        "No pod of an image that is being given up"
+        "No pods of an image that is being replaced"
     }
     UNANSWERED_GENERATION {
-        "A ReplicaSet observes a generation also when a request for it got no answer",
-        "Only once the request is known to have succeeded or was refused, which `ReplicaFailure` says in the same write",
+        "`observedGeneration` of a ReplicaSet rises even if a request for that generation got no reply",
+        "It rises only once the request is known to have succeeded, or was refused; `ReplicaFailure` reports the refusal in the same write",
         "`observedGeneration` means that the generation was acted on"
     }
     GENERATION_TOO_HIGH {
-        "An `observedGeneration` above the generation stays where the selector selects everything",
-        "It is put right everywhere",
+        "An `observedGeneration` above the generation is not corrected where the selector matches every object",
+        "It is always corrected",
         "The same"
     }
     UNANSWERED_REQUESTS {
-        "A request that gets no answer (a broken connection, a timeout, a 502, 503 or 504 of a proxy) is an event `FailedCreate` and a condition",
-        "The outcome is looked up and nothing is reported. What the API server answers with a 4xx or 500, a failing webhook included, is reported as upstream",
+        "A request without a reply (a broken connection, a timeout, a 502, 503 or 504 of a proxy) causes an event `FailedCreate` and a condition",
+        "The controller reads the outcome from the API server and reports nothing. A 4xx or 500 of the API server, a failing webhook included, is reported as upstream does",
         "A pod that was created is not reported as failed"
     }
     RETRY_AFTER {
-        "The client waits as long as a `Retry-After` says, and takes a 429 without one for a failure",
-        "It waits for 60 s at most, and for 1 s where a 429 does not say; up to ten times, as upstream",
-        "No answer of a proxy stops a workload for an hour"
+        "The client waits as long as `Retry-After` requires, and treats a 429 without it as a failure",
+        "It waits for at most 60 s, and for 1 s after a 429 without `Retry-After`; up to ten times, as upstream does",
+        "No reply of a proxy blocks a workload for an hour"
     }
     LOST_REPLICA_SET {
-        "The answer to the creation of a ReplicaSet is lost: no event, and `FoundNewReplicaSet`",
-        "The event `ScalingReplicaSet` and `NewReplicaSetCreated` follow when the ReplicaSet is seen",
+        "If the reply to the creation of a ReplicaSet is lost, there is no event, and the reason is `FoundNewReplicaSet`",
+        "The event `ScalingReplicaSet` and `NewReplicaSetCreated` follow when the ReplicaSet is in the cache",
         "What happened is reported"
     }
-    NAMESPACE_GOING {
-        "In a namespace that is being deleted each missing pod is asked for once",
+    TERMINATING_NAMESPACE {
+        "In a namespace that is being deleted, each missing pod is requested once",
         "One request, then a retry with backoff",
-        "No load without end"
+        "No endless load"
     }
     OWNERS {
-        "A ReplicaSet belongs to the Deployment of its namespace whose UID it names, as whatever kind; a pod to the owner whose kind, name and UID it names",
-        "Both by namespace, API group, kind and UID. A pod that names its owner by a wrong name counts, until the garbage collector deletes it",
-        "One rule for all, which nobody can use across namespaces"
+        "A ReplicaSet belongs to the Deployment of its namespace whose UID it names, whatever the kind in the reference; a pod to the owner whose kind, name and UID it names",
+        "Both by namespace, API group, kind and UID. A pod whose owner reference has a wrong name counts, until the garbage collector deletes it",
+        "One rule for all kinds, and no effect across namespaces"
     }
     CO_LOCATION {
-        "For the co-location rank each pod counts that the selector of a ReplicaSet with the same owner matches",
-        "Each pod that one of these ReplicaSets owns",
+        "The co-location rank counts each pod that matches the selector of a ReplicaSet with the same owner",
+        "It counts each pod that one of these ReplicaSets owns",
         "Foreign pods have no influence"
     }
     SILENT_WATCH {
-        "A watch whose connection relays nothing is noticed by HTTP/2 pings after 45 s, unless a proxy in between answers them",
-        "Within 45 s in any case: a silent watch is resumed, and a connection without an answer is replaced",
-        "No leader that holds its lease and sees nothing"
+        "HTTP/2 pings detect a watch whose connection relays nothing after 45 s, unless a proxy in between answers them",
+        "It is detected within 45 s in any case: a silent watch is resumed, and a connection that does not answer is replaced",
+        "No leader keeps its Lease without receiving events"
     }
     AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET {
         "A Deployment whose first ReplicaSet is refused has no status but the condition `Progressing`",
         "It has `Available=False` and its numbers, too",
-        "It has no pods, and `kubectl wait` and dashboards need not guess"
+        "It has no pods, and `kubectl wait` and dashboards show that"
     }
     DAEMON_NAMES {
         "The API server draws the random suffix of the name of a DaemonSet's pod, and deletions go by name",
         "The UID of the DaemonSet and the name of the node determine a sequence of names; deletions go by name and UID",
-        "A restarted controller, another leader or one whose reply was lost asks for the same name again: never two pods on a node"
+        "A restarted controller, another leader or one whose reply was lost requests the same name again: never two pods on a node"
     }
     DAEMON_NODES {
-        "The deletion of a node, and a taint that keeps new pods away, wake no DaemonSet; neither does a node with a pod that is not bound yet (kubernetes#130514)",
-        "Each wakes the DaemonSets that it concerns, and no other",
-        "`desiredNumberScheduled` is right, and `kubectl rollout status` does not wait for a node that is gone"
+        "The deletion of a node, and a taint that keeps new pods away, enqueue no DaemonSet; neither does a node with a pod that is not bound yet (kubernetes#130514)",
+        "Each enqueues the DaemonSets that it concerns, and no other",
+        "`desiredNumberScheduled` is right, and `kubectl rollout status` does not wait for a deleted node"
     }
     DAEMON_DUPLICATES {
         "Where two revisions have the current template, all pods of the DaemonSet are relabelled as current, also those of older templates (kubernetes#111280)",
-        "Only the pods of the revision that goes",
+        "Only the pods of the revision that is deleted",
         "Pods of older templates are updated"
     }
     DAEMON_GENERATION {
-        "A pod whose label `pod-template-generation` is that of the DaemonSet counts as new, also if an earlier DaemonSet created it",
-        "Only where its hash names no revision of the DaemonSet",
+        "A pod whose label `pod-template-generation` is that of the DaemonSet counts as updated, even if an earlier DaemonSet created it",
+        "It does so only where its hash names no revision of the DaemonSet",
         "Adopted pods of another template are updated"
     }
     DAEMON_FAILED {
-        "A failed pod is deleted first. With `maxSurge`, one that backs off counts as absent, so that failed pods pile up (kubernetes#124388)",
+        "A failed pod is deleted first. With `maxSurge`, one in backoff counts as absent, so that failed pods accumulate (kubernetes#124388)",
         "Its replacement is created first, after the same backoff with `maxSurge` and without",
-        "What the pod says can be read while creations are refused, and no node fills up with failed pods"
+        "The failed pod can be inspected while creations are refused, and failed pods do not accumulate on a node"
     }
     DAEMON_STATUS {
-        "A pod that is being deleted counts as ready (kubernetes#51278), and with `maxSurge` a node counts as out of date until the old pod is gone (kubernetes#122527)",
-        "A pod that is being deleted is not ready, and an available new pod stands for its node",
-        "Numbers that are true"
+        "A pod that is being deleted counts as ready (kubernetes#51278), and with `maxSurge` a node counts as outdated until the old pod is deleted (kubernetes#122527)",
+        "A pod that is being deleted is not ready, and a node with an available new pod counts as updated",
+        "The numbers are true"
     }
-    DAEMON_STRAYS {
-        "A pod of a DaemonSet that is for no single node is never counted and never deleted",
-        "While it is not bound it is deleted",
-        "It would stay for ever"
+    DAEMON_PODS_WITHOUT_NODE {
+        "A pod of a DaemonSet whose node affinity names no single node is never counted and never deleted",
+        "It is deleted while it is not bound",
+        "It would never be deleted"
     }
     DAEMON_SURGE {
-        "A pod on a node that is gone stops the whole step of an update with `maxSurge`",
-        "The other nodes go on",
-        "The garbage collector needs a minute"
+        "A pod on a deleted node blocks the whole update with `maxSurge`",
+        "The update continues on the other nodes",
+        "The pod garbage collector needs a minute to delete that pod"
     }
     DAEMON_REVISIONS {
         "Revisions are compared byte by byte, and their hash changes with the API's Go types",
-        "They are compared by what they mean and written byte by byte as upstream writes them; the hash is computed from the template's JSON",
+        "They are compared by their decoded content and written byte by byte as upstream writes them; the hash is computed from the template's JSON",
         "An upgrade restarts no pod"
     }
 }
@@ -265,7 +265,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&ONE_PLAN, "tests/planner/rollout.rs::surge_of_one_and_no_unavailability"),
     (
         &CURRENT_MESSAGES,
-        "src/controllers/status_throttle.rs::a_failure_is_worded_anew_once_in_half_a_minute_and_a_new_reason_at_once",
+        "src/controllers/status_throttle.rs::the_text_of_a_failure_is_updated_every_30_seconds_and_a_new_reason_at_once",
     ),
     (
         &RETRIED_FOR_EVER,
@@ -295,16 +295,13 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &UNANSWERED_REQUESTS,
         "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_sent_once_and_found",
     ),
-    (
-        &RETRY_AFTER,
-        "src/runtime/retry_after.rs::nobody_waits_for_longer_than_a_minute_or_more_than_ten_times",
-    ),
+    (&RETRY_AFTER, "src/runtime/retry_after.rs::a_request_waits_for_at_most_a_minute_and_at_most_ten_times"),
     (
         &LOST_REPLICA_SET,
         "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_response_is_reported_once_as_created",
     ),
     (
-        &NAMESPACE_GOING,
+        &TERMINATING_NAMESPACE,
         "tests/cluster/faults.rs::a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod",
     ),
     (
@@ -341,7 +338,10 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &DAEMON_STATUS,
         "tests/planner/daemonset/defects.rs::no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date",
     ),
-    (&DAEMON_STRAYS, "tests/planner/daemonset/defects.rs::no_12_a_pod_of_ours_without_a_node_is_deleted"),
+    (
+        &DAEMON_PODS_WITHOUT_NODE,
+        "tests/planner/daemonset/defects.rs::no_12_a_pod_of_ours_without_a_node_is_deleted",
+    ),
     (
         &DAEMON_SURGE,
         "tests/cluster/daemon_sets/defects.rs::no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes",

@@ -1,5 +1,5 @@
-//! The environment of a workload: a namespace, a user's client, and a watch. A script does not depend on the controllers;
-//! it reads objects as a user does.
+//! The environment of a workload: a namespace, a user's client, and a watch. A script does not depend on the
+//! controllers; it reads objects as a user does.
 //!
 //! A script is a list of actions with [`Stage::rest`] between them. Each rest ends a step: what happened since the
 //! rest before is compared with the same step of the other play.

@@ -195,7 +195,7 @@ fn no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_
 }
 
 #[test]
-fn no_19_a_daemon_set_at_rest_writes_nothing() {
+fn no_19_a_settled_daemon_set_writes_nothing() {
     for strategy in [unavailable(1), surge(1), json!({"type": "OnDelete"})] {
         let world = settled(strategy, 3);
         let plan = world.plan();

@@ -1,4 +1,4 @@
-//! Somebody changes their mind while a rollout is under way.
+//! Users change the Deployment while a rollout is under way.
 
 use serde_json::json;
 

@@ -105,7 +105,7 @@ async fn the_pods_of_a_deleted_node_are_deleted_after_forty_seconds() {
     rig.delete(NODES, "sandbox-node-2", &DeleteParams::default()).await;
     rig.delete(PODS, "one", &DeleteParams::default()).await;
     pass(30_000).await;
-    assert_eq!(rig.names(PODS).await, ["one", "two"], "nobody is there to end them");
+    assert_eq!(rig.names(PODS).await, ["one", "two"], "no kubelet ends them");
     rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-2"}}))
         .await;
     pass(20_000).await;

@@ -1,8 +1,8 @@
 //! The graph of owners and dependents, by UID. Pure: changes in; objects to process, and the action for one, out.
 //!
 //! An object is processed after a change that affects it: it appeared with an unknown owner, its owner was deleted or
-//! began a foreground deletion, its own deletion with foreground or orphan propagation began, or the last dependent that
-//! blocked it was deleted.
+//! began a foreground deletion, its own deletion with foreground or orphan propagation began, or the last dependent
+//! that blocked it was deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

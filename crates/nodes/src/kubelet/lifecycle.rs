@@ -1,4 +1,5 @@
-//! The schedule of the simulator: which step for which pod is due when. Pure: observations and the time in, due steps out.
+//! The schedule of the simulator: which step for which pod is due when. Pure: observations and the time in, due steps
+//! out.
 //!
 //! A pod goes through its stages once per UID. Only the first observation of something new (a node, a
 //! deletion, an opened readiness gate) makes a step due; the simulator's own writes, and what others
@@ -119,7 +120,8 @@ impl Lifecycle {
         }
     }
 
-    /// A node was deleted, and its kubelet with it. Its pods stay until they are collected, or until the node is recreated.
+    /// A node was deleted, and its kubelet with it. Its pods stay until they are collected, or until the node is
+    /// recreated.
     pub fn node_deleted(&mut self, name: &str, now: Instant) {
         if self.nodes.present.remove(name).is_some() {
             self.nodes.gone.insert(name.to_owned(), now);
@@ -317,7 +319,7 @@ mod tests {
         start + Duration::from_secs(seconds)
     }
 
-    fn dying(grace: i64) -> Value {
+    fn deleting(grace: i64) -> Value {
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}})
     }
 
@@ -361,14 +363,14 @@ mod tests {
         let start = Instant::now();
         let mut life = Lifecycle::new(DELAYS);
         life.node_changed(node("n1"), start);
-        life.pod_changed(pod("slow", "n1", dying(30)), start);
-        life.pod_changed(pod("fast", "n1", dying(0)), start);
+        life.pod_changed(pod("slow", "n1", deleting(30)), start);
+        life.pod_changed(pod("fast", "n1", deleting(0)), start);
         assert_eq!(life.take(start), Some(("fast".to_owned(), Step::Finish)));
         life.settle("fast", Step::Finish, Outcome::Done, start);
-        life.pod_changed(pod("fast", "n1", dying(0)), start);
+        life.pod_changed(pod("fast", "n1", deleting(0)), start);
         assert_eq!(life.take(start), None, "a finalizer holds it; it is not deleted twice");
         assert_eq!(life.next_due(), Some(after(1, start)));
-        life.pod_changed(pod("slow", "n1", dying(0)), start);
+        life.pod_changed(pod("slow", "n1", deleting(0)), start);
         assert_eq!(life.take(start), Some(("slow".to_owned(), Step::Finish)), "the grace was cut short");
     }
 

@@ -117,8 +117,8 @@ pub enum Write {
 }
 
 /// What its kubelet and the node lifecycle controller would write next about a node: the status and the labels of one
-/// that nobody has reported on, such as one that kubectl has created, then the taints that its state calls for. Every patch
-/// carries the resourceVersion, so that nothing is lost that somebody else writes meanwhile.
+/// that no kubelet has reported on, such as one that kubectl has created, then the taints that its state calls for.
+/// Every patch carries the resourceVersion, so that no concurrent write of another client is lost.
 pub fn due(node: &Value, number: usize, now: Timestamp) -> Option<Write> {
     let version = json!({"resourceVersion": node["metadata"]["resourceVersion"]});
     let conditions = &node["status"]["conditions"];
@@ -170,8 +170,8 @@ const TAINTS: [(&str, &str, &str); 6] = [
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The taints of a node as its state calls for them; `None` if it has them already. Taints of others stay. An empty list is
-/// null, as kubectl leaves it out.
+/// The taints of a node as its state calls for them; `None` if it has them already. Taints of others stay. An empty
+/// list is null, as kubectl leaves it out.
 fn taints(node: &Value, now: Timestamp) -> Option<Value> {
     let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is = |type_: &str, status: &str| {
@@ -273,7 +273,7 @@ mod tests {
         assert!(open.is_empty(), "{open:?}");
         let mut execute = tainted(&["gpu"], "True");
         execute["spec"]["taints"][0]["effect"] = json!("NoExecute");
-        assert_eq!(patched(&execute), None, "it is somebody else's");
+        assert_eq!(patched(&execute), None, "it belongs to another kubelet");
     }
 
     #[test]

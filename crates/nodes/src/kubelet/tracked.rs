@@ -89,7 +89,7 @@ impl Tracked {
         let node = self.pod.node().and_then(|node| nodes.present.get(node));
         let silent = node.is_some_and(|node| Condition::of(node) == Condition::Unknown);
         if self.pod.metadata.deletion_timestamp.is_some() {
-            // Nobody answers for a pod on a node that does not.
+            // No kubelet reports on a pod of a node that does not report itself.
             if silent || self.pod.node().is_none() || self.reached >= Some(Step::Finish) {
                 return None;
             }

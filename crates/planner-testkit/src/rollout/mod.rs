@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass::model::{Deployment, Phase, Pod, Strategy};
 
 use super::objects::{DeploymentBuilder, decode};
-use super::world::{PodChange, World, nick, pods};
+use super::world::{PodChange, World, pods, short_name};
 
 mod foreign_changes;
 
@@ -99,8 +99,11 @@ impl Rollout {
             let synced = self.world.sync_deployment(usize::MAX, true);
             let (mut busy, mut waits) = (synced.wrote, Vec::from_iter(synced.requeue_after));
             // In the order of the versions: the names depend on a hash.
-            let replica_sets =
-                self.world.replica_sets.iter().map(|(name, replica_set)| (nick(replica_set), name.clone()));
+            let replica_sets = self
+                .world
+                .replica_sets
+                .iter()
+                .map(|(name, replica_set)| (short_name(replica_set), name.clone()));
             let mut replica_sets: Vec<(String, Arc<str>)> = replica_sets.collect();
             replica_sets.sort();
             for (_, name) in replica_sets {
@@ -182,9 +185,9 @@ impl Rollout {
     fn end(&self) -> String {
         let replica_sets = self.world.replica_sets.values().map(|replica_set| {
             let revision = replica_set.annotations.get("deployment.kubernetes.io/revision").unwrap_or("?");
-            let (nick, available) = (nick(replica_set), replica_set.status.available);
-            let text = format!("{nick} {available}/{} (revision {revision})", replica_set.replicas);
-            (replica_set.meta.created, nick, text)
+            let (short_name, available) = (short_name(replica_set), replica_set.status.available);
+            let text = format!("{short_name} {available}/{} (revision {revision})", replica_set.replicas);
+            (replica_set.meta.created, short_name, text)
         });
         let mut replica_sets: Vec<(Timestamp, String, String)> = replica_sets.collect();
         replica_sets.sort();

@@ -63,7 +63,8 @@ pub struct Synced {
 }
 
 impl World {
-    /// A Deployment that no controller has synced yet. Random choices of the cluster, such as nodes, come from the seed.
+    /// A Deployment that no controller has synced yet. Random choices of the cluster, such as nodes, come from the
+    /// seed.
     pub fn new(deployment: DeploymentBuilder, seed: u64) -> Self {
         World {
             now: now(),
@@ -104,7 +105,7 @@ impl World {
         self.serial
     }
 
-    /// Somebody changes the Deployment.
+    /// A user changes the Deployment.
     pub fn edit(&mut self, change: impl FnOnce(&mut Deployment)) {
         let before = self.deployment.clone();
         change(&mut self.deployment);
@@ -113,13 +114,13 @@ impl World {
         }
     }
 
-    /// Somebody changes an annotation of the Deployment, which makes no generation.
+    /// A user changes an annotation of the Deployment, which does not raise the generation.
     pub fn annotate(&mut self, key: &str, value: &str) {
         let kept = self.deployment.annotations.iter().filter(|(other, _)| *other != key);
         self.deployment.annotations = Arc::new(kept.chain([(key, value)]).collect());
     }
 
-    /// Somebody changes the owner or the labels of a pod or a ReplicaSet.
+    /// Another client changes the owner or the labels of a pod or a ReplicaSet.
     pub fn interfere(&mut self, replica_set: bool, which: usize, change: impl FnOnce(&mut Meta)) {
         self.strangers = true;
         let metas: Vec<&mut Meta> = if replica_set {
@@ -310,7 +311,7 @@ pub(crate) fn tag(template: &Template) -> &str {
 }
 
 /// What people call a ReplicaSet: its Deployment's name and its image tag.
-pub(crate) fn nick(replica_set: &ReplicaSet) -> String {
+pub(crate) fn short_name(replica_set: &ReplicaSet) -> String {
     format!("web-{}", tag(&replica_set.template))
 }
 

@@ -90,12 +90,12 @@ impl World {
                 let body = replica_set_body(&self.deployment, new).unwrap();
                 let mut object: serde_json::Value = serde_json::from_slice(&body).unwrap();
                 let serial = self.serial();
-                object["metadata"]["uid"] = format!("set-{serial}").into();
+                object["metadata"]["uid"] = format!("replica-set-{serial}").into();
                 object["metadata"]["resourceVersion"] = serial.to_string().into();
                 object["metadata"]["creationTimestamp"] = json!(self.now.to_string());
                 object["metadata"]["generation"] = 1.into();
                 let replica_set: ReplicaSet = decode(&object);
-                self.say("deployment", &format!("create {} at {}", nick(&replica_set), new.replicas));
+                self.say("deployment", &format!("create {} at {}", short_name(&replica_set), new.replicas));
                 self.replica_sets.insert(new.name.as_str().into(), replica_set);
             }
             Write::Change(replica_set, change) => {
@@ -103,12 +103,12 @@ impl World {
                 if is_new && change.replicas.is_some_and(|size| size > replica_set.replicas) {
                     self.check_recreate(Some(&replica_set.meta.uid));
                 }
-                let nick = nick(replica_set);
+                let short_name = short_name(replica_set);
                 if let Some(size) = change.replicas {
-                    self.say("deployment", &format!("scale {nick} {} -> {size}", replica_set.replicas));
+                    self.say("deployment", &format!("scale {short_name} {} -> {size}", replica_set.replicas));
                 }
                 if let Some(revision) = change.annotations.get(revision::REVISION) {
-                    self.say("deployment", &format!("{nick} becomes revision {revision}"));
+                    self.say("deployment", &format!("{short_name} becomes revision {revision}"));
                 }
                 let stored = self.replica_sets.get_mut(&replica_set.meta.key.name).unwrap();
                 let old = stored.annotations.iter().filter(|(key, _)| !change.annotations.contains_key(*key));
@@ -148,7 +148,7 @@ impl World {
                 let kept = self.owned_replica_sets().filter(is_old).count() as i32 - 1;
                 assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
                 self.replica_sets.remove(&replica_set.meta.key.name);
-                self.say("deployment", &format!("delete {}", nick(replica_set)));
+                self.say("deployment", &format!("delete {}", short_name(replica_set)));
             }
             Write::RollBack(rollback) => {
                 self.roll_back(rollback);
@@ -160,13 +160,13 @@ impl World {
                     reference("Deployment", &self.deployment.meta.key, &self.deployment.meta.uid);
                 self.replica_sets.get_mut(&replica_set.meta.key.name).unwrap().meta.controller =
                     Some(controller);
-                self.say("deployment", &format!("adopt {}", nick(replica_set)));
+                self.say("deployment", &format!("adopt {}", short_name(replica_set)));
                 return true;
             }
             Write::Release(replica_set) => {
                 assert!(!self.deployment.selector.matches(&replica_set.meta.labels), "S16");
                 self.replica_sets.get_mut(&replica_set.meta.key.name).unwrap().meta.controller = None;
-                self.say("deployment", &format!("release {}", nick(replica_set)));
+                self.say("deployment", &format!("release {}", short_name(replica_set)));
                 return true;
             }
         }
@@ -217,7 +217,7 @@ impl World {
     /// One sync of a ReplicaSet: how many pods are written, and whether the status is.
     pub fn sync_replica_set(&mut self, name: &Arc<str>, most_writes: usize, write_status: bool) -> Synced {
         let replica_set = self.replica_sets[name].clone();
-        let nick = nick(&replica_set);
+        let short_name = short_name(&replica_set);
         let held_by = |owner: Option<&Uid>| -> Vec<Arc<Pod>> {
             let held = |p: &&Pod| p.meta.controller.as_ref().map(|c| &c.uid) == owner;
             self.pods.values().filter(held).cloned().map(Arc::new).collect()
@@ -262,7 +262,7 @@ impl World {
                         self.create_pod(&replica_set);
                     }
                     done += count;
-                    self.say("replicaset", &format!("{nick}: create {}", pods(count)));
+                    self.say("replicaset", &format!("{short_name}: create {}", pods(count)));
                 }
                 pod_planner::Write::Delete(victims) => {
                     assert!(victims.len() <= pod_planner::BURST, "S14");
@@ -277,7 +277,7 @@ impl World {
                         self.pods.get_mut(&victim.meta.key.name).unwrap().meta.deletion = Some(self.now);
                     }
                     done += count;
-                    self.say("replicaset", &format!("{nick}: delete {}", pods(count)));
+                    self.say("replicaset", &format!("{short_name}: delete {}", pods(count)));
                 }
                 pod_planner::Write::Adopt(pod) => {
                     assert!(
@@ -286,13 +286,13 @@ impl World {
                     );
                     let controller = reference("ReplicaSet", &replica_set.meta.key, &replica_set.meta.uid);
                     self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = Some(controller);
-                    self.say("replicaset", &format!("{nick}: adopt {}", pod.meta.key.name));
+                    self.say("replicaset", &format!("{short_name}: adopt {}", pod.meta.key.name));
                     done += 1;
                 }
                 pod_planner::Write::Release(pod) => {
                     assert!(!replica_set.selector.matches(&pod.meta.labels), "S16");
                     self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = None;
-                    self.say("replicaset", &format!("{nick}: release {}", pod.meta.key.name));
+                    self.say("replicaset", &format!("{short_name}: release {}", pod.meta.key.name));
                     done += 1;
                 }
             }

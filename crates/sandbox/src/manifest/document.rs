@@ -1,8 +1,8 @@
 //! Parses a document of YAML or JSON into a JSON value, more strictly than usual.
 //!
-//! It has its own visitor, because the usual ones accept too much: duplicate keys, where the last one silently wins, and
-//! aliases, of which ten nested lines can expand to gigabytes. Differences from kubectl's parser: `yes` and `on` are
-//! strings, as in YAML 1.2.
+//! It has its own visitor, because the usual ones accept too much: duplicate keys, where the last one silently wins,
+//! and aliases, of which ten nested lines can expand to gigabytes. Differences from kubectl's parser: `yes` and `on`
+//! are strings, as in YAML 1.2.
 
 use std::{
     borrow::Cow,
@@ -81,8 +81,8 @@ fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
     })
 }
 
-/// What kubectl takes, within bounds. Aliases are counted where they are used, by [`Budget`]; a chain of them that comes
-/// to nothing, such as of empty lists, is counted by the reader.
+/// What kubectl takes, within bounds. Aliases are counted where they are used, by [`Budget`]; a chain of them that
+/// comes to nothing, such as of empty lists, is counted by the reader.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -176,7 +176,7 @@ fn status(rollout: &Rollout) -> (Tone, String) {
     }
 }
 
-/// A bar and the numbers, 21 characters wide if the numbers are not very large: `████████░░░░  2/3`.
+/// A bar and the numbers, 21 characters wide unless the numbers are very large: `████░░  2/3`.
 fn meter(done: i64, desired: i64) -> String {
     let filled = match desired {
         ..=0 => BAR,

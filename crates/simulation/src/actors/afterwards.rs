@@ -1,4 +1,4 @@
-//! What is done once the faults have ended: repairs, and what has to come right by itself.
+//! Acts after the faults have ended: repairs, and changes that the controllers have to handle without faults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text
 use crate::scenario::{Act, NAMES};
 use crate::server::NAMESPACE;
 
-/// The metadata without the finalizer that keeps an object, if it has that.
+/// The metadata without the finalizer of this simulation, if the object has it.
 fn unguarded(object: &Value) -> Option<Value> {
     let finalizers = object["metadata"]["finalizers"].as_array()?;
     let others: Vec<&Value> = finalizers.iter().filter(|finalizer| **finalizer != GUARD).collect();
@@ -20,9 +20,9 @@ fn unguarded(object: &Value) -> Option<Value> {
 }
 
 impl Actors {
-    /// Pauses every Deployment, and gives it another size and template, and another strategy: Recreate, or a
-    /// surge that no 32 bits can hold. Not while two sets want pods: in proportion, they would be given all
-    /// of it. One pod of each fails.
+    /// Pauses every Deployment, and changes its size, template and strategy: Recreate, or a surge beyond 32 bits.
+    /// Skips those where two ReplicaSets want pods: by proportional scaling they would get all of it. One pod of each
+    /// fails.
     pub async fn pause_and_change(&self, recreate: bool) {
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas") % 6 + 1;
@@ -38,19 +38,19 @@ impl Actors {
         }
     }
 
-    /// Gives a pod of each set to somebody else, and takes another away from it while that ends.
-    pub async fn seize_pods(&self) {
+    /// Gives a pod of each ReplicaSet to another owner, and removes the owner of another one while it terminates.
+    pub async fn change_owners(&self) {
         for pod in self.one_of_each() {
-            self.seize(&pod).await;
+            self.change_owner(&pod).await;
         }
         for pod in self.one_of_each() {
-            self.abandon(&pod).await;
+            self.orphan_terminating(&pod).await;
         }
     }
 
-    /// Deletes a pod of each set while no watch of pods shows anything, and then breaks the watches; with
-    /// `compact` the server has forgotten the deletions when the daemons ask again. With `younger` the pods
-    /// are ones that no daemon has seen yet: every Deployment has been made larger by one.
+    /// Deletes a pod of each ReplicaSet while no watch of pods shows anything, and then breaks the watches; with
+    /// `compact` the server has compacted the deletions when the daemons watch again. With `younger` the pods are
+    /// ones that no daemon has seen yet: every Deployment has been scaled up by one.
     pub async fn hide_deletions(&self, compact: bool, younger: bool) {
         for daemon in 0..self.stops.len() {
             self.server.lag(daemon, "pods", Duration::from_secs(2));
@@ -77,12 +77,12 @@ impl Actors {
         self.server.sandbox.break_watches();
     }
 
-    /// Pauses every Deployment in the middle of a rollout that cannot end, and then makes it larger.
-    pub async fn stop_and_scale(&self) {
+    /// Pauses every Deployment in the middle of a rollout that cannot end, and then scales it up.
+    pub async fn pause_and_scale(&self) {
         let picture = self.server.picture();
         let deployments = || picture.get("deployments").into_iter().flatten();
         self.images("broken").await;
-        // As far as the old pods may make room.
+        // Until the rollout has deleted as many old pods as it may.
         tokio::time::sleep(Duration::from_secs(10)).await;
         for (name, deployment) in deployments() {
             let replicas = number(deployment, "/spec/replicas") * 2 + 1;
@@ -90,8 +90,8 @@ impl Actors {
         }
     }
 
-    /// Has every Deployment want six pods more while a quota refuses them, until the caller lifts that.
-    pub async fn want_too_much(&self) {
+    /// Scales every Deployment up by six pods while a quota refuses them, until the caller lifts the quota.
+    pub async fn exceed_quota(&self) {
         self.server.set_quota(true);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas") + 6;
@@ -106,23 +106,23 @@ impl Actors {
         }
     }
 
-    /// Has every Deployment stop where it is, or go on.
+    /// Pauses or resumes every Deployment.
     pub async fn pause(&self, paused: bool) {
         self.change_all(json!({"paused": paused})).await;
     }
 
-    /// Gives every Deployment so many seconds between one step and the next.
+    /// Sets `progressDeadlineSeconds` of every Deployment.
     pub async fn deadline(&self, seconds: u64) {
         self.change_all(json!({"progressDeadlineSeconds": seconds})).await;
     }
 
-    /// Gives the pods of every Deployment so many seconds before they are available.
+    /// Sets `minReadySeconds` of every Deployment.
     pub async fn min_ready(&self, seconds: u64) {
         self.change_all(json!({"minReadySeconds": seconds})).await;
     }
 
-    /// Creates a pod that belongs to nobody, or ends it.
-    pub async fn lone_pod(&self, there: bool) {
+    /// Creates a pod without an owner, or deletes it.
+    pub async fn unowned_pod(&self, there: bool) {
         let metadata = json!({"name": "spare", "labels": {"app": "spare"}});
         let spec = json!({"containers": [{"name": "app", "image": "app:0"}]});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
@@ -139,17 +139,17 @@ impl Actors {
         }
     }
 
-    /// Makes the world a good one: what users and monkeys have broken, they repair. What is not broken is not
-    /// touched: it has to come to rest by itself.
+    /// Repairs what users and chaos monkeys have broken. What is not broken stays untouched: it has to converge by
+    /// itself.
     pub async fn repair(&self) {
         self.server.set_quota(false);
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
-            // Nobody looks at that before the pause ends, and it may lead back to what is broken.
+            // The controller ignores the request until the pause ends, and it may lead back to a broken template.
             if !text(deployment, &format!("/metadata/annotations/{ROLLBACK_TO}")).is_empty() {
                 self.change(name, json!({"metadata": {"annotations": {ROLLBACK_TO: null}}})).await;
             }
         }
-        // A daemon may have been faster, and have rolled back to a template that is broken.
+        // A daemon may have been faster, and have rolled back to a broken template.
         let picture = self.server.picture();
         for (name, deployment) in picture.get("deployments").into_iter().flatten() {
             if deployment["spec"]["paused"] == true {
@@ -173,7 +173,7 @@ impl Actors {
         self.heal().await;
     }
 
-    /// Makes the namespace again, and a Deployment in it, when what was in it has gone.
+    /// Creates the namespace again, and a Deployment in it, once its earlier objects are deleted.
     async fn restore_namespace(&self) {
         for second in 0.. {
             match self.server.sandbox.object("Namespace", "", NAMESPACE) {
@@ -181,7 +181,7 @@ impl Actors {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 Some(namespace) if is_deleting(&namespace) => {
-                    self.server.fail(Breach::new("L1", "the namespace does not come to its end"));
+                    self.server.fail(Breach::new("L1", "the namespace is never deleted completely"));
                     return;
                 }
                 Some(_) => return,
@@ -193,7 +193,7 @@ impl Actors {
         self.act(&create).await;
     }
 
-    /// Makes running pods ready that are not: what the monkey broke after their start stays so otherwise.
+    /// Makes running pods ready that are not: pods that the chaos monkey made unready stay so otherwise.
     pub async fn heal(&self) {
         let picture = self.server.picture();
         for pod in picture.get("pods").into_iter().flat_map(|all| all.values()) {

@@ -1,4 +1,4 @@
-//! What users do to Deployments.
+//! Acts of users on Deployments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Actors, DEPLOYMENTS, MERGE, NOTE, REPLICA_SETS, STRATEGIC, at_once_options, is_running};
 use crate::invariants::{controller, number, text};
-use crate::request_fault::Order;
+use crate::request_fault::OrderedFault;
 use crate::server::{NAMESPACE, Picture};
 
 impl Actors {
@@ -47,7 +47,7 @@ impl Actors {
         Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
     }
 
-    /// Annotates a Deployment and all ReplicaSets, and adds conditions of others to their statuses.
+    /// Annotates a Deployment and all ReplicaSets, and adds foreign conditions to their statuses.
     pub(super) async fn annotate(&self, name: &str, value: &str) {
         let body = json!({"metadata": {"annotations": {"gitops": value}}});
         self.change(name, body.clone()).await;
@@ -66,18 +66,18 @@ impl Actors {
         }
     }
 
-    /// Scales up while a reply is late, and rolls out a broken image and a mended one meanwhile.
-    pub(super) async fn linger(&self, name: &str) {
-        self.grow(name, 2, (1, Order::AnswerLate)).await;
+    /// Scales up while a reply is late, and meanwhile rolls out a broken image and then a working one.
+    pub(super) async fn delay_status(&self, name: &str) {
+        self.grow(name, 2, (1, OrderedFault::LateReply)).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.image(name, "broken").await;
-        // As long as most pods take to become ready, and some.
+        // A bit longer than most pods take to become ready.
         tokio::time::sleep(Duration::from_secs(4)).await;
         self.image(name, "mended").await;
     }
 
-    /// Wants so many more pods, of which one fares as ordered after so many others.
-    pub(super) async fn grow(&self, name: &str, more: i64, (others, order): (u32, Order)) {
+    /// Scales up by `more` pods, and orders a fault for one of them, after this many others.
+    pub(super) async fn grow(&self, name: &str, more: i64, (others, order): (u32, OrderedFault)) {
         let Some(deployment) = self.server.sandbox.object("Deployment", NAMESPACE, name) else { return };
         self.server.order(others, order);
         let replicas = number(&deployment, "/spec/replicas") + more;
@@ -95,8 +95,8 @@ impl Actors {
         self.change(name, json!({"spec": {"strategy": strategy}})).await;
     }
 
-    /// Deletes a Deployment and creates it anew. Nobody sees for a moment that its sets have gone, or where they stay
-    /// that there is another one, even when they are seen to be without an owner.
+    /// Deletes a Deployment and creates it again. No daemon sees for a moment that its ReplicaSets are deleted, or,
+    /// where they stay, that there is another Deployment, even when they are seen without an owner.
     pub(super) async fn replace(&self, name: &str, policy: &str) {
         let Some(old) = self.server.sandbox.object("Deployment", NAMESPACE, name) else { return };
         for daemon in 0..self.stops.len() {
@@ -108,21 +108,22 @@ impl Actors {
         let options = json!({"propagationPolicy": policy});
         let path = format!("{DEPLOYMENTS}/{name}");
         Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
-        // As long as the garbage collector takes to let the sets go.
+        // Until the garbage collector has orphaned the ReplicaSets.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let new = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
                          "spec": old["spec"]});
         Self::send(&self.user, Method::POST, DEPLOYMENTS, "application/json", &new).await;
     }
 
-    pub(super) async fn strike(&self, name: &str) {
+    pub(super) async fn end_new_pods(&self, name: &str) {
         if self.server.sandbox.object("Deployment", NAMESPACE, name).is_none() {
             return;
         }
         let tag = format!("s{}", self.server.start.elapsed().as_secs());
         self.image(name, &tag).await;
         let image = format!("app:{tag}");
-        // A set tells numbers once a second, and what is not known yet at the very instant is nobody's fault.
+        // A ReplicaSet publishes intermediate counts once per second, and what happened at this very instant need not
+        // be known yet.
         let step = Duration::from_millis(100);
         let mut picture = Picture::default();
         let mut uid = None;

@@ -1,11 +1,11 @@
-//! What the API server stores and no controller should choke on: numbers that are none, too large or negative,
-//! and more text than anybody reads (R1).
+//! Values that the API server stores and that must not break a controller: malformed, too large or negative numbers,
+//! and very long texts (R1).
 
 use serde_json::json;
 
 use super::Actors;
 
-/// Whose annotation it is.
+/// The object that has the annotation.
 #[derive(Clone, Copy)]
 enum Whose {
     Deployment,
@@ -20,7 +20,7 @@ const MOST: &str = "deployment.kubernetes.io/max-replicas";
 pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// One beyond what 32 and 64 bits hold, and what only looks like a number.
+/// Numbers just beyond 32 and 64 bits, and texts that only look like numbers.
 const VALUES: [(Whose, &str, &str); 22] = [
     (Whose::Deployment, REVISION, "9223372036854775808"),
     (Whose::Deployment, REVISION, "-5"),
@@ -46,14 +46,14 @@ const VALUES: [(Whose, &str, &str); 22] = [
     (Whose::Deployment, "example.com/large", LARGE),
 ];
 
-/// Stands for a text of 10 kB: it is copied to every set, and a history with more than that takes a minute.
+/// Stands for a text of 10 kB: it is copied to every ReplicaSet, and with a longer text a history takes a minute.
 const LARGE: &str = "large";
 
 /// How many values there are.
 pub const COUNT: u32 = VALUES.len() as u32;
 
 impl Actors {
-    /// Annotates a Deployment, or the n-th set or pod, with one of the values.
+    /// Puts one of the values on a Deployment, or on the n-th ReplicaSet or pod.
     pub(super) async fn annotate_badly(&self, name: &str, nth: u32, value: u32) {
         let Some((whose, key, value)) = VALUES.get(value as usize % VALUES.len()) else { return };
         let value = if *value == LARGE { "9".repeat(10_000) } else { (*value).to_owned() };

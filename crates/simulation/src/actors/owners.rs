@@ -1,7 +1,6 @@
-//! What names owners that it has no right to, or with a wrong name; ReplicaSets that nobody owns; and pods
-//! that have restarted. A tenant makes what is forged, and makes it so that the garbage collector leaves it
-//! for a while: it is of a group that nobody knows, of which nothing can be proved, or somebody wants to be
-//! asked before it goes.
+//! Objects with forged or misnamed owner references, ReplicaSets without an owner, and pods with restarts. A tenant
+//! creates the forged objects so that the garbage collector keeps them for a while: the owner is of an unknown API
+//! group, about which the collector can prove nothing, or the object has a finalizer.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,20 +12,21 @@ use crate::server::{NAMESPACE, TENANT};
 /// How many ways to forge an owner reference there are.
 pub const FORGERIES: u32 = 7;
 
-/// How many containers a restart may be of: a regular one, a sidecar, one that ran once.
+/// How many kinds of containers can restart: a regular one, a sidecar, an init container.
 pub const CONTAINERS: u32 = 3;
 
-/// The one that ran once.
+/// The index of the init container.
 pub const ONCE: u32 = 2;
 
-/// How many pods are forged at once.
+/// How many forged pods are created at once.
 const PODS_AT_ONCE: u32 = 3;
 
-/// The API group of which nobody knows the kinds.
+/// An API group whose kinds the server does not know.
 const UNKNOWN: &str = "example.com/v1";
 
 impl Actors {
-    /// Forges references to the n-th ReplicaSet, or to its Deployment, or misnames the owner of the n-th pod.
+    /// Forges references to the n-th ReplicaSet, or to its Deployment, or writes a wrong owner name into the n-th
+    /// pod.
     pub(super) async fn forge(&self, nth: u32, form: u32) {
         if form % FORGERIES == 6 {
             return self.misname(nth).await;
@@ -36,7 +36,7 @@ impl Actors {
             let owner = &replica_set["metadata"];
             reference(api_version, kind, text(owner, "/name"), text(owner, "/uid"))
         };
-        // Nobody but its Deployment controls a ReplicaSet that has an owner here.
+        // A ReplicaSet that has an owner here is controlled by its Deployment.
         let of_replica_set = &replica_set["metadata"]["ownerReferences"][0];
         let deployment = (text(of_replica_set, "/name"), text(of_replica_set, "/uid"));
         let by_deployment = |api_version, kind| reference(api_version, kind, deployment.0, deployment.1);
@@ -53,7 +53,7 @@ impl Actors {
         }
     }
 
-    /// Pods as the ReplicaSet would make them, with this owner reference.
+    /// Creates pods as the ReplicaSet would, but with this owner reference.
     async fn forge_pods(&self, namespace: &str, replica_set: &Value, owner: &Value) {
         self.make_tenant(namespace).await;
         let template = &replica_set["spec"]["template"];
@@ -67,7 +67,7 @@ impl Actors {
         }
     }
 
-    /// A ReplicaSet of two pods that the Deployment would take for one of its own.
+    /// A ReplicaSet of two pods that looks like one of the Deployment's own.
     async fn forge_replica_set(&self, namespace: &str, replica_set: &Value, owner: &Value) {
         if text(owner, "/uid").is_empty() {
             return;
@@ -88,13 +88,13 @@ impl Actors {
         Self::send(&self.user, Method::POST, &path, "application/json", &forged).await;
     }
 
-    /// Writes another name into the n-th pod's reference to its owner. The garbage collector finds no owner of
-    /// that name and takes the pod.
+    /// Writes another name into the n-th pod's owner reference. The garbage collector finds no owner of that name and
+    /// deletes the pod.
     async fn misname(&self, nth: u32) {
         let Some(pod) = self.pod(nth) else { return };
         let mut owners = pod["metadata"]["ownerReferences"].clone();
         if let Some(owner) = owners.get_mut(0) {
-            owner["name"] = "misnamed".into();
+            owner["name"] = "created_by_a_successor".into();
             self.edit_pod(&pod, json!({"ownerReferences": owners})).await;
         }
     }
@@ -106,12 +106,12 @@ impl Actors {
         }
     }
 
-    /// A name that no controller gives, each once.
+    /// A unique name that no controller generates.
     fn next_name(&self) -> String {
         format!("forged.{}", self.server.requests())
     }
 
-    /// Creates the ReplicaSet that nobody owns, or resizes it.
+    /// Creates the ReplicaSet without an owner, or resizes it.
     pub(super) async fn resize_bare(&self, replicas: u32) {
         let labels = json!({"app": "bare"});
         let replica_set = json!({
@@ -125,20 +125,20 @@ impl Actors {
         Self::send(&self.user, Method::PATCH, &format!("{REPLICA_SETS}/bare"), MERGE, &size).await;
     }
 
-    /// Gives the template a container that runs once, and a sidecar.
+    /// Adds an init container and a sidecar to the template.
     pub(super) async fn add_sidecar(&self, name: &str) {
         let containers = json!([{"name": "once", "image": "app:once"},
                                 {"name": "proxy", "image": "app:proxy", "restartPolicy": "Always"}]);
         self.change(name, json!({"spec": {"template": {"spec": {"initContainers": containers}}}})).await;
     }
 
-    /// A container of the n-th pod has restarted so often.
+    /// Sets how often a container of the n-th pod has restarted.
     pub(super) async fn restart_container(&self, nth: u32, container: u32, restarts: u32) {
         let Some(pod) = self.pod(nth) else { return };
         self.restart_in(&pod, container, restarts).await;
     }
 
-    /// A container of this pod has restarted so often.
+    /// Sets how often a container of this pod has restarted.
     pub(super) async fn restart_in(&self, pod: &Value, container: u32, restarts: u32) {
         let (list, name) = match container % CONTAINERS {
             0 => ("containerStatuses", "app"),
@@ -153,7 +153,7 @@ impl Actors {
     }
 }
 
-/// The collector leaves alone what it can prove nothing of; everything else needs somebody who is asked.
+/// The collector keeps objects whose owner's kind it does not know; all others need a finalizer to stay.
 fn finalizers(owner: &Value) -> Value {
     if text(owner, "/apiVersion") == UNKNOWN { json!([]) } else { json!([GUARD]) }
 }

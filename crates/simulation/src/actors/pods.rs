@@ -1,9 +1,9 @@
-//! What monkeys do to pods.
+//! Acts of chaos monkeys on pods.
 
 use serde_json::{Value, json};
 
 use super::{Actors, is_running};
-use crate::request_fault::Order;
+use crate::request_fault::OrderedFault;
 
 impl Actors {
     pub(super) async fn edit_nth_pod(&self, nth: u32, metadata: Value) {
@@ -31,37 +31,37 @@ impl Actors {
         self.pod_status(&pod, json!({"phase": "Failed", "conditions": [unready]})).await;
     }
 
-    /// Deletes a pod, and the creation of the one that replaces it arrives late.
-    pub(super) async fn straggle(&self, nth: u32) {
+    /// Deletes a pod; the creation of its replacement arrives late.
+    pub(super) async fn replace_late(&self, nth: u32) {
         let Some(pod) = self.pod(nth) else { return };
-        self.server.order(0, Order::ArriveLate);
+        self.server.order(0, OrderedFault::AfterAbandoned);
         self.delete_pod(&pod, json!({})).await;
     }
 
-    pub(super) async fn abandon_nth_pod(&self, nth: u32) {
+    pub(super) async fn orphan_nth_terminating_pod(&self, nth: u32) {
         if let Some(pod) = self.pod(nth) {
-            self.abandon(&pod).await;
+            self.orphan_terminating(&pod).await;
         }
     }
 
-    pub(super) async fn seize_nth_pod(&self, nth: u32) {
+    pub(super) async fn change_owner_of_nth_pod(&self, nth: u32) {
         if let Some(pod) = self.pod(nth) {
-            self.seize(&pod).await;
+            self.change_owner(&pod).await;
         }
     }
 
-    /// Gives a pod to an owner that there is not: the garbage collector takes it.
-    pub(super) async fn seize(&self, pod: &Value) {
+    /// Gives a pod to an owner that does not exist: the garbage collector deletes it.
+    pub(super) async fn change_owner(&self, pod: &Value) {
         let mut owners = pod["metadata"]["ownerReferences"].clone();
         if let Some(owner) = owners.get_mut(0) {
-            owner["name"] = "somebody".into();
+            owner["name"] = "another-owner".into();
             owner["uid"] = "00000000-0000-4000-8000-000000000000".into();
             self.edit_pod(pod, json!({"ownerReferences": owners})).await;
         }
     }
 
-    /// Takes a pod away from its owner while it ends.
-    pub(super) async fn abandon(&self, pod: &Value) {
+    /// Removes the owner reference of a pod while it terminates.
+    pub(super) async fn orphan_terminating(&self, pod: &Value) {
         self.delete_pod(pod, json!({})).await;
         self.edit_pod(pod, json!({"ownerReferences": null})).await;
     }

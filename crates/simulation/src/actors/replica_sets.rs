@@ -1,4 +1,4 @@
-//! What users do to ReplicaSets, to pods beside them, and to their namespace.
+//! Acts of users on ReplicaSets, on pods beside them, and on their namespace.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::invariants::{is_deleting, text};
 use crate::server::NAMESPACE;
 
 impl Actors {
-    /// Deletes a ReplicaSet and leaves its pods, while no daemon sees that it goes.
-    pub(super) async fn uproot(&self, nth: u32) {
+    /// Deletes a ReplicaSet but not its pods, while no daemon sees the deletion.
+    pub(super) async fn orphan_pods(&self, nth: u32) {
         let Some(replica_set) = self.replica_set(nth) else { return };
         for daemon in 0..self.stops.len() {
             self.server.lag(daemon, "replicasets", Duration::from_secs(3));
@@ -21,8 +21,8 @@ impl Actors {
         Self::send(&self.user, Method::DELETE, &path, "application/json", &options).await;
     }
 
-    /// Creates a pod without an owner that a ReplicaSet selects.
-    pub(super) async fn create_loner(&self, nth: u32) {
+    /// Creates a pod without an owner that a ReplicaSet's selector matches.
+    pub(super) async fn create_orphan_pod(&self, nth: u32) {
         let Some(replica_set) = self.replica_set(nth) else { return };
         let metadata = json!({"name": format!("loner-{nth}"),
                               "labels": replica_set["spec"]["template"]["metadata"]["labels"]});
@@ -31,8 +31,8 @@ impl Actors {
         Self::send(&self.user, Method::POST, PODS, "application/json", &pod).await;
     }
 
-    /// Changes a label of a ReplicaSet, so that its Deployment does not select it.
-    pub(super) async fn disown(&self, nth: u32) {
+    /// Changes a label of a ReplicaSet, so that its Deployment's selector does not match it.
+    pub(super) async fn unselect(&self, nth: u32) {
         if let Some(replica_set) = self.replica_set(nth) {
             self.edit_replica_set(&replica_set, json!({"labels": {"app": "stray"}})).await;
         }

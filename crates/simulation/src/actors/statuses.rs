@@ -1,4 +1,4 @@
-//! What users and monkeys do to see whether statuses are true and rollbacks lead back.
+//! Acts that test whether statuses are true and rollbacks restore the previous template.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use super::{Actors, DEPLOYMENTS, MERGE, REPLICA_SETS};
 use crate::invariants::number;
 
 impl Actors {
-    /// Somebody else, or a backup that is restored, says of every Deployment and ReplicaSet that a generation was
-    /// observed which there is not.
+    /// Another client, or a restored backup, raises `observedGeneration` of every Deployment and ReplicaSet above the
+    /// generation.
     pub async fn raise_generations(&self) {
         let picture = self.server.picture();
         for (resource, path) in [("deployments", DEPLOYMENTS), ("replicasets", REPLICA_SETS)] {
@@ -21,7 +21,7 @@ impl Actors {
         }
     }
 
-    /// Has every Deployment want one pod less, or one more where it has only one.
+    /// Scales every Deployment down by one pod, or up by one where it has only one.
     pub async fn resize_all(&self) {
         for (name, deployment) in self.server.picture().get("deployments").into_iter().flatten() {
             let replicas = number(deployment, "/spec/replicas");
@@ -30,7 +30,7 @@ impl Actors {
         }
     }
 
-    /// Asks for the last revision of every Deployment, by the annotation.
+    /// Requests a rollback of every Deployment to its previous revision, with the annotation.
     pub async fn roll_back_all(&self) {
         let asked = json!({"metadata": {"annotations": {ROLLBACK_TO: "0"}}});
         for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
@@ -38,14 +38,14 @@ impl Actors {
         }
     }
 
-    /// Gives every Deployment this size.
+    /// Scales every Deployment to this size.
     pub async fn size_all(&self, replicas: u32) {
         for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
             self.change(name, json!({"spec": {"replicas": replicas}})).await;
         }
     }
 
-    /// Gives every Deployment a container that runs once, a sidecar, and this size.
+    /// Adds an init container and a sidecar to every Deployment, and scales it to this size.
     pub async fn add_sidecars(&self, replicas: u32) {
         for name in self.server.picture().get("deployments").into_iter().flat_map(|all| all.keys()) {
             self.add_sidecar(name).await;
@@ -53,14 +53,14 @@ impl Actors {
         self.size_all(replicas).await;
     }
 
-    /// The container that runs once restarts in all pods, in each once more than in the one before.
+    /// Restarts the init containers of all pods, in each pod once more than in the one before.
     pub async fn restart_what_runs_once(&self) {
         for (pod, restarts) in self.live_pods().iter().zip(0..) {
             self.restart_in(pod, ONCE, restarts).await;
         }
     }
 
-    /// Takes a pod's readiness away.
+    /// Makes a pod unready.
     pub async fn make_unready(&self, pod: &Value) {
         self.set_ready(pod, false).await;
     }

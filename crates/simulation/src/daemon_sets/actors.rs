@@ -1,4 +1,5 @@
-//! Carries out what the scenario says, as users, nodes and monkeys do: by requests. Starts and kills the daemon.
+//! Carries out the acts of the scenario with requests, as users, nodes and chaos monkeys do. Starts and kills the
+//! daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +21,14 @@ use windlass::metrics::Metrics;
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON: &str = "application/json";
-const SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/shop/controllerrevisions";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const NODES: &str = "/api/v1/nodes";
 
 const HASH: &str = "/metadata/labels/controller-revision-hash";
 
-/// Users, nodes, monkeys, and whoever starts the daemon.
+/// Users, nodes, chaos monkeys, and the supervisor of the daemon.
 pub struct Actors {
     cluster: Arc<Cluster>,
     scenario: Scenario,
@@ -37,7 +38,7 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Nobody acts yet.
+    /// Actors that have not acted yet.
     pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
         let user = cluster.client("user");
         Actors { cluster, scenario, user, life: 0, daemon: None }
@@ -46,13 +47,13 @@ impl Actors {
     async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         if let Ok(request) = request.body(body.to_string().into_bytes()) {
-            // What is refused (there is no such object, or there is one already) is not done.
+            // A refused request (the object does not exist, or exists already) has no effect.
             let _refused = self.user.request::<Value>(request).await;
         }
     }
 
     async fn edit(&self, spec: Value) {
-        self.send(Method::PATCH, &format!("{SETS}/agent"), MERGE, &json!({"spec": spec})).await;
+        self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), MERGE, &json!({"spec": spec})).await;
     }
 
     async fn edit_template(&self, spec: Value) {
@@ -63,7 +64,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{NODES}/{node}"), MERGE, &body).await;
     }
 
-    /// The namespace, the DaemonSet and the daemon.
+    /// Creates the namespace and the DaemonSet, and starts the daemon.
     pub async fn begin(&mut self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
@@ -73,13 +74,13 @@ impl Actors {
     }
 
     async fn create(&self, tag: u32) {
-        let set = json!({
+        let daemon_set = json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
             "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
                 "metadata": {"labels": {"app": "agent"}},
                 "spec": {"terminationGracePeriodSeconds": 5, "containers": [image(tag)]}}}
         });
-        self.send(Method::POST, SETS, JSON, &set).await;
+        self.send(Method::POST, DAEMON_SETS, JSON, &daemon_set).await;
     }
 
     fn start(&mut self) {
@@ -156,7 +157,7 @@ impl Actors {
         json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}])
     }
 
-    /// The revisions of the DaemonSet, the lowest number first.
+    /// The revisions of the DaemonSet in ascending order.
     fn revisions(&self) -> Vec<Value> {
         let mut all = self.cluster.sandbox.objects("ControllerRevision");
         all.retain(|revision| !revision["metadata"]["ownerReferences"].is_null());
@@ -164,7 +165,7 @@ impl Actors {
         all
     }
 
-    /// Does one thing.
+    /// Carries out one act.
     pub async fn act(&mut self, act: &Act) {
         self.cluster.say(&format!("{act:?}"));
         match act {
@@ -198,12 +199,12 @@ impl Actors {
             Act::Undo => {
                 if let Some(oldest) = self.revisions().first() {
                     let data = oldest["data"].clone();
-                    self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &data).await;
+                    self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &data).await;
                 }
             }
             Act::Recreate { policy, tag } => {
                 let options = json!({"propagationPolicy": policy});
-                self.send(Method::DELETE, &format!("{SETS}/agent"), JSON, &options).await;
+                self.send(Method::DELETE, &format!("{DAEMON_SETS}/agent"), JSON, &options).await;
                 for _ in 0..60 {
                     if self.cluster.daemon_set().is_none() {
                         break;
@@ -273,13 +274,13 @@ impl Actors {
         }
     }
 
-    /// A node comes.
+    /// Adds a node.
     pub async fn add_node(&self, name: &str) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         self.send(Method::POST, NODES, JSON, &node).await;
     }
 
-    /// A node goes.
+    /// Removes a node.
     pub async fn remove_node(&self, name: &str) {
         self.send(Method::DELETE, &format!("{NODES}/{name}"), JSON, &json!({})).await;
     }
@@ -290,7 +291,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
     }
 
-    /// What no DaemonSet looks at changes.
+    /// Changes fields of a node that no DaemonSet depends on.
     pub async fn heartbeat(&self, node: &str) {
         let now = self.cluster.clock.now().to_string();
         let status = json!({"status": {"conditions": [{"type": "DiskPressure", "status": "False",
@@ -298,7 +299,7 @@ impl Actors {
         self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
     }
 
-    /// Whoever restores a backup twice has a revision twice.
+    /// Copies the current revision, as a backup that is restored twice does.
     async fn duplicate(&self) {
         let Some(mut twin) = self.revisions().pop() else { return };
         let number = number(&twin, "/revision") + 1;
@@ -309,7 +310,8 @@ impl Actors {
         self.send(Method::POST, REVISIONS, JSON, &twin).await;
     }
 
-    /// Takes the name of the oldest revision, if no pod has it, for something else; then the image changes to its own.
+    /// Gives the name of the oldest revision, if no pod has it, to a foreign object; then changes the image to that
+    /// revision's.
     async fn occupy(&self, tag: u32) {
         let all = self.revisions();
         let pods = self.cluster.sandbox.objects("Pod");
@@ -318,21 +320,21 @@ impl Actors {
         let name = text(oldest, "/metadata/name");
         self.send(Method::DELETE, &format!("{REVISIONS}/{name}"), JSON, &json!({})).await;
         let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name},
-            "revision": tag, "data": {"somebody": "else's"}});
+            "revision": tag, "data": {"foreign": "data"}});
         self.send(Method::POST, REVISIONS, JSON, &foreign).await;
-        self.send(Method::PATCH, &format!("{SETS}/agent"), STRATEGIC, &oldest["data"]).await;
+        self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &oldest["data"]).await;
     }
 
-    /// Users and administrators put right what they have broken: images that never start, nodes that are dead.
+    /// Users and administrators repair what they have broken: images that never start, nodes that are dead.
     pub async fn repair(&self) {
-        let Some(set) = self.cluster.daemon_set() else {
+        let Some(daemon_set) = self.cluster.daemon_set() else {
             self.create(1).await;
             return;
         };
-        if text(&set, "/spec/template/spec/containers/0/image").ends_with("broken") {
+        if text(&daemon_set, "/spec/template/spec/containers/0/image").ends_with("broken") {
             self.edit_template(json!({"containers": [image(9)]})).await;
         }
-        if text(&set, "/spec/updateStrategy/type") == "OnDelete" {
+        if text(&daemon_set, "/spec/updateStrategy/type") == "OnDelete" {
             let rolling = json!({"maxUnavailable": 1, "maxSurge": 0});
             self.edit(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})).await;
         }
@@ -341,14 +343,14 @@ impl Actors {
         }
     }
 
-    /// Users create the DaemonSet again, if the deletion of the one before has taken its time.
+    /// Creates the DaemonSet again, if the deletion of the earlier one took its time.
     pub async fn replace(&self) {
         if self.cluster.daemon_set().is_none() {
             self.create(1).await;
         }
     }
 
-    /// Kubelets get pods ready again that monkeys have made unready.
+    /// Makes pods ready again that chaos monkeys have made unready.
     pub async fn heal(&self) {
         let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": now}]);

@@ -1,5 +1,5 @@
-//! The API server as each party sees it: requests of the daemons may be lost or late; each is carried out at one instant
-//! and judged by the state that it met.
+//! The API server as each client sees it: requests of the daemons may be lost or late; each is carried out at one
+//! instant and judged by the state at that instant.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -26,10 +26,10 @@ use crate::server::replies::{lost, refused};
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
 
-/// More requests of a daemon than this in a second of virtual time, and it tries again without a wait.
+/// A daemon with more requests than this in a second of virtual time retries without a wait.
 const STORM: u64 = 3000;
 
-/// How long a daemon may take to see again what happens.
+/// How long a daemon's caches may lag after its watches break.
 const BLIND: Duration = Duration::from_secs(15);
 
 struct State {
@@ -44,9 +44,9 @@ struct State {
     second: (u64, u64),
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct Cluster {
-    /// Where everything is stored.
+    /// Stores the objects.
     pub sandbox: Sandbox,
     /// The time.
     pub clock: Clock,
@@ -64,7 +64,7 @@ fn kind(resource: &str) -> &'static str {
     }
 }
 
-enum Fate {
+enum Fault {
     Proceed,
     LoseRequest,
     LoseReply,
@@ -96,7 +96,7 @@ impl Cluster {
         Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
     }
 
-    /// The client of a party. Daemons are called `d` and a number.
+    /// The client of an actor or daemon. Daemons are called `d` and a number.
     pub fn client(self: &Arc<Self>, agent: &str) -> kube::Client {
         let (cluster, agent) = (self.clone(), Arc::<str>::from(agent));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -115,39 +115,39 @@ impl Cluster {
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
         let call = Call::new(agent, &parts, &body);
-        match self.fate(&call) {
-            Fate::Proceed => self.perform(&call, parts, body),
-            Fate::LoseRequest => lost(),
-            Fate::LoseReply => {
+        match self.fault(&call) {
+            Fault::Proceed => self.perform(&call, parts, body),
+            Fault::LoseRequest => lost(),
+            Fault::LoseReply => {
                 self.perform(&call, parts, body);
                 lost()
             }
-            Fate::Late(time) => {
-                // What is late happens even if its sender has given up.
+            Fault::Late(time) => {
+                // A late request is carried out even if its sender has abandoned it.
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    let overdue = self.state.lock().dead.contains(&call.agent);
-                    self.perform(&Call { overdue, ..call }, parts, body)
+                    let abandoned = self.state.lock().dead.contains(&call.agent);
+                    self.perform(&Call { abandoned, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
             }
-            Fate::LateReply(time) => {
+            Fault::LateReply(time) => {
                 let reply = self.perform(&call, parts, body);
                 tokio::time::sleep(time).await;
                 reply
             }
-            Fate::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
-            Fate::Hang => std::future::pending().await,
+            Fault::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
+            Fault::Hang => std::future::pending().await,
         }
     }
 
-    fn fate(&self, call: &Call) -> Fate {
+    fn fault(&self, call: &Call) -> Fault {
         let mut state = self.state.lock();
         if state.dead.contains(&call.agent) {
-            return Fate::Hang;
+            return Fault::Hang;
         }
         if !call.of_daemon() {
-            return Fate::Proceed;
+            return Fault::Proceed;
         }
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
@@ -155,28 +155,28 @@ impl Cluster {
             let breach =
                 Breach::new("C1", format!("more than {STORM} requests in a second, the last {call}"));
             note(&mut state, breach);
-            return Fate::Hang;
+            return Fault::Hang;
         }
-        let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fate::Proceed };
+        let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fault::Proceed };
         let late = Duration::from_millis(state.rng.u64(10..5000));
-        // Now and then a request arrives when its author has given it up.
+        // Sometimes a request arrives after its author has abandoned it.
         let given_up = Duration::from_secs(if state.rng.u8(..3) == 0 { 33 } else { 0 });
         let chance = state.rng.u8(..100);
         let fates = [
-            (faults.lost_requests, Fate::LoseRequest),
-            (faults.lost_replies, Fate::LoseReply),
-            (faults.late_requests, Fate::Late(late + given_up)),
-            (faults.late_replies, Fate::LateReply(late)),
-            (if call.is_act() { faults.refusals } else { 0 }, Fate::Refuse),
+            (faults.lost_requests, Fault::LoseRequest),
+            (faults.lost_replies, Fault::LoseReply),
+            (faults.late_requests, Fault::Late(late + given_up)),
+            (faults.late_replies, Fault::LateReply(late)),
+            (if call.is_act() { faults.refusals } else { 0 }, Fault::Refuse),
         ];
         let mut below = 0;
-        for (part, fate) in fates {
+        for (part, fault) in fates {
             below += part;
             if chance < below {
-                return fate;
+                return fault;
             }
         }
-        Fate::Proceed
+        Fault::Proceed
     }
 
     fn object(&self, call: &Call) -> Option<Arc<Value>> {
@@ -184,7 +184,7 @@ impl Cluster {
         self.sandbox.object(kind(&call.resource), namespace, &call.name)
     }
 
-    /// Carries a request out, at one instant, and judges what it did.
+    /// Carries a request out at one instant, and judges what it did.
     fn perform(&self, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
         let mut state = self.state.lock();
         let is_judged = call.is_write()
@@ -195,7 +195,10 @@ impl Cluster {
         let request = Request::from_parts(parts, Body::from(body));
         let response = self.router.clone().oneshot(request).now_or_never();
         let Some(Ok(response)) = response else {
-            note(&mut state, Breach::new("the simulation", format!("the API server waited over {call}")));
+            note(
+                &mut state,
+                Breach::new("the simulation", format!("the API server did not answer at once: {call}")),
+            );
             return lost();
         };
         if call.of_daemon() && call.is_write() && call.resource != "leases" {
@@ -234,18 +237,18 @@ impl Cluster {
         self.sandbox.object("DaemonSet", NAMESPACE, "agent")
     }
 
-    /// How much time has passed.
+    /// The virtual time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Notes what somebody does.
+    /// Adds a line to the log.
     pub fn say(&self, what: &str) {
         let at = self.start.elapsed().as_secs_f64();
         self.state.lock().log.push(format!("{at:>9.3} {what}"));
     }
 
-    /// A daemon is dead: its requests are not answered any more.
+    /// A daemon is dead: its requests get no reply any more.
     pub fn dies(&self, agent: &str) {
         let mut state = self.state.lock();
         state.dead.insert(agent.into());
@@ -253,7 +256,7 @@ impl Cluster {
         state.judge.is_blind(self.start.elapsed() + BLIND);
     }
 
-    /// All watches break, and perhaps cannot go on where they were.
+    /// Breaks all watches; with `compact` they cannot be resumed.
     pub fn break_watches(&self, compact: bool) {
         if compact {
             self.sandbox.compact();
@@ -262,7 +265,7 @@ impl Cluster {
         self.state.lock().judge.is_blind(self.start.elapsed() + BLIND);
     }
 
-    /// No more faults.
+    /// Ends the faults.
     pub fn calm(&self) {
         self.state.lock().faults = None;
     }
@@ -272,17 +275,17 @@ impl Cluster {
         self.state.lock().writes
     }
 
-    /// Something is not as it should be.
+    /// Records a failure.
     pub fn fail(&self, breach: Breach) {
         note(&mut self.state.lock(), breach);
     }
 
-    /// The first thing that was not.
+    /// The first failure.
     pub fn failure(&self) -> Option<Breach> {
         self.state.lock().failure.clone()
     }
 
-    /// What happened.
+    /// The log.
     pub fn log(&self) -> Vec<String> {
         self.state.lock().log.clone()
     }

@@ -1,4 +1,4 @@
-//! What is owed once the faults have ended: DS12, DS13, DS16, DS17, DS20 and DS21.
+//! What must hold once the faults have ended: DS12, DS13, DS16, DS17, DS20 and DS21.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::cluster::Cluster;
-use super::placement::{Wish, target, wish};
+use super::placement::{Requirement, requirement, target};
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
-/// By when everything is at rest: the longest a name stays in doubt, the longest wait between two tries, the backoff of a
-/// pod that has failed several times, and a rollout over all nodes.
+/// By when everything is settled: the longest time for which a name stays in doubt, the longest backoff, the backoff
+/// of a pod that has failed several times, and a rollout over all nodes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 const HASH: &str = "/metadata/labels/controller-revision-hash";
 
-/// Waits until everything is as it should be, then looks whether nodes are served at once, and whether nothing is written
-/// any more.
+/// Waits until everything has converged, then checks that nodes are served at once, and that nothing is written any
+/// more.
 ///
 /// # Errors
-/// What is not as it should be.
-pub async fn comes_to_rest(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+/// What has not converged.
+pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
     actors.repair().await;
-    // Until nodes that answer again have lost their taints, all may be at rest.
+    // Everything may look settled before nodes that report again have lost their taints.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    until_rest(cluster, actors).await?;
+    until_settled(cluster, actors).await?;
     nodes_are_served(cluster, actors).await?;
-    until_rest(cluster, actors).await?;
+    until_settled(cluster, actors).await?;
     stays_so(cluster, actors).await
 }
 
-async fn until_rest(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
+async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
     let begun = cluster.elapsed();
-    while let Err(unrest) = is_at_rest(cluster) {
+    while let Err(unrest) = is_settled(cluster) {
         if cluster.failure().is_some() {
             return Ok(());
         }
@@ -46,15 +46,16 @@ async fn until_rest(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breac
         actors.replace().await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    cluster.say("at rest");
+    cluster.say("settled");
     Ok(())
 }
 
-/// A node that comes gets its pod within a second and slow start; one that goes is not wanted any more.
+/// A node that is added gets its pod within a second and slow start; one that is removed no longer counts.
 async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
-    let desired = || cluster.daemon_set().map_or(0, |set| number(&set, "/status/desiredNumberScheduled"));
-    let Some(set) = cluster.daemon_set() else { return Ok(()) };
-    let zone = text(&set, "/spec/template/spec/nodeSelector/zone");
+    let desired =
+        || cluster.daemon_set().map_or(0, |daemon_set| number(&daemon_set, "/status/desiredNumberScheduled"));
+    let Some(daemon_set) = cluster.daemon_set() else { return Ok(()) };
+    let zone = text(&daemon_set, "/spec/template/spec/nodeSelector/zone");
     if !zone.is_empty() {
         return Ok(());
     }
@@ -72,13 +73,13 @@ async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(),
         desired if desired == before => Ok(()),
         desired => Err(Breach::new(
             "DS17",
-            format!("{desired} nodes are wanted after one has gone, and not {before}"),
+            format!("desiredNumberScheduled is {desired} after a node was removed; expected {before}"),
         )),
     }
 }
 
 async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
-    // The last status, and what the garbage collector does.
+    // For the last status, and the garbage collector.
     tokio::time::sleep(Duration::from_secs(180)).await;
     let writes = cluster.writes();
     for node in cluster.sandbox.objects("Node") {
@@ -89,31 +90,33 @@ async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Bre
     tokio::time::sleep(Duration::from_secs(300)).await;
     actors.crash().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
-    is_at_rest(cluster).map_err(|unrest| Breach::new("DS20", format!("not for ever: {unrest}")))?;
+    is_settled(cluster)
+        .map_err(|unrest| Breach::new("DS20", format!("converged, and then no longer: {unrest}")))?;
     match cluster.writes() - writes {
         0 => Ok(()),
         writes => Err(Breach::new("DS21", format!("{writes} writes in a settled cluster"))),
     }
 }
 
-/// Whether everything is as it should be.
-fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
-    let set = cluster.daemon_set().filter(|set| !is_deleting(set)).ok_or("there is no DaemonSet")?;
+/// Checks that everything has converged.
+fn is_settled(cluster: &Cluster) -> Result<(), String> {
+    let daemon_set =
+        cluster.daemon_set().filter(|daemon_set| !is_deleting(daemon_set)).ok_or("there is no DaemonSet")?;
     let nodes = cluster.sandbox.objects("Node");
-    let uid = text(&set, "/metadata/uid");
+    let uid = text(&daemon_set, "/metadata/uid");
     let owner = |object: &Value| text(object, "/metadata/ownerReferences/0/uid").to_owned();
     let mut pods = cluster.sandbox.objects("Pod");
     pods.retain(|pod| owner(pod) == uid);
     let mut revisions = cluster.sandbox.objects("ControllerRevision");
     revisions.retain(|revision| owner(revision) == uid);
-    let hash = current(&set, &revisions)?;
-    let seconds = number(&set, "/spec/minReadySeconds");
+    let hash = current(&daemon_set, &revisions)?;
+    let seconds = number(&daemon_set, "/spec/minReadySeconds");
     let [mut run, mut misscheduled] = [0, 0];
     for node in &nodes {
         let name = text(node, "/metadata/name");
         let on: Vec<&Value> = pods.iter().filter(|pod| target(pod) == name).collect();
-        match wish(&set, node) {
-            Wish::Run => {
+        match requirement(&daemon_set, node) {
+            Requirement::Run => {
                 run += 1;
                 let [pod] = on.as_slice() else { return Err(format!("{name} has {} pods", on.len())) };
                 if !is_live(pod) || !is_available(pod, seconds, cluster.clock.now()) {
@@ -123,14 +126,14 @@ fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
                     return Err(format!("the pod of {name} has an older template"));
                 }
             }
-            Wish::Stay => misscheduled += i64::from(!on.is_empty()),
-            Wish::None if !on.is_empty() => return Err(format!("{name} has {} pods", on.len())),
-            Wish::None => {}
+            Requirement::Stay => misscheduled += i64::from(!on.is_empty()),
+            Requirement::None if !on.is_empty() => return Err(format!("{name} has {} pods", on.len())),
+            Requirement::None => {}
         }
     }
     let is_known = |pod: &&Value| nodes.iter().any(|node| text(node, "/metadata/name") == target(pod));
     if let Some(pod) = pods.iter().find(|pod| !is_known(pod)) {
-        return Err(format!("{} is for no node", text(pod, "/metadata/name")));
+        return Err(format!("{} is for no existing node", text(pod, "/metadata/name")));
     }
     for (field, wanted) in [
         ("desiredNumberScheduled", run),
@@ -140,22 +143,22 @@ fn is_at_rest(cluster: &Cluster) -> Result<(), String> {
         ("numberAvailable", run),
         ("numberUnavailable", 0),
         ("numberMisscheduled", misscheduled),
-        ("observedGeneration", number(&set, "/metadata/generation")),
+        ("observedGeneration", number(&daemon_set, "/metadata/generation")),
     ] {
-        let said = number(&set["status"], &format!("/{field}"));
+        let said = number(&daemon_set["status"], &format!("/{field}"));
         if said != wanted {
-            return Err(format!("{field} is {said} and not {wanted}"));
+            return Err(format!("{field} is {said}; expected {wanted}"));
         }
     }
-    has_its_history(&set, &revisions, &pods, hash)
+    has_its_history(&daemon_set, &revisions, &pods, hash)
 }
 
-/// The hash of the one revision that has the template, which has the highest number.
-fn current<'a>(set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
+/// The hash of the only revision that has the template, which must have the highest number.
+fn current<'a>(daemon_set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
     let has = |revision: &&Value| {
         let mut template = revision["data"]["spec"]["template"].clone();
         template.as_object_mut().map(|fields| fields.remove("$patch"));
-        template == set["spec"]["template"]
+        template == daemon_set["spec"]["template"]
     };
     let all: Vec<&Value> = revisions.iter().filter(has).collect();
     let [current] = all.as_slice() else { return Err(format!("{} revisions have the template", all.len())) };
@@ -166,8 +169,13 @@ fn current<'a>(set: &Value, revisions: &'a [Value]) -> Result<&'a str, String> {
     }
 }
 
-fn has_its_history(set: &Value, revisions: &[Value], pods: &[Value], hash: &str) -> Result<(), String> {
-    let limit = set["spec"]["revisionHistoryLimit"].as_u64().unwrap_or(10) as usize;
+fn has_its_history(
+    daemon_set: &Value,
+    revisions: &[Value],
+    pods: &[Value],
+    hash: &str,
+) -> Result<(), String> {
+    let limit = daemon_set["spec"]["revisionHistoryLimit"].as_u64().unwrap_or(10) as usize;
     let old = revisions.iter().filter(|revision| text(revision, HASH) != hash);
     let is_used = |revision: &&Value| pods.iter().any(|pod| text(pod, HASH) == text(revision, HASH));
     let (used, unused): (Vec<&Value>, Vec<&Value>) = old.partition(|revision| is_used(revision));
@@ -175,7 +183,7 @@ fn has_its_history(set: &Value, revisions: &[Value], pods: &[Value], hash: &str)
         && !unused.is_empty()
         && unused.len() + used.len() > limit.max(used.len())
     {
-        true => Err(format!("{} old revisions, and {limit} may stay", used.len() + unused.len())),
+        true => Err(format!("{} old revisions, {limit} are allowed", used.len() + unused.len())),
         false => Ok(()),
     }
 }

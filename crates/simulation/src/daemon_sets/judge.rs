@@ -1,7 +1,7 @@
 //! The invariants over every committed write of a daemon: DS1 to DS8, DS11 to DS15 and DS19.
 //!
-//! A write is judged by the state that it met, and only where its author could know that state: what a bound counts must
-//! not have been changed by others within the time that a decision may be old.
+//! A write is judged by the state at which it is committed, and only where its author could know that state: others
+//! must not have changed what a bound counts within the time that a decision may be old.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::placement::{Wish, target, wish};
+use super::placement::{Requirement, requirement, target};
 use crate::call::Call;
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
-/// A write that has been committed, and everything as it was right before.
+/// A committed write, and all objects right before it.
 pub struct Commit<'a> {
-    /// When.
+    /// When, since the beginning of the history.
     pub at: Duration,
     /// When, by the clock of the cluster.
     pub now: Timestamp,
@@ -37,26 +37,26 @@ pub struct Commit<'a> {
     pub revisions: Vec<Value>,
 }
 
-/// All monitors and what they remember.
+/// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
     staleness: Duration,
-    /// When somebody last changed the specification, a node, or a pod for the worse.
+    /// When the specification or a node was last changed, or a pod lost its readiness.
     disturbed: Option<Duration>,
     /// When the specification was last changed.
     edited: Option<Duration>,
     /// When the specification last allowed surge.
     surged: Option<Duration>,
-    /// Since when the DaemonSet is on its way out, or gone.
+    /// Since when the DaemonSet is being deleted, or is deleted.
     going: Option<Duration>,
-    /// When failed pods were deleted, by DaemonSet, generation and node, in this life of the daemon.
+    /// When failed pods were deleted, by DaemonSet, generation and node, in this incarnation of the daemon.
     failures: BTreeMap<(String, i64, String), Vec<Duration>>,
-    /// When each node last stopped being wished for or went.
-    unwished: BTreeMap<String, Duration>,
+    /// When each node last stopped needing a pod or was removed.
+    last_needed: BTreeMap<String, Duration>,
     /// The hashes of revisions that were current at some time, and until when.
     current: BTreeMap<String, Duration>,
     observed: (String, i64),
-    /// Until when a daemon may see nothing, as its watches are broken or it has just begun.
+    /// Until when a daemon's caches may lag, as its watches are broken or it has just started.
     blind_until: Duration,
 }
 
@@ -79,7 +79,7 @@ fn template(revision: &Value) -> Value {
     template
 }
 
-/// The value of a field that may be a number of nodes or absent.
+/// The value of a field that is a number of nodes, or 0 if it is absent.
 fn bound(daemon_set: &Value, field: &str) -> i64 {
     number(&daemon_set["spec"]["updateStrategy"]["rollingUpdate"], field)
 }
@@ -93,8 +93,8 @@ impl Commit<'_> {
         self.nodes.iter().find(|node| text(node, "/metadata/name") == name)
     }
 
-    fn wish(&self, daemon_set: &Value, node: &str) -> Option<Wish> {
-        self.node(node).map(|node| wish(daemon_set, node))
+    fn requirement(&self, daemon_set: &Value, node: &str) -> Option<Requirement> {
+        self.node(node).map(|node| requirement(daemon_set, node))
     }
 
     /// The pods of the DaemonSet for a node that have not ended.
@@ -119,12 +119,12 @@ impl Commit<'_> {
 }
 
 impl Judge {
-    /// Monitors that have seen nothing. A decision may be so old when it is carried out.
+    /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
     pub fn new(staleness: Duration) -> Self {
         Judge { staleness, ..Judge::default() }
     }
 
-    /// A daemon is dead, and with it what it remembers.
+    /// A daemon is dead, and has lost its memory.
     pub fn daemon_died(&mut self) {
         self.failures.clear();
     }
@@ -133,7 +133,7 @@ impl Judge {
         at < self.blind_until || then.is_some_and(|then| at.saturating_sub(then) < self.staleness)
     }
 
-    /// A daemon sees nothing until then.
+    /// A daemon's caches may lag until then.
     pub fn is_blind(&mut self, until: Duration) {
         self.blind_until = self.blind_until.max(until);
     }
@@ -141,7 +141,7 @@ impl Judge {
     /// A write has been committed.
     ///
     /// # Errors
-    /// When an invariant was broken by it.
+    /// When it breaks an invariant.
     pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let judged = if commit.call.of_daemon() { self.judge(commit) } else { Ok(()) };
         self.remember(commit);
@@ -151,7 +151,7 @@ impl Judge {
     fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
         let spec = |object: &Option<&Value>| object.map(|object| object["spec"].clone());
-        let set = commit.daemon_set.as_deref();
+        let daemon_set = commit.daemon_set.as_deref();
         match &*call.resource {
             "daemonsets" => {
                 let is_another = before.map(uid) != after.map(uid);
@@ -176,13 +176,14 @@ impl Judge {
                 };
                 if facts(before) != facts(after) {
                     self.disturbed = Some(*at);
-                    self.unwished.insert(call.name.clone(), *at);
+                    self.last_needed.insert(call.name.clone(), *at);
                 }
             }
             "pods" if !call.of_daemon() => {
                 let serves = |pod: &Option<&Value>| {
                     pod.is_some_and(|pod| {
-                        is_live(pod) && set.is_some_and(|set| commit.is_available(set, pod))
+                        is_live(pod)
+                            && daemon_set.is_some_and(|daemon_set| commit.is_available(daemon_set, pod))
                     })
                 };
                 let moves = before.zip(*after).is_some_and(|(before, after)| {
@@ -209,29 +210,32 @@ impl Judge {
     fn judge(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let call = commit.call;
         if call.resource == "nodes" || call.resource == "daemonsets" && call.subresource != "status" {
-            return commit.breach("DS8", "only the status of a DaemonSet is written, and no node");
+            return commit
+                .breach("DS8", "the only allowed write to a DaemonSet is its status, and none to a node");
         }
         let is_going = self.going.is_some() && !self.is_recent(self.going, commit.at);
-        if is_going && !call.overdue {
-            return commit.breach("DS19", "a write for a DaemonSet that is on its way out");
+        if is_going && !call.abandoned {
+            return commit.breach("DS19", "a write for a DaemonSet that is being deleted");
         }
-        let Some(set) = commit.daemon_set.clone() else { return Ok(()) };
+        let Some(daemon_set) = commit.daemon_set.clone() else { return Ok(()) };
         match &*call.resource {
             "daemonsets" => self.judge_status(commit),
-            "controllerrevisions" => self.judge_revision(commit, &set),
+            "controllerrevisions" => self.judge_revision(commit, &daemon_set),
             _ => match (commit.before, commit.after) {
-                (None, Some(pod)) => self.judge_creation(commit, &set, pod),
-                (Some(pod), _) if call.method == Method::DELETE => self.judge_deletion(commit, &set, pod),
+                (None, Some(pod)) => self.judge_creation(commit, &daemon_set, pod),
+                (Some(pod), _) if call.method == Method::DELETE => {
+                    self.judge_deletion(commit, &daemon_set, pod)
+                }
                 (Some(before), Some(after)) => judge_change(commit, before, after),
                 _ => Ok(()),
             },
         }
     }
 
-    fn judge_creation(&mut self, commit: &Commit<'_>, set: &Value, pod: &Value) -> Result<(), Breach> {
+    fn judge_creation(&mut self, commit: &Commit<'_>, daemon_set: &Value, pod: &Value) -> Result<(), Breach> {
         let (node, call) = (target(pod), commit.call);
-        if owner(pod) != uid(set) || call.overdue {
-            // For an earlier DaemonSet, or by a daemon that is dead: the next sync makes up for it.
+        if owner(pod) != uid(daemon_set) || call.abandoned {
+            // For an earlier DaemonSet, or by a daemon that is dead: the next sync corrects it.
             return Ok(());
         }
         let terms =
@@ -240,17 +244,17 @@ impl Judge {
             return commit.breach("DS7", "not exactly one term names its node");
         }
         let is_edited = self.is_recent(self.edited, commit.at);
-        let has_changed = self.is_recent(self.unwished.get(node).copied(), commit.at);
-        if commit.wish(set, node) != Some(Wish::Run) && !is_edited && !has_changed {
+        let has_changed = self.is_recent(self.last_needed.get(node).copied(), commit.at);
+        if commit.requirement(daemon_set, node) != Some(Requirement::Run) && !is_edited && !has_changed {
             return commit.breach("DS7", format!("the DaemonSet does not run on {node}"));
         }
         let hash = text(pod, HASH);
         let until = self.current.get(hash).copied();
-        if !commit.current(set).contains(&hash) && !self.is_recent(until, commit.at) && !is_edited {
+        if !commit.current(daemon_set).contains(&hash) && !self.is_recent(until, commit.at) && !is_edited {
             return commit.breach("DS7", format!("{hash} is not the current revision"));
         }
-        let others: Vec<&Value> = commit.on(set, node).collect();
-        if bound(set, "/maxSurge") == 0 {
+        let others: Vec<&Value> = commit.on(daemon_set, node).collect();
+        if bound(daemon_set, "/maxSurge") == 0 {
             return match others.first().filter(|_| !self.is_recent(self.surged, commit.at)) {
                 Some(other) => {
                     commit.breach("DS1", format!("{node} has {} already", text(other, "/metadata/name")))
@@ -266,50 +270,53 @@ impl Judge {
             return commit.breach("DS2", format!("{node} has {} live pods", live.len()));
         }
         let is_calm = !self.is_recent(self.disturbed, commit.at);
-        if is_calm && live.iter().any(|old| commit.is_available(set, old)) {
-            let current = commit.current(set);
+        if is_calm && live.iter().any(|old| commit.is_available(daemon_set, old)) {
+            let current = commit.current(daemon_set);
             let is_surging = |node: &&Value| {
-                let pods: Vec<&Value> = commit.on(set, text(node, "/metadata/name")).collect();
+                let pods: Vec<&Value> = commit.on(daemon_set, text(node, "/metadata/name")).collect();
                 let is_new = |pod: &&&Value| current.contains(&text(pod, HASH)) && is_live(pod);
-                let old = pods.iter().any(|pod| !is_new(&pod) && commit.is_available(set, pod));
+                let old = pods.iter().any(|pod| !is_new(&pod) && commit.is_available(daemon_set, pod));
                 old && pods.iter().any(|pod| is_new(&pod))
             };
             let surging = commit.nodes.iter().filter(is_surging).count();
-            if surging as i64 >= bound(set, "/maxSurge") {
+            if surging as i64 >= bound(daemon_set, "/maxSurge") {
                 return commit.breach("DS4", format!("{surging} nodes have two pods already"));
             }
         }
         Ok(())
     }
 
-    fn judge_deletion(&mut self, commit: &Commit<'_>, set: &Value, pod: &Value) -> Result<(), Breach> {
+    fn judge_deletion(&mut self, commit: &Commit<'_>, daemon_set: &Value, pod: &Value) -> Result<(), Breach> {
         if text(&commit.call.body, "/preconditions/uid") != uid(pod) {
             return commit.breach("DS8", "a deletion without the UID");
         }
         let node = target(pod);
-        if owner(pod) != uid(set) || is_deleting(pod) || commit.call.overdue {
+        if owner(pod) != uid(daemon_set) || is_deleting(pod) || commit.call.abandoned {
             return Ok(());
         }
         if text(pod, "/status/phase") == "Failed" {
-            return self.judge_failed(commit, set, node);
+            return self.judge_failed(commit, daemon_set, node);
         }
         let is_edited = self.is_recent(self.edited, commit.at);
         let is_calm = !is_edited && !self.is_recent(self.disturbed, commit.at);
         if !is_live(pod) || node.is_empty() || !is_calm {
             return Ok(());
         }
-        let wish = commit.wish(set, node);
-        if wish.is_none_or(|wish| wish == Wish::None) {
+        let requirement = commit.requirement(daemon_set, node);
+        if requirement.is_none_or(|requirement| requirement == Requirement::None) {
             return Ok(());
         }
-        let current = commit.current(set);
+        let current = commit.current(daemon_set);
         let is_new = |pod: &Value| current.contains(&text(pod, HASH));
-        let surges = bound(set, "/maxSurge") > 0;
+        let surges = bound(daemon_set, "/maxSurge") > 0;
         let others: Vec<&Value> =
-            commit.on(set, node).filter(|other| is_live(other) && uid(other) != uid(pod)).collect();
+            commit.on(daemon_set, node).filter(|other| is_live(other) && uid(other) != uid(pod)).collect();
         if !others.is_empty() {
-            let served = others.iter().any(|other| is_new(other) && commit.is_available(set, other));
-            let is_lost = surges && wish == Some(Wish::Run) && commit.is_available(set, pod) && !served;
+            let served = others.iter().any(|other| is_new(other) && commit.is_available(daemon_set, other));
+            let is_lost = surges
+                && requirement == Some(Requirement::Run)
+                && commit.is_available(daemon_set, pod)
+                && !served;
             let excess = others.iter().any(|other| is_new(other) == is_new(pod));
             return match is_lost && !excess {
                 true => commit.breach("DS5", format!("{node} has no other available pod")),
@@ -319,31 +326,36 @@ impl Judge {
         if is_new(pod) {
             return commit.breach("DS8", format!("there is no reason to delete the only pod of {node}"));
         }
-        if text(set, "/spec/updateStrategy/type") == "OnDelete" {
+        if text(daemon_set, "/spec/updateStrategy/type") == "OnDelete" {
             return commit.breach("DS6", "an old pod was deleted under OnDelete");
         }
-        if !commit.is_available(set, pod) {
+        if !commit.is_available(daemon_set, pod) {
             return Ok(());
         }
-        let runs = |node: &&Value| super::placement::wish(set, node) == Wish::Run;
+        let runs = |node: &&Value| super::placement::requirement(daemon_set, node) == Requirement::Run;
         let serves = |node: &&Value| {
-            commit.on(set, text(node, "/metadata/name")).any(|pod| commit.is_available(set, pod))
+            commit
+                .on(daemon_set, text(node, "/metadata/name"))
+                .any(|pod| commit.is_available(daemon_set, pod))
         };
         let without = commit.nodes.iter().filter(runs).filter(|node| !serves(node)).count() as i64;
         match surges {
-            true if wish == Some(Wish::Run) => commit.breach("DS5", format!("{node} has no other pod")),
+            true if requirement == Some(Requirement::Run) => {
+                commit.breach("DS5", format!("{node} has no other pod"))
+            }
             true => Ok(()),
-            false if without >= bound(set, "/maxUnavailable").max(1) => {
+            false if without >= bound(daemon_set, "/maxUnavailable").max(1) => {
                 commit.breach("DS3", format!("{without} nodes have no available pod already"))
             }
             false => Ok(()),
         }
     }
 
-    /// Failed pods of one node and generation go 1, 2, 4, … 900 s apart.
-    fn judge_failed(&mut self, commit: &Commit<'_>, set: &Value, node: &str) -> Result<(), Breach> {
-        let key = (uid(set).to_owned(), number(set, "/metadata/generation"), node.to_owned());
-        let is_wanted = commit.wish(set, node).is_some_and(|wish| wish > Wish::None);
+    /// Failed pods of one node and generation are deleted 1, 2, 4, … 900 s apart.
+    fn judge_failed(&mut self, commit: &Commit<'_>, daemon_set: &Value, node: &str) -> Result<(), Breach> {
+        let key = (uid(daemon_set).to_owned(), number(daemon_set, "/metadata/generation"), node.to_owned());
+        let is_wanted =
+            commit.requirement(daemon_set, node).is_some_and(|requirement| requirement > Requirement::None);
         if self.is_recent(self.edited, commit.at) || !is_wanted {
             return Ok(());
         }
@@ -351,7 +363,7 @@ impl Judge {
         let wait = 1u64.checked_shl(all.len().saturating_sub(1) as u32).unwrap_or(900).min(900);
         let since = all.last().map(|last| commit.at.saturating_sub(*last));
         all.push(commit.at);
-        // Of several that have failed on one node all go at once.
+        // Several failed pods of one node are deleted at once.
         match since.filter(|since| !since.is_zero()) {
             Some(since) if since + Duration::from_millis(10) < Duration::from_secs(wait) => commit
                 .breach("DS11", format!("{since:?} after the last failed pod of {node}, and not {wait} s")),
@@ -359,34 +371,34 @@ impl Judge {
         }
     }
 
-    fn judge_revision(&mut self, commit: &Commit<'_>, set: &Value) -> Result<(), Breach> {
-        let of_set = |revision: &&Value| owner(revision) == uid(set);
+    fn judge_revision(&mut self, commit: &Commit<'_>, daemon_set: &Value) -> Result<(), Breach> {
+        let of_daemon_set = |revision: &&Value| owner(revision) == uid(daemon_set);
         let highest = |but: &str| {
-            let others = commit.revisions.iter().filter(of_set).filter(|other| uid(other) != but);
+            let others = commit.revisions.iter().filter(of_daemon_set).filter(|other| uid(other) != but);
             others.map(|other| number(other, "/revision")).max().unwrap_or(0)
         };
         match (commit.before, commit.after) {
-            (None, Some(new)) if owner(new) == uid(set) && !commit.call.overdue => {
+            (None, Some(new)) if owner(new) == uid(daemon_set) && !commit.call.abandoned => {
                 if number(new, "/revision") <= highest("") && !self.is_recent(self.disturbed, commit.at) {
-                    return commit.breach("DS12", "a number that was given already");
+                    return commit.breach("DS12", "a revision number that was used before");
                 }
                 let is_edited = self.is_recent(self.edited, commit.at);
-                match template(new) == set["spec"]["template"] || is_edited {
+                match template(new) == daemon_set["spec"]["template"] || is_edited {
                     true => Ok(()),
                     false => commit.breach("DS12", "its data is not the template"),
                 }
             }
             (Some(before), Some(after)) if number(after, "/revision") < number(before, "/revision") => {
-                commit.breach("DS12", "a number falls")
+                commit.breach("DS12", "the revision number falls")
             }
-            (Some(before), None) if owner(before) == uid(set) && !commit.call.overdue => {
+            (Some(before), None) if owner(before) == uid(daemon_set) && !commit.call.abandoned => {
                 let hash = text(before, HASH);
-                let is_used = |pod: &&Value| owner(pod) == uid(set) && text(pod, HASH) == hash;
+                let is_used = |pod: &&Value| owner(pod) == uid(daemon_set) && text(pod, HASH) == hash;
                 if commit.pods.iter().any(|pod| is_used(&pod)) && !self.is_recent(self.disturbed, commit.at) {
-                    return commit.breach("DS13", "its hash is on a pod");
+                    return commit.breach("DS13", "a revision whose hash is on a pod was deleted");
                 }
-                let twins = commit.current(set);
-                let is_only = template(before) == set["spec"]["template"] && twins.len() == 1;
+                let twins = commit.current(daemon_set);
+                let is_only = template(before) == daemon_set["spec"]["template"] && twins.len() == 1;
                 match is_only && !self.is_recent(self.edited, commit.at) {
                     true => commit.breach("DS13", "the current revision was deleted"),
                     false => Ok(()),
@@ -409,13 +421,13 @@ impl Judge {
         }
         let observed = of("/observedGeneration");
         if observed > number(after, "/metadata/generation") {
-            return commit.breach("DS15", "a generation that there is not yet");
+            return commit.breach("DS15", "observedGeneration is above the generation");
         }
         if self.observed.0 == uid(after) && observed < self.observed.1 {
             return commit.breach("DS15", "observedGeneration falls");
         }
         self.observed = (uid(after).to_owned(), observed);
-        let collisions = |set: &Value| number(set, "/status/collisionCount");
+        let collisions = |daemon_set: &Value| number(daemon_set, "/status/collisionCount");
         match collisions(after) - collisions(before) {
             0 | 1 => Ok(()),
             by => commit.breach("DS14", format!("collisionCount changes by {by}")),
@@ -423,7 +435,7 @@ impl Judge {
     }
 }
 
-/// A pod changes hands, or gets the hash of the revision that stays of two that are alike.
+/// A pod changes its owner, or gets the hash of the revision that stays of two equal ones.
 fn judge_change(commit: &Commit<'_>, before: &Value, after: &Value) -> Result<(), Breach> {
     let (old, new) = (text(before, HASH), text(after, HASH));
     if old == new {

@@ -1,15 +1,16 @@
-//! On which nodes a DaemonSet runs, as far as the scenarios go: one label of a zone, and taints that are tolerated or not.
+//! On which nodes a DaemonSet runs, within what the scenarios use: one zone label, and taints that are tolerated or
+//! not.
 
 use serde_json::Value;
 
 use crate::invariants::text;
 
-/// What a DaemonSet wants of a node.
+/// What a DaemonSet requires on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
+pub enum Requirement {
     /// No pod.
     None,
-    /// A pod that is there may stay.
+    /// An existing pod may stay.
     Stay,
     /// A pod.
     Run,
@@ -25,12 +26,12 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// What the DaemonSet wants of the node.
-pub fn wish(daemon_set: &Value, node: &Value) -> Wish {
+/// What the DaemonSet requires on the node.
+pub fn requirement(daemon_set: &Value, node: &Value) -> Requirement {
     let spec = &daemon_set["spec"]["template"]["spec"];
     let zone = text(spec, "/nodeSelector/zone");
     if !zone.is_empty() && text(node, "/metadata/labels/zone") != zone {
-        return Wish::None;
+        return Requirement::None;
     }
     let all = spec["tolerations"].as_array().is_some_and(|all| all.iter().any(|t| t["operator"] == "Exists"));
     let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -40,9 +41,9 @@ pub fn wish(daemon_set: &Value, node: &Value) -> Wish {
         .map(|taint| text(taint, "/effect"))
         .collect();
     match () {
-        () if left.contains(&"NoExecute") => Wish::None,
-        () if left.contains(&"NoSchedule") => Wish::Stay,
-        () => Wish::Run,
+        () if left.contains(&"NoExecute") => Requirement::None,
+        () if left.contains(&"NoSchedule") => Requirement::Stay,
+        () => Requirement::Run,
     }
 }
 

@@ -2,61 +2,61 @@
 
 use std::time::Duration;
 
-/// How requests of the daemons fare, each in percent.
+/// The faults of requests of the daemons, each in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Never arrive.
+    /// These never arrive.
     pub lost_requests: u8,
-    /// Are carried out, and the answer is lost.
+    /// These are carried out, and the reply is lost.
     pub lost_replies: u8,
-    /// Are carried out up to five seconds late, or half a minute later, when their author has given them up.
+    /// These are carried out up to five seconds late, or half a minute late, after their author has abandoned them.
     pub late_requests: u8,
-    /// Are answered up to five seconds late.
+    /// These get a reply up to five seconds late.
     pub late_replies: u8,
-    /// Are refused with a 500.
+    /// These are refused with a 500.
     pub refusals: u8,
 }
 
 impl Faults {
-    /// By how much the state that a write is decided on may be older than the state that it meets. Where nothing is late,
-    /// a daemon sees what happens at the instant at which it happens.
+    /// How much older the state of a decision may be than the state at which its write is committed. Where no request
+    /// is late, a daemon sees each change at the instant at which it happens.
     pub fn staleness(self) -> Duration {
         let is_late = self.late_requests + self.late_replies + self.lost_replies + self.lost_requests > 0;
         if is_late { Duration::from_secs(60) } else { Duration::ZERO }
     }
 }
 
-/// Something that somebody does. `nth` is counted among the objects that there are, in the order of their names.
+/// Something that an actor does. `nth` counts the existing objects in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// A user changes the image.
     Image(u32),
-    /// A user changes it to one that never starts.
+    /// A user changes the image to one that never starts.
     BrokenImage,
-    /// A user has old pods deleted first, on so many nodes at a time.
+    /// A user sets maxUnavailable to this number of nodes.
     Unavailable(u32),
-    /// A user has new pods created first, on so many nodes at a time.
+    /// A user sets maxSurge to this number of nodes.
     Surge(u32),
-    /// A user deletes old pods by hand.
+    /// A user sets the strategy OnDelete, and deletes old pods by hand.
     OnDelete,
     /// A user changes minReadySeconds.
     MinReady(u32),
-    /// A user has it run in one zone only, or everywhere.
+    /// A user restricts it to one zone, or lifts the restriction.
     OneZone(bool),
-    /// A user has it tolerate all taints, or none but the automatic ones.
+    /// A user makes it tolerate all taints, or only the automatic ones.
     TolerateAll(bool),
     /// A user changes revisionHistoryLimit.
     HistoryLimit(u32),
     /// A user rolls back to the oldest revision.
     Undo,
-    /// A user deletes the DaemonSet by a policy and creates it anew, with another image or the same.
+    /// A user deletes the DaemonSet with this policy and creates it again, with another image or the same.
     Recreate {
         /// `Background`, `Foreground` or `Orphan`.
         policy: &'static str,
         /// The tag of the image.
         tag: u32,
     },
-    /// A node is added, under a name that there may have been.
+    /// A node is added, under a new or an earlier name.
     AddNode(u32),
     /// A node is removed.
     RemoveNode(u32),
@@ -64,52 +64,52 @@ pub enum Act {
     Taint(u32, &'static str),
     /// A node loses its taints.
     Untaint(u32),
-    /// A node is in this zone.
+    /// A node is moved to this zone.
     Zone(u32, &'static str),
-    /// A node is cordoned.
+    /// A node is cordoned or uncordoned.
     Cordon(u32, bool),
-    /// A node's kubelet answers no more, or does again.
+    /// A node's kubelet stops reporting, or reports again.
     Dead(u32, bool),
-    /// A node reports what no DaemonSet looks at.
+    /// A node reports what no DaemonSet depends on.
     Heartbeat(u32),
-    /// A pod fails, and those that take its place, until three have.
+    /// A pod and its replacements fail, until three have.
     Fail(u32),
-    /// A pod ends well.
+    /// A pod succeeds.
     Succeed(u32),
     /// A pod is deleted.
     DeletePod(u32),
-    /// A pod is not ready.
+    /// A pod becomes unready.
     Unready(u32),
-    /// A pod is taken away from its owner.
+    /// A pod loses its owner reference.
     Orphan(u32),
-    /// A pod loses the label by which it is selected.
+    /// A pod loses the label that the selector requires.
     Relabel(u32),
-    /// Somebody copies the current revision, with a higher number and another hash.
+    /// A user copies the current revision, with a higher number and another hash.
     Duplicate,
-    /// Somebody puts a revision of other contents under the name that the next image gives.
+    /// A user creates a revision of other contents under the name that the next image gives.
     Occupy(u32),
     /// All watches break.
     BreakWatches,
-    /// The API server forgets its history.
+    /// The API server compacts its history.
     Compact,
     /// The daemon is killed and started again.
     Crash,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Seeds everything that is left to chance.
+    /// Seeds every random choice.
     pub seed: u64,
-    /// How many nodes there are at first.
+    /// How many nodes there are at the beginning.
     pub nodes: usize,
-    /// What the network does.
+    /// The faults of the network.
     pub faults: Faults,
-    /// From a pod's binding to its readiness.
+    /// From a pod's binding until it is ready.
     pub readiness: Duration,
-    /// From a pod's deletion to its end.
+    /// From a pod's deletion until it has ended.
     pub shutdown: Duration,
-    /// Who does what when, in order.
+    /// The acts with their times, in order.
     pub acts: Vec<(Duration, Act)>,
 }
 
@@ -134,7 +134,7 @@ impl Scenario {
             shutdown: Duration::from_millis(rng.u64(50..2000)),
             acts: Vec::new(),
         };
-        // Some seeds hurry and some take their time: a rollout is interrupted, or ends.
+        // Some seeds act fast, and interrupt rollouts; others act slowly, and let them finish.
         let pause = rng.choice([600, 5_000, 60_000, 120_000]).unwrap_or(5_000);
         let mut at = Duration::from_secs(1);
         for _ in 0..rng.u32(4..24) {

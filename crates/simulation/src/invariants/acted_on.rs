@@ -1,7 +1,7 @@
-//! S20: a generation of a Deployment is published when it was acted on. What that takes is read off its ReplicaSets:
-//! those that want pods are sized for its `spec.replicas`, and one has its template. Where both have changed, the
-//! sizes come first and are published, as kube-controller-manager does: with no updated pod in the status nobody takes
-//! that for the end.
+//! S20: a generation of a Deployment is published once it was acted on. This is judged by its ReplicaSets: those that
+//! want pods are sized for its `spec.replicas`, and one has its template. Where both have changed, the sizes come
+//! first and are published, as kube-controller-manager does: with no updated pod in the status no client mistakes
+//! that for a complete rollout.
 
 use std::time::Duration;
 
@@ -23,9 +23,10 @@ impl Invariants {
             replica_set.size == 0 || replica_set.desired.is_none_or(|desired| desired == replicas)
         };
         if !lately().any(|replica_sets| replica_sets.iter().all(is_sized)) {
-            return commit.breach("S20", "published a generation while a ReplicaSet has the size of another");
+            return commit
+                .breach("S20", "published a generation while a ReplicaSet is sized for another one");
         }
-        // Who recreates waits for the old pods, and who is paused for the user.
+        // Recreate waits for the old pods, and a paused Deployment for the user.
         let resized = lately().any(|replica_sets| !replica_sets.iter().all(is_sized));
         if resized || after["spec"]["paused"] == true || after["spec"]["strategy"]["type"] == "Recreate" {
             return Ok(());

@@ -1,10 +1,10 @@
-//! S28: what is refused is reported, a request to wait is followed in silence, and where there was no answer nothing
-//! else is created before the outcome is known.
+//! S28: refusals are reported, a `Retry-After` is followed without a report, and after a creation without a reply
+//! nothing else is created before its outcome is known.
 //!
-//! Judged by the answers that daemons got and by what they sent afterwards: events, statuses and further requests. A
-//! debt falls due when its debtor does something else for the same owner, so that nothing is owed by a daemon that has
-//! ended. For a Deployment that is its next write: the status ends the sync. A ReplicaSet's status may have to wait
-//! for another controller's write to be seen, and events wait behind others.
+//! Judged by the replies that daemons got and by what they sent afterwards: events, statuses and further requests. A
+//! missing report is a breach once the daemon does something else for the same owner, so that a daemon that has ended
+//! owes nothing. For a Deployment that is its next write: the status ends the sync. The status of a ReplicaSet may
+//! have to wait until the write of another controller is in the cache, and events wait behind others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,56 +20,56 @@ use crate::request_fault::{Answer, WAITS};
 use crate::scenario::{Act, Fault, Scenario};
 use crate::server::Picture;
 
-/// How long a report may take where nothing else goes wrong.
+/// How long a report may take without other faults.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// By how much longer it may take where answers are late or lost: some calls of half a minute.
+/// How much longer it may take where replies are late or lost: several calls of half a minute.
 const HELD_UP: Duration = Duration::from_secs(300);
 
-/// How often a request may be sent again after a wait. What is refused after that is reported.
+/// How often a request may be retried after a `Retry-After`. A refusal after that is reported.
 const REPETITIONS: u32 = 10;
 
-/// So many events about one object are never held back as too many.
+/// Up to this many events about one object are never dropped by the spam filter.
 const EVENTS: u32 = 15;
 
 /// A Deployment or ReplicaSet, by the resource and the UID.
 type Owner = (&'static str, String);
 
-/// A report that is owed.
+/// A report that is due.
 #[derive(Clone, Debug)]
-struct Debt {
+struct DueReport {
     agent: Arc<str>,
     owner: Owner,
     name: String,
     since: Duration,
-    /// The refused call, for people.
+    /// The refused call, for the message.
     call: String,
-    /// The reason of the event that is owed still.
+    /// The reason of the event that is still due.
     event: Option<&'static str>,
-    /// Type and status of the condition that is owed still.
+    /// Type and status of the condition that is still due.
     condition: Option<(&'static str, &'static str)>,
 }
 
-/// A creation without an answer.
+/// A creation without a reply.
 #[derive(Debug, Default)]
 struct Doubt {
     names: BTreeSet<String>,
     since: Duration,
 }
 
-/// What is remembered of answers.
+/// State about replies.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     patience: Duration,
-    /// Writes under way.
+    /// Open writes.
     open: BTreeMap<u64, Call>,
-    debts: Vec<Debt>,
-    /// Until when an agent was asked to wait with a request, and how often in a row.
+    debts: Vec<DueReport>,
+    /// Until when an agent has to wait before it retries a request, and how often in a row.
     waits: BTreeMap<(Arc<str>, String), (Duration, u32)>,
-    /// Agents that were asked to wait too often.
+    /// Agents that got a `Retry-After` too often.
     exhausted: BTreeSet<Arc<str>>,
     doubts: BTreeMap<(Arc<str>, String), Doubt>,
-    /// All names of pods that an agent has asked for, by the UID of the ReplicaSet.
+    /// All names of pods that an agent has requested, by the UID of the ReplicaSet.
     asked: BTreeMap<(Arc<str>, String), BTreeSet<String>>,
     /// How many events an agent has sent about an object, by its name.
     events: BTreeMap<(Arc<str>, String), u32>,
@@ -98,7 +98,7 @@ impl Answers {
             WAITS.iter().find(|words| quoted.as_ref().is_some_and(|body| body.contains(**words)))
             && !self.exhausted.contains(&call.agent)
         {
-            return breach(format!("reports a request to wait as a failure, {words:?}"));
+            return breach(format!("reports a Retry-After as a failure, {words:?}"));
         }
         if call.resource == "events" {
             self.tells(call);
@@ -109,21 +109,21 @@ impl Answers {
         }
         let wait = self.waits.get(&(call.agent.clone(), what(call)));
         if let Some((until, _)) = wait.filter(|(until, _)| at < *until) {
-            return breach(format!("sent again before {until:?}, until when it was asked to wait"));
+            return breach(format!("retried before {until:?}, although Retry-After allows it only then"));
         }
         if call.subresource == "status" {
             self.states(call, picture);
         } else if let Some((owner, _)) = owner(call, picture) {
-            self.falls_due(at, call, &owner, picture)?;
+            self.check_due_reports(at, call, &owner, picture)?;
             if call.resource == "pods" && call.method == Method::POST {
-                self.asks_for_another(at, call, &owner.1)?;
+                self.requests_another_name(at, call, &owner.1)?;
             }
         }
         self.open.insert(call.id, call.clone());
         Ok(())
     }
 
-    /// A daemon got an answer.
+    /// A daemon got a reply.
     pub(super) fn answered(&mut self, at: Duration, call: &Call, answer: &Answer, picture: &Picture) {
         let key = (call.agent.clone(), what(call));
         match answer {
@@ -134,7 +134,7 @@ impl Answers {
                 if *times > REPETITIONS {
                     self.exhausted.insert(call.agent.clone());
                 }
-                // It is sent again, or given up; in either case this one has been answered.
+                // It is retried or abandoned; in either case this attempt has got its reply.
                 self.open.remove(&call.id);
                 return;
             }
@@ -151,14 +151,14 @@ impl Answers {
             }
         }
         match answer {
-            // A look-up that is refused changes nothing that anybody asked for.
+            // A refused read changes nothing that the daemon has to report.
             Answer::Refused if call.is_act() => self.owes(at, call, picture),
             Answer::Success if call.is_act() && call.subresource.is_empty() => self.is_over(call, picture),
             _ => {}
         }
     }
 
-    /// A call is over: whatever has not been answered by now never will be.
+    /// A call has ended: a reply that has not arrived by now never arrives.
     pub(super) fn ended(&mut self, at: Duration, id: u64) {
         let Some(call) = self.open.remove(&id) else { return };
         if call.resource == "pods" && call.method == Method::POST {
@@ -169,7 +169,7 @@ impl Answers {
         }
     }
 
-    /// A refusal is to be reported.
+    /// A refusal makes a report due.
     fn owes(&mut self, at: Duration, call: &Call, picture: &Picture) {
         let Some((owner, name)) = owner(call, picture) else { return };
         let creates = call.method == Method::POST;
@@ -184,22 +184,22 @@ impl Answers {
         let (agent, call) = (call.agent.clone(), call.to_string());
         let event = event.filter(|_| !often);
         let condition = Some(condition).filter(|wanted| !has(there(picture, &owner), *wanted));
-        // One of each kind at a time: what has been owed for longest falls due first.
-        let is_same = |debt: &Debt| {
+        // One of each kind at a time: the oldest is due first.
+        let is_same = |debt: &DueReport| {
             (&debt.agent, &debt.owner) == (&agent, &owner)
                 && (debt.event.is_some() || event.is_none())
                 && (debt.condition == condition || condition.is_none())
         };
         if (event.is_some() || condition.is_some()) && !self.debts.iter().any(is_same) {
-            self.debts.push(Debt { agent, owner, name, since: at, call, event, condition });
+            self.debts.push(DueReport { agent, owner, name, since: at, call, event, condition });
         }
     }
 
-    /// An event is sent.
+    /// A daemon sends an event.
     fn tells(&mut self, call: &Call) {
         let (about, reason) = match &call.method {
-            // What has occurred before is counted on. Its name is that of the object, which may have dots of its own,
-            // and a number behind a last dot.
+            // A repeated event increases a count. Its name is that of the object, which may contain dots, and a
+            // number after the last dot.
             &Method::PATCH => (call.name.rsplit_once('.').map_or("", |(about, _)| about), ""),
             _ => (text(&call.body, "/involvedObject/name"), text(&call.body, "/reason")),
         };
@@ -207,64 +207,64 @@ impl Answers {
         for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.name == about) {
             debt.event = debt.event.filter(|owed| !reason.is_empty() && *owed != reason);
         }
-        self.forget_the_paid();
+        self.forget_reported();
     }
 
-    /// A status is sent.
+    /// A daemon sends a status.
     fn states(&mut self, call: &Call, picture: &Picture) {
         let uid = picture.get(&call.resource).and_then(|all| all.get(&call.name));
         let uid = uid.map_or("", |object| text(object, "/metadata/uid"));
         for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.owner.1 == uid) {
             debt.condition = debt.condition.filter(|wanted| !has(Some(&call.body), *wanted));
         }
-        self.forget_the_paid();
+        self.forget_reported();
     }
 
-    /// A write has succeeded: the failure of another before it is over, and its condition with it.
+    /// A write has succeeded: an earlier failure is over, and its condition no longer due.
     fn is_over(&mut self, call: &Call, picture: &Picture) {
         let Some((owner, _)) = owner(call, picture) else { return };
         if owner.0 == "replicasets" {
-            let its = |debt: &&mut Debt| debt.agent == call.agent && debt.owner == owner;
+            let its = |debt: &&mut DueReport| debt.agent == call.agent && debt.owner == owner;
             self.debts.iter_mut().filter(its).for_each(|debt| debt.condition = None);
-            self.forget_the_paid();
+            self.forget_reported();
         }
     }
 
-    fn forget_the_paid(&mut self) {
+    fn forget_reported(&mut self) {
         self.debts.retain(|debt| debt.event.is_some() || debt.condition.is_some());
     }
 
-    /// The debtor does something for the owner again.
-    fn falls_due(
+    /// The agent acts for the owner again, so that its missing reports are breaches.
+    fn check_due_reports(
         &mut self,
         at: Duration,
         call: &Call,
         owner: &Owner,
         picture: &Picture,
     ) -> Result<(), Breach> {
-        // Nothing is reported of what is not there any more.
+        // Nothing is reported about a deleted object.
         let gone = |owner: &Owner| there(picture, owner).is_none_or(is_deleting);
         self.debts.retain(|debt| !gone(&debt.owner));
         let patience = self.patience;
-        let is_due = |debt: &&Debt| {
+        let is_due = |debt: &&DueReport| {
             let prompt = debt.condition.is_some() && owner.0 == "deployments";
             let left = if prompt { Duration::ZERO } else { patience };
             debt.agent == call.agent && debt.owner == *owner && at > debt.since + left
         };
         let Some(debt) = self.debts.iter().find(is_due) else { return Ok(()) };
-        let Debt { name, since, call: refused, event, condition, .. } = debt;
+        let DueReport { name, since, call: refused, event, condition, .. } = debt;
         let owed = match (condition, event) {
             (Some((kind, _)), _) => format!("the condition {kind}"),
             (None, event) => format!("an event {}", event.unwrap_or_default()),
         };
         Err(Breach::new(
             "S28",
-            format!("{name} still owes {owed} for what was refused at {since:?}: {refused}"),
+            format!("{name} has not reported a refusal of {since:?} with {owed}: {refused}"),
         ))
     }
 
-    /// A pod is asked for under a name of its own while the outcome of another creation is not known.
-    fn asks_for_another(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
+    /// A daemon requests a pod under another name while the outcome of an earlier creation is not known.
+    fn requests_another_name(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
         let key = (call.agent.clone(), replica_set.to_owned());
         let asked = self.asked.entry(key.clone()).or_default();
         let is_new = asked.insert(call.name.clone());
@@ -272,7 +272,7 @@ impl Answers {
         doubt.names.remove(&call.name);
         match doubt.names.first() {
             Some(name) if is_new && at > doubt.since => {
-                let what = format!("asks for a new name, and does not know what became of {name}: {call}");
+                let what = format!("requests a new name while the outcome of {name} is unknown: {call}");
                 Err(Breach::new("S28", what))
             }
             _ => Ok(()),
@@ -280,12 +280,12 @@ impl Answers {
     }
 }
 
-/// What tells a request from others of the same agent.
+/// Identifies a request among those of the same agent.
 fn what(call: &Call) -> String {
     format!("{} {} {}", call.method, call.path, call.name)
 }
 
-/// The owner for whose sake a call changes something, and its name.
+/// The owner that a write is made for, and its name.
 fn owner(call: &Call, picture: &Picture) -> Option<(Owner, String)> {
     let owners = match &*call.resource {
         "pods" => "replicasets",
@@ -358,7 +358,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// A monitor whose daemon has sent this and got that, at the first second.
+    /// The invariant after a daemon has sent this and got that reply, in the first second.
     fn after(call: &Call, answer: &Answer) -> Answers {
         let mut answers = Answers { patience: PROMPT, ..Answers::default() };
         assert_eq!(answers.sent(at(1), call, &picture()), Ok(()));
@@ -386,14 +386,14 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_counted_on_is_about_the_object_with_dots_in_its_name() {
+    fn a_repeated_event_is_assigned_to_an_object_with_dots_in_its_name() {
         for (event, is_fine) in [("web-1.5.0123456789abcdef", true), ("web-1.0123456789abcdef", false)] {
             let owners = owned_by("ReplicaSet", "web-1.5");
             let creation =
                 call(Method::POST, PODS, &json!({"metadata": {"name": "a", "ownerReferences": owners}}));
-            let set = json!({"metadata": {"name": "web-1.5", "uid": "u-web-1.5"}});
-            let sets = [("web-1.5".to_owned(), Arc::new(set))].into();
-            let picture: Picture = [("replicasets".to_owned(), sets)].into();
+            let replica_set = json!({"metadata": {"name": "web-1.5", "uid": "u-web-1.5"}});
+            let replica_sets = [("web-1.5".to_owned(), Arc::new(replica_set))].into();
+            let picture: Picture = [("replicasets".to_owned(), replica_sets)].into();
             let mut answers = Answers { patience: PROMPT, ..Answers::default() };
             answers.answered(at(1), &creation, &Answer::Refused, &picture);
             let failure = json!({"status": {"conditions": [{"type": "ReplicaFailure", "status": "True"}]}});
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_wait_is_followed_and_not_reported() {
+    fn a_retry_after_is_followed_and_not_reported() {
         let mut answers = after(&creation("a"), &Answer::Wait(at(5)));
         assert!(answers.sent(at(4), &creation("a"), &picture()).is_err(), "too early");
         assert_eq!(answers.sent(at(6), &creation("a"), &picture()), Ok(()));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_answer_the_name_is_kept_or_looked_up() {
+    fn without_a_reply_the_name_is_kept_or_looked_up() {
         let other = |answers: &mut Answers| answers.sent(at(9), &creation("b"), &picture());
         assert!(other(&mut after(&creation("a"), &Answer::None)).is_err());
         let mut again = after(&creation("a"), &Answer::None);

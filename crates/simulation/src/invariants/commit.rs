@@ -1,4 +1,4 @@
-//! A write as the monitors are shown it.
+//! A write in the form that the invariants judge.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Commit<'a> {
     pub before: Option<&'a Value>,
     /// The object after, if there is one.
     pub after: Option<&'a Value>,
-    /// Everything as it was before.
+    /// All objects before the write.
     pub picture: &'a Picture,
 }
 
@@ -43,9 +43,9 @@ impl Commit<'_> {
         self.all(resource).map(|object| &**object).filter(|object| controller(object) == owner).collect()
     }
 
-    /// Whether a Deployment says that it may not adopt or release a ReplicaSet, or not roll back, and nothing new
-    /// besides: before that is settled it counts nothing. kube-controller-manager writes no status at all then.
-    pub(super) fn tells_of_a_refused_handover(&self) -> bool {
+    /// Whether a Deployment only reports that it may not adopt or release a ReplicaSet, or not roll back: until that
+    /// is settled it publishes no new counts. kube-controller-manager writes no status at all then.
+    pub(super) fn reports_a_refused_handover(&self) -> bool {
         let (Some(before), Some(after), "deployments") = (self.before, self.after, &*self.call.resource)
         else {
             return false;

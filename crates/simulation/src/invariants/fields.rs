@@ -1,4 +1,5 @@
-//! What may be written at all, and which fields: S19 to S21 and the monitors on every outgoing request.
+//! Which requests a daemon may send, and which fields it may change: S19 to S21 and the check of every outgoing
+//! request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::{Breach, Commit, Invariants, number, text};
 use crate::call::Call;
 
-/// Whether a daemon may send this at all.
+/// Whether a daemon may send this request at all.
 pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
     let Call { method, resource, subresource, body, .. } = call;
     let breach = |what: &str| Err(Breach::new("outgoing", format!("{what}: {call} {body}")));
@@ -23,10 +24,10 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
         _ => false,
     };
     if !fine {
-        return breach("nothing of the kind is ever sent");
+        return breach("the daemon must not send such requests");
     }
     if *method == Method::DELETE && !body["preconditions"]["uid"].is_string() {
-        return breach("a deletion without the UID of what is meant");
+        return breach("a deletion without a UID precondition");
     }
     if *method == Method::PATCH && matches!(&**resource, "deployments" | "replicasets" | "pods") {
         let steps = body.as_array();
@@ -35,13 +36,13 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
             None => body["metadata"]["resourceVersion"].is_string(),
         };
         if !versioned {
-            return breach("a change without the version it was computed from");
+            return breach("a patch without the resourceVersion it was computed from");
         }
     }
     if *method == Method::POST && matches!(&**resource, "replicasets" | "pods") {
         let owners = body["metadata"]["ownerReferences"].as_array();
         if owners.is_none_or(|owners| owners.len() != 1 || owners.iter().any(|o| o["controller"] != true)) {
-            return breach("created without its one owner");
+            return breach("created without exactly one owner reference");
         }
     }
     Ok(())
@@ -49,28 +50,28 @@ pub(super) fn allowed(call: &Call) -> Result<(), Breach> {
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// The annotations that are ours on a set.
-const ON_SETS: [&str; 4] = [
+/// The annotations of a ReplicaSet that Windlass owns.
+const ON_REPLICA_SETS: [&str; 4] = [
     REVISION,
     "deployment.kubernetes.io/revision-history",
     "deployment.kubernetes.io/desired-replicas",
     "deployment.kubernetes.io/max-replicas",
 ];
 
-/// The types of conditions that are ours, on a set or a Deployment.
+/// The condition types that Windlass owns, on a ReplicaSet or a Deployment.
 const CONDITIONS: [&str; 3] = ["Available", "Progressing", "ReplicaFailure"];
 
 fn annotations(object: &Value) -> &Value {
     &object["metadata"]["annotations"]
 }
 
-/// What there is beside these fields.
+/// The other fields of an object.
 fn beside<'a>(object: &'a Value, fields: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
     object.as_object().into_iter().flatten().filter(|(field, _)| !fields.contains(&field.as_str()))
 }
 
-/// Whether two objects are the same but for what their controllers own: the status, these fields of the specification,
-/// annotations, and what is compared by [`foreign`].
+/// Whether two objects are the same except for what their controllers own: the status, these fields of the
+/// specification, annotations, and what [`foreign`] compares.
 fn same_but(one: &Value, other: &Value, spec_fields: &[&str]) -> bool {
     let ours = ["resourceVersion", "generation", "ownerReferences", "managedFields", "annotations"];
     let same = |part: &str, ours: &[&str]| beside(&one[part], ours).eq(beside(&other[part], ours));
@@ -82,20 +83,21 @@ fn items<'a>(object: &'a Value, part: &str, list: &str) -> impl Iterator<Item = 
     object[part][list].as_array().into_iter().flatten()
 }
 
-/// S19 for what belongs to others in every object: owners that are no controllers, conditions, and the status
-/// where it is not what is written.
+/// S19 for what belongs to others in every object: owner references that name no controller, conditions, and the
+/// status where the write is not a status.
 pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
     let others = |owner: &&Value| owner["controller"] != true;
     let owners = |object| items(object, "metadata", "ownerReferences").filter(others);
     if !owners(before).eq(owners(after)) {
-        return commit.breach("S19", "an owner that is no controller is added, changed or removed");
+        return commit
+            .breach("S19", "an owner reference that is not the controller's is added, changed or removed");
     }
     let others = |condition: &&Value| !CONDITIONS.contains(&text(condition, "/type"));
     let is_status = commit.call.subresource == "status";
     let conditions = |object| items(object, "status", "conditions").filter(others);
     if commit.call.resource != "pods" && is_status && !conditions(before).eq(conditions(after)) {
-        return commit.breach("S19", "a condition that is not ours changed");
+        return commit.breach("S19", "a foreign condition changed");
     }
     if !is_status && commit.call.method == Method::PATCH && before["status"] != after["status"] {
         return commit.breach("S19", "the status changed with something else");
@@ -103,15 +105,15 @@ pub(super) fn foreign(commit: &Commit<'_>) -> Result<(), Breach> {
     Ok(())
 }
 
-/// Whether two objects are the same but for what a change of hands may change.
+/// Whether two objects differ only in what an adoption or a release may change.
 pub(super) fn same_but_the_owner(one: &Value, other: &Value) -> bool {
     let theirs = ["resourceVersion", "ownerReferences", "managedFields"];
     beside(one, &["metadata"]).eq(beside(other, &["metadata"]))
         && beside(&one["metadata"], &theirs).eq(beside(&other["metadata"], &theirs))
 }
 
-/// S19 for a Deployment: only its status and revision change, and its template with other annotations where
-/// somebody has asked for a rollback.
+/// S19 for a Deployment: only its status and revision change, and its template with other annotations where a
+/// rollback was requested.
 pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
     let asked = before["metadata"]["annotations"]["deprecated.deployment.rollback.to"].is_string();
@@ -119,13 +121,13 @@ pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     let theirs = |object| beside(annotations(object), &[REVISION]);
     let kept = !may.is_empty() || theirs(before).eq(theirs(after));
     if !same_but(before, after, may) || !kept {
-        return commit.breach("S19", "a field of the Deployment that is not ours changed");
+        return commit.breach("S19", "a foreign field of the Deployment changed");
     }
     Ok(())
 }
 
 impl Invariants {
-    /// S19 for a set: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
+    /// S19 for a ReplicaSet: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
     pub(super) fn judge_replica_set_fields(
         &self,
         commit: &Commit<'_>,
@@ -137,7 +139,7 @@ impl Invariants {
         }
         let ours = ["replicas", "minReadySeconds"];
         if !same_but(before, after, &ours) {
-            return commit.breach("S19", "a field of the ReplicaSet that is not ours changed");
+            return commit.breach("S19", "a foreign field of the ReplicaSet changed");
         }
         let (earlier, later) = (annotations(before), annotations(after));
         if let Some((key, _)) = beside(earlier, &[]).find(|(key, _)| later.get(key).is_none()) {
@@ -147,10 +149,11 @@ impl Invariants {
             let lately = self.annotations.get(super::controller(after)).into_iter();
             lately.flat_map(|lately| lately.since(since)).any(|there| there[key] == *value)
         };
-        let changed = beside(later, &ON_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
+        let changed = beside(later, &ON_REPLICA_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
         for (key, value) in changed {
             if !of_the_deployment(key, value) {
-                return commit.breach("S19", format!("the annotation {key} becomes {value} by itself"));
+                return commit
+                    .breach("S19", format!("the annotation {key} becomes {value}, unlike the Deployment's"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! H1 and H4: who acts has renewed within the deadline, and nobody acts again after another has.
+//! H1 and H4: a daemon that writes has renewed within the deadline, and does not write again after another has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use super::Breach;
 use crate::call::{Call, daemon_of};
 use crate::scenario::{Scenario, Skew};
 
-/// The deadline of the default options, by a clock that is right.
+/// The renew deadline of the default options, by a right clock.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// After which another may act. Whoever takes over counts from when it saw the last renewal, which is later, by a
-/// clock that is right: see [`Skew::speed`].
+/// After this time another daemon may act. It counts from when it saw the last renewal, which is later, by a right
+/// clock: see [`Skew::speed`].
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default)]
@@ -44,26 +44,26 @@ impl Leadership {
     }
 
     pub(super) fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
-        // A standby tells of its own end; events say nothing about workloads.
+        // A standby reports its own end; events change no workload.
         if !self.election || !call.is_act() {
             return Ok(());
         }
         let agent = call.agent.to_string();
         let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
         let Some(renewed) = self.renewed.get(&agent) else {
-            return breach("H4", "acts without having been elected".into());
+            return breach("H4", "writes without having been elected".into());
         };
         if at >= *renewed + self.deadline(&agent) {
-            return breach("H1", format!("acts, and renewed at {renewed:?}"));
+            return breach("H1", format!("writes although it last renewed at {renewed:?}"));
         }
         if self.released.contains(&agent) {
-            return breach("H4", "acts after it gave the Lease up".into());
+            return breach("H4", "writes after it released the Lease".into());
         }
         let holds = |other: &&String, renewed: Duration| {
             **other != agent && !self.released.contains(*other) && at < renewed + LEASE_DURATION
         };
         if let Some((other, renewed)) = self.renewed.iter().find(|(other, at)| holds(other, **at)) {
-            return breach("H1", format!("acts while {other} holds the Lease, renewed at {renewed:?}"));
+            return breach("H1", format!("writes while {other} holds the Lease, renewed at {renewed:?}"));
         }
         if self.terms.last() != Some(&agent) {
             if self.terms.contains(&agent) {
@@ -74,11 +74,13 @@ impl Leadership {
         Ok(())
     }
 
-    /// A daemon's call is over: when its term ended, it was cut off.
+    /// A daemon's call has ended: at the end of the term it must have been cut off.
     pub(super) fn over(&self, at: Duration, agent: &str) -> Result<(), Breach> {
         match self.renewed.get(agent) {
             Some(renewed) if self.election && at > *renewed + self.deadline(agent) => {
-                let what = format!("a call of {agent} goes on at {at:?}, and it renewed at {renewed:?}");
+                let what = format!(
+                    "a call of {agent} is still open at {at:?}, although it last renewed at {renewed:?}"
+                );
                 Err(Breach::new("H1", what))
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! What a set lost or gained lately: whoever decided before that could not know.
+//! The pods that a ReplicaSet lost or gained lately: an author that decided before could not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use serde_json::Value;
 use super::window::Window;
 use super::{Commit, controller, is_available, is_live, number, text};
 
-/// Who did something to a pod, and its UID.
-type Deed = (Arc<str>, String);
+/// The client that changed a pod, and the pod's UID.
+type PodChange = (Arc<str>, String);
 
-/// By the set's UID.
+/// By the ReplicaSet's UID.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// Live pods that ended, went, or changed hands.
-    gone: BTreeMap<String, Window<Deed>>,
-    /// Available pods that were so no longer.
-    unavailable: BTreeMap<String, Window<Deed>>,
-    /// Pods that became ready, or came as such.
-    ready: BTreeMap<String, Window<Deed>>,
+    /// Live pods that ended, were deleted, or changed their owner.
+    gone: BTreeMap<String, Window<PodChange>>,
+    /// Available pods that became unavailable.
+    unavailable: BTreeMap<String, Window<PodChange>>,
+    /// Pods that became ready, or were created ready.
+    ready: BTreeMap<String, Window<PodChange>>,
 }
 
 impl Losses {
     pub(super) fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, now, .. } = commit;
         let Some(pod) = after.or(*before) else { return };
-        // Whoever lets a pod go whose labels have changed acts for whoever changed them: the Deployment's controller,
-        // which counts on available pods, has no part in that.
+        // A release follows a change of labels by another client. The Deployment's controller, which counts on
+        // available pods, has no part in it.
         let is_let_go = after.is_some_and(|pod| controller(pod).is_empty());
         let mut owners = [before, after].map(|pod| pod.map_or("", controller)).to_vec();
         owners.dedup();
@@ -50,19 +50,19 @@ impl Losses {
                 (ended(Some(min_ready)), &lost_by, &mut self.unavailable),
                 (begins, &call.agent, &mut self.ready),
             ];
-            for (_, who, deeds) in kinds.into_iter().filter(|(is_so, ..)| *is_so) {
-                let deed = (who.clone(), text(pod, "/metadata/uid").to_owned());
-                deeds.entry(replica_set.to_owned()).or_default().happens(*at, deed);
+            for (_, who, changes) in kinds.into_iter().filter(|(is_so, ..)| *is_so) {
+                let change = (who.clone(), text(pod, "/metadata/uid").to_owned());
+                changes.entry(replica_set.to_owned()).or_default().happens(*at, change);
             }
         }
     }
 
-    /// How many live pods others have taken from a set since, and not given back.
+    /// How many live pods others have removed from a ReplicaSet since, and not given back.
     pub(super) fn gone(&self, commit: &Commit<'_>, replica_set: &str, since: Duration) -> i64 {
         absent(&self.gone, commit, replica_set, since, &is_live)
     }
 
-    /// How many available pods others have taken from a set since, or made unavailable, that are so still.
+    /// How many available pods others have removed from a ReplicaSet since, or made unavailable, and not restored.
     pub(super) fn unavailable(&self, commit: &Commit<'_>, replica_set: &Value, since: Duration) -> i64 {
         let min_ready = number(replica_set, "/spec/minReadySeconds");
         let available = |pod: &Value| is_live(pod) && is_available(pod, min_ready, commit.now);
@@ -71,22 +71,22 @@ impl Losses {
 
     /// How many pods have become ready since.
     pub(super) fn gained(&self, replica_set: &str, since: Duration) -> i64 {
-        let deeds = self.ready.get(replica_set).into_iter().flat_map(|deeds| deeds.happened(since));
-        size(&deeds.map(|(_, pod)| &**pod).collect())
+        let changes = self.ready.get(replica_set).into_iter().flat_map(|changes| changes.happened(since));
+        size(&changes.map(|(_, pod)| &**pod).collect())
     }
 }
 
-/// Each pod counts once, however often it came and went; and not if it is there now.
+/// Each pod counts once, however often it changed; and not if it is present now.
 fn absent(
-    deeds: &BTreeMap<String, Window<Deed>>,
+    changes: &BTreeMap<String, Window<PodChange>>,
     commit: &Commit<'_>,
     replica_set: &str,
     since: Duration,
     is_there: &dyn Fn(&Value) -> bool,
 ) -> i64 {
-    let deeds = deeds.get(replica_set).into_iter().flat_map(|deeds| deeds.happened(since));
+    let changes = changes.get(replica_set).into_iter().flat_map(|changes| changes.happened(since));
     let mut lost: BTreeSet<&str> =
-        deeds.filter(|(who, _)| *who != commit.call.agent).map(|(_, pod)| &**pod).collect();
+        changes.filter(|(who, _)| *who != commit.call.agent).map(|(_, pod)| &**pod).collect();
     for pod in commit.owned("pods", replica_set).into_iter().filter(|pod| is_there(pod)) {
         lost.remove(text(pod, "/metadata/uid"));
     }

@@ -1,12 +1,13 @@
-//! S25: the name of a pod that has gone is not asked for again.
+//! S25: the name of a deleted pod is not requested again.
 //!
-//! Judged from requests and objects alone. What a daemon knows are the pods of its own creations that were answered,
-//! those that it was shown when it asked, those that it has asked to change or delete, and those that were there at an
-//! instant up to which its watches had shown everything, or when it first listed pods if that was later: another watch
-//! may be behind that instant, and of a pod that had gone by then no list tells. It must not ask for the name of a pod that it knows once that
-//! has gone. Nor for the name of a pod that it does not know, made by another or in an earlier life, while it knows one
-//! with a later name. Of two names the later one is what the same daemon asked for later. What it has asked for before
-//! it knew of a later one it may ask for again until it has the pod: the answer may have been lost.
+//! Judged from requests and objects alone. A daemon knows these pods: those of its own creations that got a reply,
+//! those that it has read, those that it has tried to change or delete, and those that existed at an instant up to
+//! which its watches had shown everything, or at its first list of pods if that was later: another watch may lag
+//! behind that instant, and a list does not show pods that were deleted before it. A daemon must not request the name
+//! of a pod that it knows once that pod is deleted. Nor the name of a pod that it does not know, created by another
+//! daemon or in an earlier incarnation, while it knows one with a later name. Of two names the later one is the one
+//! that the same daemon requested later. A name that it has requested before it knew of a later one it may request
+//! again until it has the pod: the reply may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ struct Made {
 }
 
 impl Made {
-    fn had_gone(&self, before: Duration) -> bool {
+    fn was_deleted(&self, before: Duration) -> bool {
         self.gone.is_some_and(|gone| gone < before)
     }
 
@@ -44,7 +45,7 @@ impl Made {
 #[derive(Debug, Default)]
 struct Pods {
     made: Vec<Made>,
-    /// In which order each daemon first asked for the names.
+    /// The order in which each daemon first requested the names.
     asked: BTreeMap<Arc<str>, BTreeMap<String, usize>>,
     /// The UIDs of the pods that each daemon knows.
     known: BTreeMap<Arc<str>, BTreeSet<String>>,
@@ -55,7 +56,7 @@ impl Pods {
         self.known.get(agent).is_some_and(|known| known.contains(&pod.uid))
     }
 
-    /// Whether a daemon, whichever, has asked for `name` before it asked for `other`.
+    /// Whether any daemon has requested `name` before `other`.
     fn is_later(&self, other: &str, name: &str) -> bool {
         self.asked
             .values()
@@ -63,17 +64,18 @@ impl Pods {
     }
 }
 
-/// What is remembered of names.
+/// State about names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// By the UID of the owner.
     pods: BTreeMap<String, Pods>,
-    /// The instant of the first list of pods that each daemon was shown. What had gone by then it was not shown.
+    /// The instant of the first list of pods that each daemon got. That list does not show pods that were deleted
+    /// before.
     listed: BTreeMap<Arc<str>, Duration>,
 }
 
 impl Names {
-    /// A daemon has been shown all pods that there were at `at`.
+    /// A list has shown a daemon all pods at the time `at`.
     pub(super) fn listed(&mut self, at: Duration, agent: &Arc<str>) {
         if !self.listed.contains_key(agent) {
             self.listed.insert(agent.clone(), at);
@@ -102,9 +104,9 @@ impl Names {
         let seen = pods.made.iter().filter(was_seen).map(|pod| pod.uid.clone());
         pods.known.entry(agent.clone()).or_default().extend(seen);
         let breach = |what: String| Err(Breach::new("S25", format!("{what}: {call}")));
-        for pod in pods.made.iter().filter(|pod| pod.name == *name && pod.had_gone(known)) {
+        for pod in pods.made.iter().filter(|pod| pod.name == *name && pod.was_deleted(known)) {
             if pods.knows(agent, pod) {
-                return breach(format!("the name of pod {}, which it knows to have gone", pod.uid));
+                return breach(format!("the name of pod {}, which it knows to be deleted", pod.uid));
             }
             let later = |other: &&Made| pods.knows(agent, other) && pods.is_later(&other.name, name);
             let has_asked = pods.asked.get(agent).is_some_and(|asked| asked.contains_key(name));
@@ -118,16 +120,16 @@ impl Names {
         Ok(())
     }
 
-    /// A daemon is told that its write has succeeded.
-    pub(super) fn told(&mut self, call: &Call) {
+    /// A daemon gets the reply that its write has succeeded.
+    pub(super) fn write_succeeded(&mut self, call: &Call) {
         let Some(pods) = self.pods.get_mut(controller(&call.body)) else { return };
         if let Some(pod) = pods.made.iter().find(|pod| pod.call == call.id && pod.by == call.agent) {
             pods.known.entry(call.agent.clone()).or_default().insert(pod.uid.clone());
         }
     }
 
-    /// A daemon is shown an object that it has asked for.
-    pub(super) fn shown(&mut self, call: &Call, object: &Value) {
+    /// A daemon gets an object that it has read.
+    pub(super) fn object_read(&mut self, call: &Call, object: &Value) {
         let uid = text(object, "/metadata/uid");
         if let Some(pods) = self.pods.get_mut(controller(object)).filter(|_| call.resource == "pods") {
             pods.known.entry(call.agent.clone()).or_default().insert(uid.to_owned());
@@ -148,7 +150,7 @@ impl Names {
                 self.pods.entry(controller(pod).to_owned()).or_default().made.push(made);
             }
             (Some(pod), None) => {
-                // Whoever it belongs to in the end.
+                // Whichever owner it belongs to in the end.
                 let uid = text(pod, "/metadata/uid");
                 let mut all = self.pods.values_mut().flat_map(|pods| &mut pods.made);
                 if let Some(made) = all.find(|made| made.uid == uid) {
@@ -185,7 +187,8 @@ mod tests {
         names.remember(&Commit { at, now, call, before, after, picture: &picture });
     }
 
-    /// `agent` creates pods at second 1, named in this order, is told of them if `told`, and the first goes at second 5.
+    /// `agent` creates pods at second 1, named in this order, gets the replies if `told`, and the first pod is
+    /// deleted at second 5.
     fn history(agent: &str, pods: &[&str], told: bool) -> Names {
         let mut names = Names::default();
         for life in ["d0.1", "d0.2", "d0.3"] {
@@ -196,7 +199,7 @@ mod tests {
             names.sent(&call).unwrap();
             commit(&mut names, 1, &call, None, Some(&pod(name, name)));
             if told {
-                names.told(&call);
+                names.write_succeeded(&call);
             }
         }
         let mut deletion = creation("monkey", 99, 0, pods[0]);
@@ -206,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_pod_that_one_has_created_and_that_has_gone_is_not_asked_for() {
+    fn the_name_of_an_own_deleted_pod_is_not_requested() {
         for known in [1, 5] {
-            // As far as its author can know the pod is still there.
+            // As far as its author can know the pod still exists.
             assert!(history("d0.1", &["a"], true).sent(&creation("d0.1", 9, known, "a")).is_ok());
         }
         assert!(history("d0.1", &["a"], true).sent(&creation("d0.1", 9, 6, "a")).is_err());
@@ -217,25 +220,25 @@ mod tests {
     }
 
     #[test]
-    fn nor_that_of_a_pod_that_the_watch_has_shown() {
+    fn the_name_of_a_deleted_pod_that_a_watch_has_shown_is_not_requested() {
         let mut names = history("d0.1", &["a"], false);
         names.sent(&creation("d0.1", 8, 3, "b")).unwrap();
         assert!(names.sent(&creation("d0.1", 9, 6, "a")).is_err());
     }
 
     #[test]
-    fn of_what_has_gone_before_the_first_list_nothing_is_known() {
+    fn pods_deleted_before_the_first_list_are_unknown() {
         for (listed, may) in [(3, false), (7, true)] {
             let mut names = history("d0.1", &["a"], true);
             names.listed(Duration::from_secs(listed), &"d0.4".into());
-            // Another watch is behind; that of pods has shown all since the list.
+            // Another watch lags; that of pods has shown everything since the list.
             names.sent(&creation("d0.4", 8, 2, "b")).unwrap();
             assert_eq!(names.sent(&creation("d0.4", 9, 8, "a")).is_ok(), may, "{listed}");
         }
     }
 
     #[test]
-    fn what_was_asked_for_before_a_later_name_was_known_may_be_asked_for_again() {
+    fn a_name_requested_before_a_later_one_was_known_may_be_requested_again() {
         let mut names = history("d0.1", &["b", "a"], true);
         names.sent(&creation("d0.2", 8, 0, "b")).unwrap();
         assert!(names.sent(&creation("d0.2", 9, 6, "b")).is_ok());
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_a_name_may_come_back_only_where_no_pod_with_a_later_one_is_known() {
+    fn after_a_restart_a_name_may_be_used_again_only_while_no_pod_with_a_later_one_is_known() {
         assert!(history("d0.1", &["a"], true).sent(&creation("d0.2", 9, 6, "a")).is_ok());
         assert!(history("d0.1", &["b", "a"], true).sent(&creation("d0.2", 9, 6, "b")).is_err());
         let mut names = history("d0.1", &["b", "a"], true);

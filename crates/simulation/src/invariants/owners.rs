@@ -1,11 +1,11 @@
-//! S24: nothing outside of an owner's namespace, of another kind, or with a UID alone in common changes a count,
-//! a decision or a status of that owner.
+//! S24: an object outside of an owner's namespace, of another kind, or with only the UID in common changes no count,
+//! decision or status of that owner.
 //!
-//! Whose an object is, is read from the stored objects here, by no rule or index of the controllers: the owner
-//! is the object with that UID among those of the kind that the reference names, in the same namespace. What
-//! comes of a wrong count is judged by S1, S2, S11, S12 and S20 as well, since they know an object's owner by
-//! [`controller`](super::controller), which goes by the same rule. Here it is judged by itself: how many an
-//! owner says that it has, and that nobody touches what only names a UID.
+//! The owner of an object is determined from the stored objects here, not with a rule or index of the controllers: it
+//! is the object with that UID among those of the kind that the reference names, in the same namespace. The results
+//! of a wrong count are judged by S1, S2, S11, S12 and S20 as well, since they determine an object's owner with
+//! [`controller`](super::controller), which follows the same rule. Here two things are judged: how many pods or
+//! ReplicaSets an owner reports, and that no daemon writes to an object that only names a UID.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::window::Window;
 use super::{Breach, Commit, Invariants, number, text};
 use crate::call::Call;
 
-/// The reference of an object's controller, if it has one.
+/// The owner reference of an object's controller, if it has one.
 fn reference(object: &Value) -> Option<&Value> {
     object["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
 }
 
-/// Which kind owns the objects of a resource: by resource, API group and kind.
+/// Which kind owns the objects of a resource: its resource, API group and kind.
 fn owning(resource: &str) -> (&'static str, &'static str, &'static str) {
     match resource {
         "pods" => ("replicasets", "apps", "ReplicaSet"),
@@ -29,7 +29,7 @@ fn owning(resource: &str) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// The UID that an object's reference gives its owner, where kind and API group are those of an owner.
+/// The UID in an object's owner reference, where kind and API group are those of an owner.
 fn claimed<'o>(resource: &str, object: &'o Value) -> Option<&'o str> {
     let (_, group, kind) = owning(resource);
     let owner = reference(object)?;
@@ -38,21 +38,21 @@ fn claimed<'o>(resource: &str, object: &'o Value) -> Option<&'o str> {
     (its_group == group && owner["kind"] == kind).then(|| text(owner, "/uid"))
 }
 
-/// What belongs to whom, and lately did.
+/// Which objects belong to which owner, now and lately.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// Where Deployments and ReplicaSets are or were: the resource and the namespace, by UID.
     places: BTreeMap<String, (String, String)>,
-    /// How many pods that have not ended a ReplicaSet has, by its UID; and those of now.
+    /// How many pods that have not ended a ReplicaSet has had, by its UID; and its present pods.
     pods: BTreeMap<String, Window<usize>>,
     pods_now: BTreeMap<String, BTreeSet<String>>,
-    /// How many pods the ReplicaSets of a Deployment say they have, by its UID; and each of now.
+    /// How many pods the ReplicaSets of a Deployment have reported, by its UID; and the present number of each.
     told: BTreeMap<String, Window<i64>>,
     told_now: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
 impl Owners {
-    /// The UID of the owner of an object that is stored.
+    /// The UID of the owner of a stored object.
     fn of<'o>(&self, resource: &str, object: &'o Value) -> Option<&'o str> {
         let uid = claimed(resource, object)?;
         let (place, namespace) = self.places.get(uid)?;
@@ -60,7 +60,7 @@ impl Owners {
         (place == owners && *namespace == text(object, "/metadata/namespace")).then_some(uid)
     }
 
-    /// Whether an object says that something controls it which does not, whoever that may be.
+    /// Whether an object names a controller that does not control it, whatever that is.
     fn only_claims(&self, resource: &str, object: &Value) -> bool {
         reference(object).is_some() && self.of(resource, object).is_none()
     }
@@ -87,7 +87,7 @@ impl Owners {
                     now.remove(&uid)
                 };
                 let count = now.len();
-                // Between the two there was no instant.
+                // There was no instant between the two.
                 self.pods.entry(owner).or_default().set(*at, count);
             }
         } else if call.resource == "replicasets" {
@@ -105,8 +105,8 @@ impl Owners {
         }
     }
 
-    /// A daemon writes in another namespace than the one that is judged by everything else: there it keeps the
-    /// pods of ReplicaSets, and nothing that only names an owner is touched.
+    /// A daemon writes in another namespace than the one that all other invariants judge: there it may keep the pods
+    /// of ReplicaSets, and must not change an object that only names an owner.
     pub(super) fn elsewhere(
         &self,
         call: &Call,
@@ -133,7 +133,7 @@ impl Owners {
 }
 
 impl Invariants {
-    /// S24 for what is committed in the namespace that everything else judges, too.
+    /// S24 for writes in the namespace that all other invariants judge, too.
     pub(super) fn judge_owners(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let Commit { call, before, after, .. } = commit;
         if let Some(before) = before
@@ -141,17 +141,17 @@ impl Invariants {
             && matches!(&*call.resource, "pods" | "replicasets")
             && self.owners_of.only_claims(&call.resource, before)
         {
-            // Somebody may have taken it from its owner a moment ago.
+            // Another client may have removed it from its owner a moment ago.
             let owners = self.owners.get(text(before, "/metadata/uid"));
             let always =
                 owners.is_some_and(|owners| owners.since(since).all(|owner| owner == super::ANOTHER));
             if always {
-                return commit.breach("S24", "a write to what only names somebody's UID");
+                return commit.breach("S24", "a write to an object that only names an owner's UID");
             }
         }
         let (Some(after), "status") = (after, &*call.subresource) else { return Ok(()) };
         // Its counts are those of an earlier write, which was judged then.
-        if commit.tells_of_a_refused_handover() {
+        if commit.reports_a_refused_handover() {
             return Ok(());
         }
         let (uid, status) =
@@ -172,7 +172,7 @@ impl Invariants {
         };
         let counted: i64 = counts.iter().map(|field| status(field)).sum();
         if counted > most {
-            return commit.breach("S24", format!("{counted} counted, and {most} at most are its own"));
+            return commit.breach("S24", format!("{counted} counted, at most {most} are its own"));
         }
         Ok(())
     }
@@ -185,9 +185,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_found_among_its_kind_in_the_namespace_of_what_names_it() {
+    fn an_owner_is_found_by_kind_and_namespace() {
         let mut owners = Owners::default();
-        owners.places.insert("u-set".into(), ("replicasets".into(), "shop".into()));
+        owners.places.insert("u-replica-set".into(), ("replicasets".into(), "shop".into()));
         owners.places.insert("u-web".into(), ("deployments".into(), "shop".into()));
         let object = |namespace: &str, api_version: &str, kind: &str, uid: &str| {
             let owner =
@@ -198,20 +198,20 @@ mod tests {
             assert_eq!(owners.of(resource, &object).is_some(), expected, "{resource} {object}");
             assert_eq!(owners.only_claims(resource, &object), !expected, "{resource} {object}");
         };
-        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-set"), true);
-        check("pods", object("shop", "apps/v1beta2", "ReplicaSet", "u-set"), true);
-        check("pods", object("tenant", "apps/v1", "ReplicaSet", "u-set"), false);
-        check("pods", object("shop", "v1", "ReplicaSet", "u-set"), false);
-        check("pods", object("shop", "apps/v1", "Deployment", "u-set"), false);
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-replica-set"), true);
+        check("pods", object("shop", "apps/v1beta2", "ReplicaSet", "u-replica-set"), true);
+        check("pods", object("tenant", "apps/v1", "ReplicaSet", "u-replica-set"), false);
+        check("pods", object("shop", "v1", "ReplicaSet", "u-replica-set"), false);
+        check("pods", object("shop", "apps/v1", "Deployment", "u-replica-set"), false);
         check("pods", object("shop", "apps/v1", "ReplicaSet", "u-web"), false);
-        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-nobody"), false);
+        check("pods", object("shop", "apps/v1", "ReplicaSet", "u-unknown"), false);
         check("replicasets", object("shop", "apps/v1", "Deployment", "u-web"), true);
         check("replicasets", object("shop", "example.com/v1", "Deployment", "u-web"), false);
-        assert!(!owners.only_claims("pods", &json!({"metadata": {}})), "nobody's");
+        assert!(!owners.only_claims("pods", &json!({"metadata": {}})), "no owner");
     }
 
     #[test]
-    fn a_count_that_stands_from_before_is_not_claimed_by_who_only_tells_of_a_refused_release() {
+    fn a_status_that_only_reports_a_refused_release_keeps_its_counts() {
         let request = http::Request::patch("/apis/apps/v1/namespaces/shop/deployments/web/status").body(());
         let call = Call::new("d0.1".into(), &request.unwrap().into_parts().0, b"{}");
         let deployment = |replicas: i64, reason: &str| {

@@ -1,4 +1,4 @@
-//! S3, S11, S12, S15 to S17: what becomes of pods.
+//! S3, S11, S12, S15 to S17 for pods.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn count<'a>(pods: impl IntoIterator<Item = &'a Value>) -> i64 {
     i64::try_from(pods.into_iter().count()).unwrap_or(i64::MAX)
 }
 
-/// How long before the writes of a successor the author of an overdue one may have decided.
+/// How long before the writes of a successor the author of an abandoned write may have decided.
 const LATEST: Duration = Duration::from_secs(120);
 
 impl Invariants {
@@ -30,45 +30,52 @@ impl Invariants {
 
     fn created(&self, commit: &Commit<'_>, pod: &Value, since: Duration) -> Result<(), Breach> {
         let uid = controller(pod);
-        self.for_the_living(commit, uid, since)?;
-        // The set may have gone meanwhile; then the garbage collector takes the pod.
+        self.check_owner_exists(commit, uid, since)?;
+        // The ReplicaSet may be deleted meanwhile; then the garbage collector deletes the pod.
         let Some(replica_set) = commit.by_uid("replicasets", uid) else { return Ok(()) };
         let (name, owner) = (text(replica_set, "/metadata/name"), &pod["metadata"]["ownerReferences"][0]);
         let is_its =
             owner["kind"] == "ReplicaSet" && owner["apiVersion"] == "apps/v1" && owner["name"] == name;
         if !is_its || !text(pod, "/metadata/name").starts_with(&format!("{name}-")) {
-            return commit.breach("outgoing", "a pod that does not name its set");
+            return commit.breach("outgoing", "a pod that does not name its ReplicaSet");
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod)));
         let wanted = self.sizes_since(uid, since).into_iter().max().unwrap_or(0);
-        let adoptions = self.adoptions.get(uid).filter(|_| commit.call.overdue).into_iter();
+        let adoptions = self.adoptions.get(uid).filter(|_| commit.call.abandoned).into_iter();
         let adopted = adoptions.flat_map(|adoptions| adoptions.happened(since)).count();
-        let excused =
-            adopted + self.misnamed(commit, uid, name, since) + self.named_apart(commit, uid, name, since);
+        let excused = adopted
+            + self.created_by_a_successor(commit, uid, name, since)
+            + self.created_by_another_daemon(commit, uid, name, since);
         if live - i64::try_from(excused).unwrap_or(0) >= wanted {
             return commit.breach("S11", format!("a pod beyond {live} of {wanted}"));
         }
         self.recreated(commit, replica_set)
     }
 
-    /// Pods of a set of which this author could not know, because a write was overdue and names had fallen free: see
-    /// the declared breaches.
-    fn misnamed(&self, commit: &Commit<'_>, uid: &str, name: &str, since: Duration) -> usize {
+    /// Pods of a ReplicaSet that this author could not know, because of an abandoned write and names that became
+    /// free: see the declared breaches.
+    fn created_by_a_successor(&self, commit: &Commit<'_>, uid: &str, name: &str, since: Duration) -> usize {
         let is_other = |pod: &&Made| pod.by != commit.call.agent;
         let is_there = |pod: &Made| commit.by_uid("pods", &pod.uid).is_some_and(is_live);
         let made = || self.made.get(uid).into_iter().flat_map(|made| made.happened(since));
         let stragglers = made()
-            .filter(|pod| pod.overdue && is_there(pod) && (commit.call.overdue || is_other(pod)))
+            .filter(|pod| pod.abandoned && is_there(pod) && (commit.call.abandoned || is_other(pod)))
             .count();
-        let missed = stragglers + usize::from(commit.call.overdue && made().any(|pod| is_other(&pod)));
-        // Each of them took a name that had fallen free, since its own author decided.
+        let missed = stragglers + usize::from(commit.call.abandoned && made().any(|pod| is_other(&pod)));
+        // Each of them has a name that became free since its own author decided.
         let since = since.saturating_sub(LATEST);
         missed.min(self.freed.get(name).map_or(0, |freed| freed.happened(since).count()))
     }
 
-    /// Pods of a set of which this author could not know, because a daemon beside it remembers other names: see the
+    /// Pods of a ReplicaSet that this author could not know, because another daemon remembers other names: see the
     /// declared breaches.
-    fn named_apart(&self, commit: &Commit<'_>, uid: &str, name: &str, since: Duration) -> usize {
+    fn created_by_another_daemon(
+        &self,
+        commit: &Commit<'_>,
+        uid: &str,
+        name: &str,
+        since: Duration,
+    ) -> usize {
         let Some(begun) = self.rivals.get(&commit.call.agent) else { return 0 };
         let made = self.made.get(uid).into_iter().flat_map(|made| made.happened(since));
         let theirs: Vec<Duration> = made
@@ -81,9 +88,9 @@ impl Invariants {
         theirs.len().min(freed)
     }
 
-    /// S3: a Deployment that was Recreate, and had this template, when it gave a set its first pods, had waited for
-    /// the pods of older sets that there were. Whoever makes the pods looks at his own set, so that it is that
-    /// decision that counts.
+    /// S3: a Deployment that had Recreate and this template when it created a ReplicaSet, or scaled it up from 0, had
+    /// waited for the existing pods of older ReplicaSets. The ReplicaSet controller considers only its own
+    /// ReplicaSet, so the Deployment's decision counts.
     fn recreated(&self, commit: &Commit<'_>, replica_set: &Value) -> Result<(), Breach> {
         let (uid, deployment) = (text(replica_set, "/metadata/uid"), controller(replica_set));
         let (Some(terms), Some(begun)) = (self.terms.get(deployment), self.begun.get(uid)) else {
@@ -116,10 +123,10 @@ impl Invariants {
         let owners = self.owners.get(text(pod, "/metadata/uid"));
         let owners = || owners.into_iter().flat_map(|owners| owners.since(since));
         if owners().all(|owner| owner.is_empty()) {
-            return commit.breach("S12", "the deletion of a pod that is nobody's");
+            return commit.breach("S12", "the deletion of a pod without an owner");
         }
-        if owners().all(|owner| owner.is_empty() || self.had_gone(commit, owner, since)) {
-            return commit.breach("S17", "the deletion of a pod whose set is not there any more");
+        if owners().all(|owner| owner.is_empty() || self.was_deleted(commit, owner, since)) {
+            return commit.breach("S17", "the deletion of a pod whose ReplicaSet does not exist any more");
         }
         if uid.is_empty() || !is_live(pod) {
             return Ok(());
@@ -128,7 +135,8 @@ impl Invariants {
         let wanted = self.sizes_since(uid, since).into_iter().min().unwrap_or(0);
         let lost = self.losses.gone(commit, uid, since);
         if live + lost < wanted {
-            return commit.breach("S12", format!("{live} of {wanted} pods are left, others took {lost}"));
+            return commit
+                .breach("S12", format!("{live} of {wanted} pods are left, other clients removed {lost}"));
         }
         Ok(())
     }
@@ -149,20 +157,20 @@ impl Invariants {
         let mut seen = self.labels.get(uid).into_iter().flat_map(|labels| labels.since(since));
         match (was, is) {
             ("", replica_set) if !replica_set.is_empty() => {
-                // What became of it after its author asked is seen to there.
-                self.for_the_living(commit, replica_set, since)?;
+                // What happened to it after its author decided is considered there.
+                self.check_owner_exists(commit, replica_set, since)?;
                 if is_deleting(before) || !selected(replica_set, &after["metadata"]["labels"]) {
-                    return commit.breach("S15", "a pod adopted that may not be");
+                    return commit.breach("S15", "a pod adopted that must not be");
                 }
             }
             (replica_set, "") => {
-                self.for_the_living(commit, replica_set, since)?;
+                self.check_owner_exists(commit, replica_set, since)?;
                 if seen.all(|labels| selected(replica_set, labels)) {
-                    return commit.breach("S16", "a pod released that the selector selects");
+                    return commit.breach("S16", "a pod released that the selector matches");
                 }
             }
             (was, is) if was != is && !was.is_empty() && !is.is_empty() => {
-                return commit.breach("S15", format!("a pod stolen from {was}"));
+                return commit.breach("S15", format!("a pod adopted that {was} controls"));
             }
             _ => {}
         }
@@ -172,7 +180,8 @@ impl Invariants {
         if owners > 1 { commit.breach("S15", "a pod with two controllers") } else { Ok(()) }
     }
 
-    /// Pods that can be lost without one that counts, and those that count, over a Deployment's sets.
+    /// How many pods that are not available can be lost, and how many available ones, over all ReplicaSets of a
+    /// Deployment.
     pub(super) fn available(&self, commit: &Commit<'_>, replica_set: &Value) -> (i64, i64) {
         let min_ready = number(replica_set, "/spec/minReadySeconds");
         let pods = commit.owned("pods", text(replica_set, "/metadata/uid"));

@@ -1,4 +1,4 @@
-//! S5, S7 for rollbacks, S8 for the order, S9, and S15 to S17 for sets: what a Deployment does with them.
+//! S5, S7 for rollbacks, S8 for the order, S9, and S15 to S17 for ReplicaSets: what a Deployment does with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::server::Picture;
 const ANNOTATIONS: &str = "/metadata/annotations";
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// What is remembered of sets.
+/// State about ReplicaSets.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// When each was last written, by UID.
     changed: BTreeMap<String, Duration>,
-    /// When each was last written but for its status, and by whom, by UID.
+    /// When each was last written except for its status, and by which client, by UID.
     resized: BTreeMap<String, (Duration, String)>,
     /// The same, without adoptions and releases.
     scaled: BTreeMap<String, (Duration, String)>,
@@ -30,37 +30,37 @@ pub(super) struct History {
     told: BTreeMap<(String, Arc<str>), Duration>,
     /// Their labels, by UID.
     labels: BTreeMap<String, Window<Value>>,
-    /// The names that were given for a template, by the Deployment's name and the template.
+    /// The names that were created for a template, by the Deployment's name and the template.
     names: BTreeMap<(String, u64), BTreeSet<String>>,
     /// The highest collisionCount of a Deployment, by name.
     collisions: BTreeMap<String, i64>,
-    /// The highest revision that was deleted by a daemon, by the Deployment's UID.
+    /// The highest revision that a daemon deleted, by the Deployment's UID.
     trimmed: BTreeMap<String, i64>,
-    /// Sets that somebody has asked to delete.
-    sentenced: BTreeSet<String>,
-    /// What sets wanted, by UID.
-    sized: BTreeMap<String, Window<Wish>>,
-    /// Who has met another's set under the name for a new one, and for which Deployment, by name.
+    /// ReplicaSets for which a deletion was sent.
+    deletions_sent: BTreeSet<String>,
+    /// What ReplicaSets wanted, by UID.
+    sized: BTreeMap<String, Window<RecordedSize>>,
+    /// The daemons whose creation found another ReplicaSet under the name, and for which Deployment, by name.
     met: BTreeSet<(String, String)>,
 }
 
-/// The size of a set, and what its annotations say of the Deployment at the time.
+/// The size of a ReplicaSet, and what its annotations recorded of the Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct RecordedSize {
     size: i64,
     pub(super) desired: Option<i64>,
     most: Option<i64>,
 }
 
-impl Wish {
+impl RecordedSize {
     pub(super) fn of(replica_set: &Value) -> Self {
-        // What is no count counts as absent.
+        // An annotation that is not a number counts as absent.
         let annotation = |name: &str| {
             let written = text(replica_set, &format!("{ANNOTATIONS}/deployment.kubernetes.io~1{name}"));
             written.parse::<i32>().ok().filter(|count| *count >= 0).map(i64::from)
         };
         let (desired, most) = (annotation("desired-replicas"), annotation("max-replicas"));
-        Wish { size: number(replica_set, "/spec/replicas"), desired, most }
+        RecordedSize { size: number(replica_set, "/spec/replicas"), desired, most }
     }
 }
 
@@ -74,10 +74,10 @@ impl History {
                 let highest = self.trimmed.entry(owner.to_owned()).or_default();
                 *highest = revision(object).max(*highest);
             } else if commit.after.is_none_or(|after| is_deleting(after) || controller(after) != owner) {
-                // Somebody takes a set away, and with it, it may be, the highest revision.
+                // Another client removes a ReplicaSet, possibly with the highest revision.
                 self.trimmed.remove(owner);
             }
-            // Somebody has written another revision, and nothing tells any more which was the highest.
+            // Another client has written another revision, so that the highest one is no longer known.
             if !commit.call.of_daemon() && commit.before.map(revision) != commit.after.map(revision) {
                 self.trimmed.remove(owner);
             }
@@ -89,7 +89,7 @@ impl History {
                 }
                 self.resized.insert(uid.clone(), written);
             }
-            self.sized.entry(uid.clone()).or_default().set(commit.at, Wish::of(object));
+            self.sized.entry(uid.clone()).or_default().set(commit.at, RecordedSize::of(object));
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             if commit.call.of_daemon() && commit.call.subresource == "status" {
@@ -100,13 +100,13 @@ impl History {
         }
     }
 
-    /// A daemon asks for a deletion.
-    pub(super) fn condemned(&mut self, uid: &str) {
-        self.sentenced.insert(uid.to_owned());
+    /// A daemon sends a deletion.
+    pub(super) fn deletion_sent(&mut self, uid: &str) {
+        self.deletions_sent.insert(uid.to_owned());
     }
 
-    /// A daemon's creation has met what has its name already.
-    pub(super) fn met(&mut self, call: &Call, picture: &Picture) {
+    /// A daemon's creation was refused because an object of that name exists.
+    pub(super) fn name_was_taken(&mut self, call: &Call, picture: &Picture) {
         let there = picture.get("replicasets").and_then(|replica_sets| replica_sets.get(&call.name));
         let template = |replica_set: &Value| fingerprint(&replica_set["spec"]["template"]);
         if let Some(there) = there.filter(|_| call.method == Method::POST && call.resource == "replicasets")
@@ -123,13 +123,13 @@ impl History {
         self.trimmed.get(deployment).copied().unwrap_or(0)
     }
 
-    /// Whether nobody but `agent` has written to a set since, but for its status.
+    /// Whether no client but `agent` has written to a ReplicaSet since, except for its status.
     pub(super) fn is_left_alone(&self, replica_set: &Value, agent: &str, since: Duration) -> bool {
         let resized = self.resized.get(text(replica_set, "/metadata/uid"));
         resized.is_none_or(|(at, who)| *at < since || who == agent)
     }
 
-    /// Whether whoever knows what happened before `since` has seen this object as it is.
+    /// Whether an author that knows what happened before `since` has seen this object as it is.
     pub(super) fn is_known(&self, replica_set: &Value, since: Duration) -> bool {
         self.changed.get(text(replica_set, "/metadata/uid")).is_some_and(|changed| *changed < since)
     }
@@ -154,7 +154,7 @@ impl Invariants {
         if let (Some(before), Some(after)) = (commit.before, commit.after)
             && controller(before) != controller(after)
         {
-            return self.handed_over(commit, before, after, since);
+            return self.judge_handover(commit, before, after, since);
         }
         let uid = controller(object);
         let Some(deployment) = commit.by_uid("deployments", uid) else { return Ok(()) };
@@ -168,8 +168,8 @@ impl Invariants {
         }
     }
 
-    /// S15 and S16 for a set.
-    fn handed_over(
+    /// S15 and S16 for a ReplicaSet.
+    fn judge_handover(
         &self,
         commit: &Commit<'_>,
         before: &Value,
@@ -178,11 +178,11 @@ impl Invariants {
     ) -> Result<(), Breach> {
         match (controller(before), controller(after)) {
             ("", owner) => {
-                // One that went meanwhile is no fault of the author's.
-                self.for_the_living(commit, owner, since)?;
+                // The author could not know of a deletion meanwhile.
+                self.check_owner_exists(commit, owner, since)?;
                 let selected = self.statuses.selects(owner, &after["metadata"]["labels"]);
                 if !selected || is_deleting(before) {
-                    return commit.breach("S15", "a set adopted that may not be");
+                    return commit.breach("S15", "a ReplicaSet adopted that must not be");
                 }
             }
             (owner, "") => {
@@ -190,19 +190,19 @@ impl Invariants {
                 let mut labels = labels.by_ref().flat_map(|labels| labels.since(since));
                 let is_there = commit.by_uid("deployments", owner).is_some();
                 if is_there && labels.all(|labels| self.statuses.selects(owner, labels)) {
-                    return commit.breach("S16", "a set released that the selector selects");
+                    return commit.breach("S16", "a ReplicaSet released that the selector matches");
                 }
             }
-            (owner, _) => return commit.breach("S15", format!("a set stolen from {owner}")),
+            (owner, _) => return commit.breach("S15", format!("a ReplicaSet adopted that {owner} controls")),
         }
         Ok(())
     }
 
-    /// S5: a template has as many names as there were collisions, and one more.
+    /// S5: a template has at most one name more than there were collisions.
     fn named(&mut self, commit: &Commit<'_>, deployment: &str, replica_set: &Value) -> Result<(), Breach> {
         let hash = text(replica_set, "/metadata/labels/pod-template-hash");
         if hash.is_empty() || commit.call.name != format!("{deployment}-{hash}") {
-            return commit.breach("S5", format!("a set of {deployment} with the hash {hash:?}"));
+            return commit.breach("S5", format!("a ReplicaSet of {deployment} with the hash {hash:?}"));
         }
         let key = (deployment.to_owned(), fingerprint(&replica_set["spec"]["template"]));
         let names = self.history.names.entry(key).or_default();
@@ -214,7 +214,8 @@ impl Invariants {
         Ok(())
     }
 
-    /// S5: the count of collisions rises one by one, and each time somebody has met another's set.
+    /// S5: collisionCount rises one by one, and each time only after a creation found another ReplicaSet under the
+    /// name.
     fn collided(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
         let of = |deployment| number(deployment, "/status/collisionCount");
@@ -228,8 +229,8 @@ impl Invariants {
         }
     }
 
-    /// S7: what a rollback leads to is the last revision of another template than the one that it leaves. That one is
-    /// the latest, whether it has a ReplicaSet or not, and whatever number that has.
+    /// S7: a rollback restores the highest revision with another template than the current one. The current one is
+    /// the latest, whether it has a ReplicaSet or not, and whatever revision that has.
     fn rolled_back(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
         let template = &after["spec"]["template"];
@@ -237,14 +238,14 @@ impl Invariants {
             return Ok(());
         }
         if after["metadata"]["annotations"][ROLLBACK_TO].is_string() {
-            return commit.breach("S7", "a rollback that leaves the request for it");
+            return commit.breach("S7", "a rollback that does not remove its request");
         }
         let replica_sets = commit.owned("replicasets", text(before, "/metadata/uid"));
         let others = replica_sets.iter().filter(|replica_set| {
             bare(&replica_set["spec"]["template"]) != bare(&before["spec"]["template"])
         });
         let Some(last) = others.max_by_key(|replica_set| revision(replica_set)) else { return Ok(()) };
-        // The last one may have gone unknown to the author, too.
+        // The author may not know that the last one was deleted, either.
         let known = replica_sets.iter().all(|replica_set| self.history.is_known(replica_set, since))
             && self.sizes.keys().filter_map(|replica_set| self.going.get(replica_set)).all(|at| *at < since);
         if known && bare(&last["spec"]["template"]) != *template {
@@ -254,7 +255,7 @@ impl Invariants {
         Ok(())
     }
 
-    /// S8: the lowest revisions go first.
+    /// S8: the lowest revisions are deleted first.
     fn trimmed_in_order(
         &mut self,
         commit: &Commit<'_>,
@@ -271,20 +272,20 @@ impl Invariants {
             if at_rest
                 && revision(other) < revision(replica_set)
                 && !is_deleting(other)
-                && !self.history.sentenced.contains(text(other, "/metadata/uid"))
+                && !self.history.deletions_sent.contains(text(other, "/metadata/uid"))
                 && !templates.contains(&fingerprint(&other["spec"]["template"]))
                 && self.history.is_known(other, since)
             {
                 let name = text(other, "/metadata/name");
-                return commit.breach("S8", format!("{name} has a lower revision and stays"));
+                return commit.breach("S8", format!("{name} has a lower revision and is kept"));
             }
         }
         Ok(())
     }
 
-    /// S9: what was not wanted at all is not wanted now, and once the last of several sets has been resized for a
-    /// new `spec.replicas`, all that may be there is shared out, and none went the other way or got more than its
-    /// share. What rounding leaves over is at most half a pod for each set.
+    /// S9: a ReplicaSet without replicas does not get any, and once the last of several ReplicaSets has been resized
+    /// for a new `spec.replicas`, all allowed replicas are distributed, and none was resized in the opposite
+    /// direction or beyond its share. Rounding changes at most half a pod for each ReplicaSet.
     fn in_proportion(
         &self,
         commit: &Commit<'_>,
@@ -296,23 +297,23 @@ impl Invariants {
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         let [terms] = terms[..] else { return Ok(()) };
-        if terms.recreate || Wish::of(before).desired == Some(terms.replicas) {
+        if terms.recreate || RecordedSize::of(before).desired == Some(terms.replicas) {
             return Ok(());
         }
-        // A plan that was interrupted goes on with another, whose steps do not add up by themselves.
+        // After an interrupted plan another one follows, whose steps do not add up by themselves.
         let Some(began) = self.decisions.began(commit.call.id) else { return Ok(()) };
         let uid = text(after, "/metadata/uid");
         let replica_sets = commit.owned("replicasets", deployment);
         let now = |replica_set: &Value| {
-            Wish::of(if text(replica_set, "/metadata/uid") == uid { after } else { replica_set })
+            RecordedSize::of(if text(replica_set, "/metadata/uid") == uid { after } else { replica_set })
         };
         let found = |replica_set: &Value| {
             let sized = self.history.sized.get(text(replica_set, "/metadata/uid"));
             sized.and_then(|sized| sized.since(began).next().copied()).unwrap_or(now(replica_set))
         };
         let scaled = |replica_set: &Value| self.history.scaled.get(text(replica_set, "/metadata/uid"));
-        // Another sync may have followed within the instant: a status ends one, and none writes to a set twice. A plan
-        // that begins at the instant of a status is not judged.
+        // Another sync may have followed within the instant: a status ends a sync, and no sync writes to a ReplicaSet
+        // twice. A plan that begins at the instant of a status is not judged.
         let told = self.history.told.get(&(deployment.to_owned(), commit.call.agent.clone()));
         if told.is_some_and(|at| *at >= began) {
             return Ok(());
@@ -333,7 +334,7 @@ impl Invariants {
         };
         let is_due =
             sized().any(|replica_set| replica_set.desired.is_some_and(|desired| desired != terms.replicas));
-        // An annotation that is no count makes no scaling due: then it is a step of the rollout.
+        // An annotation that is not a number makes no scaling due: then the write is a step of the rollout.
         if !is_due && !terms.paused {
             return Ok(());
         }
@@ -341,7 +342,7 @@ impl Invariants {
             let alone =
                 |replica_set: &&Value| self.history.is_left_alone(replica_set, &commit.call.agent, since);
             if now(before).size > 0 && sized().count() > 1 && is_due && replica_sets.iter().all(alone) {
-                return commit.breach("S9", "a set without pods is given some of those to be shared out");
+                return commit.breach("S9", "a ReplicaSet without pods is scaled up by proportional scaling");
             }
             return Ok(());
         }
@@ -363,11 +364,13 @@ impl Invariants {
         if wanted < 2 || now(before).size == 0 || !active.iter().all(|replica_set| is_done(replica_set)) {
             return Ok(());
         }
-        let sum =
-            |of: &dyn Fn(&Value) -> Wish| active.iter().map(|replica_set| of(replica_set).size).sum::<i64>();
+        let sum = |of: &dyn Fn(&Value) -> RecordedSize| {
+            active.iter().map(|replica_set| of(replica_set).size).sum::<i64>()
+        };
         let (sum, sum_before, allowed) = (sum(&now), sum(&found), terms.replicas + terms.surge);
         if sum != allowed {
-            return commit.breach("S9", format!("{sum} pods wanted in the end, {allowed} to be shared out"));
+            return commit
+                .breach("S9", format!("{sum} pods wanted after proportional scaling, {allowed} allowed"));
         }
         let most = i64::try_from(active.len()).unwrap_or(i64::MAX) + 1;
         let was_full = active.iter().all(|replica_set| found(replica_set).most == Some(sum_before));

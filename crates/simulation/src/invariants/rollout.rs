@@ -1,4 +1,4 @@
-//! S1, S2, S4, S6 to S8: what becomes of ReplicaSets.
+//! S1, S2, S4, S6 to S8: writes to ReplicaSets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::replica_sets::Wish;
+use super::replica_sets::RecordedSize;
 use super::{Breach, Commit, Invariants, Terms, bare, controller, is_deleting, number, text};
 use crate::convergence::selects;
 
@@ -22,14 +22,14 @@ impl Invariants {
         let Some(replica_set) = commit.after.or(commit.before) else { return Ok(()) };
         let deployment = controller(commit.before.unwrap_or(replica_set));
         if deployment.is_empty() {
-            // Its adoption is judged elsewhere, and before that nothing is done to it.
+            // Its adoption is judged elsewhere, and before that nothing may be written to it.
             return match controller(replica_set) {
-                "" => commit.breach("outgoing", "a set that is nobody's is written"),
+                "" => commit.breach("outgoing", "a write to a ReplicaSet without an owner"),
                 _ => Ok(()),
             };
         }
-        self.for_the_living(commit, deployment, since)?;
-        // Without its Deployment, which has gone meanwhile, there are no bounds.
+        self.check_owner_exists(commit, deployment, since)?;
+        // Its Deployment is deleted meanwhile, so that there are no bounds.
         let Some(terms) = self.terms.get(deployment) else { return Ok(()) };
         let terms: Vec<&Terms> = terms.since(since).collect();
         if commit.by_uid("deployments", deployment).is_none() {
@@ -39,13 +39,13 @@ impl Invariants {
             Method::DELETE => self.trimmed(commit, deployment, &terms),
             Method::POST => {
                 Self::begun(commit, replica_set, deployment, &terms)?;
-                if commit.call.overdue {
+                if commit.call.abandoned {
                     return Ok(());
                 }
                 self.numbered(commit, replica_set, deployment, since)?;
                 self.resized(commit, replica_set, deployment, &terms, since)
             }
-            _ if commit.call.overdue => Ok(()),
+            _ if commit.call.abandoned => Ok(()),
             _ => {
                 self.numbered(commit, replica_set, deployment, since)?;
                 self.resized(commit, replica_set, deployment, &terms, since)
@@ -53,7 +53,7 @@ impl Invariants {
         }
     }
 
-    /// S4, S6 and S7 for a new set.
+    /// S4, S6 and S7 for a new ReplicaSet.
     fn begun(
         commit: &Commit<'_>,
         replica_set: &Value,
@@ -63,15 +63,15 @@ impl Invariants {
         let template = bare(&replica_set["spec"]["template"]);
         let twin = |other: &&Value| bare(&other["spec"]["template"]) == template && !is_deleting(other);
         if let Some(other) = commit.owned("replicasets", deployment).into_iter().find(twin) {
-            return commit.breach("S4", format!("there is {} already", text(other, "/metadata/name")));
+            return commit.breach("S4", format!("{} exists already", text(other, "/metadata/name")));
         }
         if terms.iter().all(|terms| terms.paused) {
-            return commit.breach("S6", "a new set while the Deployment is paused");
+            return commit.breach("S6", "a new ReplicaSet while the Deployment is paused");
         }
         Ok(())
     }
 
-    /// S7: a revision that is given is the highest, and higher than those that were there.
+    /// S7: a new revision is the highest, and higher than all existing ones.
     fn numbered(
         &self,
         commit: &Commit<'_>,
@@ -81,11 +81,12 @@ impl Invariants {
     ) -> Result<(), Breach> {
         let (given, before) = (revision(replica_set), commit.before.map_or(0, revision));
         let uid = text(replica_set, "/metadata/uid");
-        // The Deployment tells of the highest, also of sets that are not seen yet, unless somebody has written another
-        // there. Who begins with an old list of sets has not looked for the one that the Deployment tells of.
+        // The Deployment's annotation has the highest one, also of ReplicaSets that are not in the cache yet, unless
+        // another client has changed the annotation. A daemon that starts with an old list of ReplicaSets has not
+        // waited for the one that the annotation names.
         let told = commit.by_uid("deployments", deployment).filter(|_| !self.past).map_or(0, revision);
-        // One that the Deployment does not select is released, and counts for nothing. A process that has just begun
-        // does not look for it.
+        // A ReplicaSet that the Deployment does not select is released, and does not count. A process that has just
+        // started does not look for it.
         let owner = commit.by_uid("deployments", deployment);
         let is_selected = |replica_set: &Value| owner.is_none_or(|owner| selects(owner, replica_set));
         let counts = |replica_set: &&Value| {
@@ -119,7 +120,7 @@ impl Invariants {
                 - size_before;
         let bound = terms.iter().map(|terms| terms.replicas + terms.surge).max().unwrap_or(0);
         let adopted = commit.before.is_none_or(|before| controller(before) == deployment);
-        // Two leaders who know nothing of each other: what the other did a moment ago is not known.
+        // Two leaders do not know what the other wrote a moment ago.
         let others = |(who, _): &&(Arc<str>, i64)| *who != commit.call.agent;
         let raises = self.raises.get(deployment).into_iter().flat_map(|raises| raises.happened(since));
         let raises: Vec<i64> = raises.filter(others).map(|(_, by)| *by).collect();
@@ -131,15 +132,15 @@ impl Invariants {
         if size < size_before {
             self.shrunk_in_a_pause(commit, &replica_sets, terms, since)?;
         }
-        // A new size or strategy lets sets shrink for other reasons than a rollout.
+        // After a change of size or strategy, ReplicaSets shrink for other reasons than a rollout.
         let same = |terms: &&Terms| terms.replicas == first.replicas && terms.template == first.template;
         let rolling =
             terms.iter().all(|terms| !terms.recreate && !terms.paused && same(terms)) && raises.is_empty();
         let old = bare(&replica_set["spec"]["template"]) != bare(&first.template);
-        // So does a size that the set was not shrunk for before, because something had to be waited for.
-        let before = commit.before.and_then(|replica_set| Wish::of(replica_set).desired);
+        // The same holds for an earlier change of size that was not executed before, because the sync had to wait.
+        let before = commit.before.and_then(|replica_set| RecordedSize::of(replica_set).desired);
         let scales = before.is_some_and(|desired| desired != first.replicas)
-            && Wish::of(replica_set).desired == Some(first.replicas);
+            && RecordedSize::of(replica_set).desired == Some(first.replicas);
         if size >= size_before || !old || !rolling || scales {
             return Ok(());
         }
@@ -152,22 +153,23 @@ impl Invariants {
             } else {
                 i64::MAX
             };
-            // What is not available goes first. Of what has just become so nobody may know.
+            // Unavailable pods are deleted first. The author may not know which pods have just become available.
             let gained = self.losses.gained(text(other, "/metadata/uid"), since);
             let pods = counting + idle;
             let removed = (pods - shrinks.min(pods) - idle - gained).max(0);
             available += counting - removed + self.losses.unavailable(commit, other, since);
             taken += removed;
         }
-        // What was never available may go even where too few are.
+        // Pods that were never available may be deleted even where too few are available.
         if taken > 0 && available < least {
-            return commit.breach("S2", format!("{available} available pods are left, {least} promised"));
+            return commit
+                .breach("S2", format!("{available} available pods are left, at least {least} required"));
         }
         Ok(())
     }
 
-    /// S6 for sets that are there: where several want pods while their Deployment is paused, one shrinks only when
-    /// all of them together want more than is allowed, or the new one wants all there is to be.
+    /// S6 for existing ReplicaSets: where several want pods while their Deployment is paused, one shrinks only when
+    /// all of them together want more than is allowed, or the new one wants all replicas.
     fn shrunk_in_a_pause(
         &self,
         commit: &Commit<'_>,
@@ -187,7 +189,7 @@ impl Invariants {
             size(replica_set) == first.replicas
                 && terms.iter().any(|terms| bare(&terms.template) == template(replica_set))
         };
-        // Of what others did to the sets, and to which there are, the author may know nothing.
+        // The author may not know what others did to the ReplicaSets, nor which ones exist.
         let known = replica_sets
             .iter()
             .all(|replica_set| self.history.is_left_alone(replica_set, &commit.call.agent, since))
@@ -200,7 +202,8 @@ impl Invariants {
         let sum: i64 = replica_sets.iter().map(|replica_set| size(replica_set)).sum();
         let allowed = if first.replicas > 0 { first.replicas + first.surge } else { 0 };
         if known && sum <= allowed && !replica_sets.iter().any(is_full) {
-            let what = format!("a set shrinks in a pause, and {sum} pods are wanted of {allowed}");
+            let what =
+                format!("a ReplicaSet shrinks during a pause, with {sum} pods wanted and {allowed} allowed");
             return commit.breach("S6", what);
         }
         Ok(())
@@ -214,7 +217,7 @@ impl Invariants {
             || number(replica_set, "/status/observedGeneration")
                 != number(replica_set, "/metadata/generation")
         {
-            return commit.breach("S8", "a set that is not at rest is deleted");
+            return commit.breach("S8", "a ReplicaSet that is not empty is deleted");
         }
         let template = bare(&replica_set["spec"]["template"]);
         // Of two with the same template the older is the current one.
@@ -227,7 +230,11 @@ impl Invariants {
         };
         if terms.iter().all(|terms| bare(&terms.template) == template) {
             let has_older_twin = commit.owned("replicasets", deployment).iter().any(is_older_twin);
-            return if has_older_twin { Ok(()) } else { commit.breach("S8", "the current set is deleted") };
+            return if has_older_twin {
+                Ok(())
+            } else {
+                commit.breach("S8", "the current ReplicaSet is deleted")
+            };
         }
         let old = commit.owned("replicasets", deployment);
         let old = old.iter().filter(|replica_set| {
@@ -235,9 +242,10 @@ impl Invariants {
         });
         let limit = terms.iter().map(|terms| terms.history).min().unwrap_or(0);
         let rest = i64::try_from(old.count()).unwrap_or(i64::MAX) - 1;
-        // With several templates within the window it cannot be said which of them were old.
+        // With several templates within the window it is unknown which ReplicaSets were old.
         if terms.len() == 1 && rest < limit {
-            return commit.breach("S8", format!("{rest} old sets are left of {limit}"));
+            return commit
+                .breach("S8", format!("{rest} old ReplicaSets are left, fewer than the limit {limit}"));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! S20 and S21, the second half: each status was true at some moment that its author may have seen, and
-//! times move with what they are the times of.
+//! S20 and S21, the second half: each status was true at some moment that its author may have seen, and transition
+//! times change with their condition.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,59 +9,59 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::replica_sets::Wish;
+use super::replica_sets::RecordedSize;
 use super::window::Window;
 use super::{Breach, Commit, Invariants, bare, controller, is_deleting, number, text};
 
-/// A pod that counts: not ready, or ready since a second.
+/// Not ready, or ready since this second.
 type Ready = Option<i64>;
 
-/// A pod of a set that has not ended.
+/// A pod of a ReplicaSet that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
     ready: Ready,
-    /// Whether it has all labels of the set's template.
+    /// Whether it has all labels of the ReplicaSet's template.
     labeled: bool,
-    /// Whether it is on its way out, and counts as such alone.
+    /// Whether it is terminating, and counts as that only.
     terminating: bool,
 }
 
-/// What a set wants, and what it says of itself.
+/// What a ReplicaSet wants, and what it reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Tells it from other sets.
+    /// Identifies the ReplicaSet.
     id: u64,
     pub(super) template: u64,
     pub(super) size: i64,
-    /// What its annotation says of `spec.replicas` of the Deployment when it was sized.
+    /// `spec.replicas` of the Deployment when the ReplicaSet was sized, from its annotation.
     pub(super) desired: Option<i64>,
     replicas: i64,
     ready: i64,
     available: i64,
-    /// None of a set that nobody has looked at; `None` where whoever has looked did not count.
+    /// Absent for a ReplicaSet that was never synced; `None` where the field is absent.
     pub(super) terminating: Option<i64>,
 }
 
-/// What there was to report lately.
+/// What statuses had to report lately.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
-    /// The pods of a set, by its UID.
+    /// The pods of a ReplicaSet, by its UID.
     pods: BTreeMap<String, Window<Vec<Member>>>,
-    /// The sets of a Deployment, by its UID.
+    /// The ReplicaSets of a Deployment, by its UID.
     replica_sets: BTreeMap<String, Window<Vec<Counts>>>,
-    /// Those of now, by their owner's UID and their own: a write changes one of them, and the others need not be looked
-    /// at again.
+    /// The present ones, by their owner's UID and their own: a write changes one of them, and the others need not be
+    /// read again.
     pods_now: BTreeMap<String, BTreeMap<String, Member>>,
     replica_sets_now: BTreeMap<String, BTreeMap<String, Counts>>,
-    /// minReadySeconds of sets.
+    /// minReadySeconds of ReplicaSets.
     min_ready: BTreeMap<String, Window<i64>>,
-    /// What sets and Deployments select.
+    /// The selectors of ReplicaSets and Deployments.
     selectors: BTreeMap<String, Value>,
     /// The labels of their templates.
     labels: BTreeMap<String, Value>,
 }
 
-/// Which template it is, without the label that tells sets apart.
+/// A hash of the template without the `pod-template-hash` label.
 pub(super) fn fingerprint(template: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     bare(template).to_string().hash(&mut hasher);
@@ -69,7 +69,7 @@ pub(super) fn fingerprint(template: &Value) -> u64 {
 }
 
 impl Statuses {
-    /// Whether a set or Deployment selects these labels. Selectors never change.
+    /// Whether the selector of a ReplicaSet or Deployment matches these labels. Selectors never change.
     pub(super) fn selects(&self, owner: &str, labels: &Value) -> bool {
         let wanted = self.selectors.get(owner).and_then(Value::as_object);
         wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
@@ -130,7 +130,7 @@ impl Statuses {
         let now = self.pods_now.entry(owner.to_owned()).or_default();
         now.remove(uid);
         let lately = self.pods.entry(owner.to_owned()).or_default();
-        // A pod that goes at once is marked first, by a version of its own, and a watch may stop there.
+        // A pod that is deleted at once is first marked in a version of its own, and a watch may stop there.
         let at_once = commit.after.is_none() && commit.call.method == Method::DELETE;
         if let Some(was) = was.filter(|was| at_once && !was.terminating) {
             let marked = Member { terminating: true, ..was };
@@ -151,7 +151,7 @@ impl Statuses {
         let was = now.remove(uid);
         if let Some(replica_set) = is {
             let template = &replica_set["spec"]["template"];
-            // Most writes leave the template alone, and to hash it is what costs.
+            // Most writes do not change the template, and hashing it is expensive.
             let same =
                 was.filter(|_| commit.before.is_some_and(|before| before["spec"]["template"] == *template));
             let template = same.map_or_else(|| fingerprint(template), |was| was.template);
@@ -170,7 +170,7 @@ impl Counts {
             id: hasher.finish(),
             template,
             size: number(replica_set, "/spec/replicas"),
-            desired: Wish::of(replica_set).desired,
+            desired: RecordedSize::of(replica_set).desired,
             replicas: number(replica_set, "/status/replicas"),
             ready: number(replica_set, "/status/readyReplicas"),
             available: number(replica_set, "/status/availableReplicas"),
@@ -193,8 +193,8 @@ fn size<T>(of: impl Iterator<Item = T>) -> i64 {
 }
 
 impl Invariants {
-    /// S20: the counts. A cache is a prefix of what happened to its kind, so that each status is that of
-    /// one moment since the one up to which its author could know everything.
+    /// S20: the counts. A cache is a prefix of the history of its kind, so that each status is that of one moment
+    /// since the one up to which its author could know everything.
     pub(super) fn judge_counts(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let (Some(after), "status") = (commit.after, &*commit.call.subresource) else { return Ok(()) };
         let uid = text(after, "/metadata/uid");
@@ -202,8 +202,8 @@ impl Invariants {
         let (replicas, ready) = (status("replicas"), status("readyReplicas"));
         let available = status("availableReplicas");
         let never =
-            |what: &str| commit.breach("S20", format!("{what} at no time lately: {}", after["status"]));
-        if commit.tells_of_a_refused_handover() {
+            |what: &str| commit.breach("S20", format!("{what} at no recent time: {}", after["status"]));
+        if commit.reports_a_refused_handover() {
             return Ok(());
         }
         if commit.call.resource == "deployments" {
@@ -224,7 +224,7 @@ impl Invariants {
                         new.any(|replica_set| replica_set.replicas == updated)
                     }
                 };
-                // A set that has lost pods meanwhile may be believed to have fewer than it says (S2).
+                // For a ReplicaSet that has lost pods meanwhile, fewer pods may be counted than it reports (S2).
                 sum(|replica_set| replica_set.replicas) == replicas
                     && sum(|replica_set| replica_set.ready) >= ready
                     && sum(|replica_set| replica_set.available) >= available
@@ -237,9 +237,10 @@ impl Invariants {
                     && templates.iter().any(is_new)
             };
             if !lately.since(since).any(is_that) {
-                return never("its sets said so");
+                return never("its ReplicaSets reported that");
             }
-            // What a set wants may be what the author has just written, beside what an old cache shows of the rest.
+            // The size of a ReplicaSet may be what the author has just written, beside the older cached sizes of the
+            // others.
             let mut sizes: BTreeMap<u64, Vec<i64>> = BTreeMap::new();
             let moments = lately.since(since).count();
             lately
@@ -283,7 +284,8 @@ impl Invariants {
         Ok(())
     }
 
-    /// S21: a condition that turns says when. A set's failure brings its own time to the Deployment.
+    /// S21: a condition whose status changes has a new transition time. The failure of a ReplicaSet keeps its own
+    /// time in the Deployment.
     pub(super) fn judge_times(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
         let (Some(before), Some(after), "status") = (commit.before, commit.after, &*commit.call.subresource)
         else {
@@ -297,7 +299,7 @@ impl Invariants {
             let age = at.map_or(i64::MAX, |at| commit.now.as_second() - at.as_second());
             let late = i64::try_from((commit.at - since).as_secs()).unwrap_or(i64::MAX);
             if turned && new["type"] != "ReplicaFailure" && age > late + 1 + self.doubt {
-                return commit.breach("S21", format!("{new} has turned, and says that was {age} s ago"));
+                return commit.breach("S21", format!("{new} changed, with a transition time {age} s ago"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! L10: who is asked to stop ends what it has begun, and begins no other sync.
+//! L10: a daemon that got the signal to stop finishes its running syncs, and begins no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use super::Breach;
 use crate::call::Call;
 
-/// Who does something, and who shall stop.
+/// The open calls, and the daemons that have to stop.
 #[derive(Debug, Default)]
 pub(super) struct Stopping {
-    /// How many calls of an agent are under way.
+    /// How many calls of an agent are open.
     under_way: BTreeMap<Arc<str>, u32>,
-    /// Who was asked to stop, and since when nothing of it has been under way.
+    /// Which agents got the signal to stop, and since when they have had no open call.
     asked: BTreeMap<Arc<str>, Option<Duration>>,
 }
 
 impl Stopping {
-    /// A daemon is asked to stop.
+    /// A daemon gets the signal to stop.
     pub(super) fn asked(&mut self, at: Duration, agent: &str) {
         let is_idle = self.under_way.get(agent).is_none_or(|calls| *calls == 0);
         self.asked.insert(agent.into(), is_idle.then_some(at));
     }
 
-    /// A call begins. The calls of a sync follow each other without an instant between them.
+    /// A call begins. The calls of a sync follow each other at the same instant.
     pub(super) fn begins(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
         *self.under_way.entry(call.agent.clone()).or_default() += 1;
         let Some(idle) = self.asked.get_mut(&call.agent) else { return Ok(()) };
         match *idle {
             Some(since) if since < at && call.is_act() => {
-                Err(Breach::new("L10", format!("a sync that begins after the request to stop: {call}")))
+                Err(Breach::new("L10", format!("a sync that begins after the signal to stop: {call}")))
             }
             Some(since) if since < at => Ok(()),
             _ => {
@@ -39,7 +39,7 @@ impl Stopping {
         }
     }
 
-    /// It is over, in whatever way.
+    /// A call has ended, with whatever result.
     pub(super) fn ends(&mut self, at: Duration, agent: &str) {
         let Some(calls) = self.under_way.get_mut(agent) else { return };
         *calls = calls.saturating_sub(1);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_before_the_request_may_end_and_nothing_begins_after_it() {
+    fn a_running_sync_may_finish_after_the_signal_and_no_other_begins() {
         let (mut stopping, at) = (Stopping::default(), Duration::from_secs);
         assert_eq!(stopping.begins(at(1), &call()), Ok(()));
         stopping.asked(at(2), "d0.1");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_nothing_when_asked_to_stop_begins_nothing() {
+    fn an_idle_daemon_begins_no_sync_after_the_signal() {
         let (mut stopping, at) = (Stopping::default(), Duration::from_secs);
         stopping.asked(at(2), "d0.1");
         assert!(stopping.begins(at(3), &call()).is_err());

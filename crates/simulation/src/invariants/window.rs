@@ -1,4 +1,4 @@
-//! The values that something had lately, or what happened to it.
+//! The values that something had lately, or the events that occurred.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ impl<T> Default for Window<T> {
 }
 
 impl<T> Window<T> {
-    /// This happens now.
+    /// An event occurs now.
     pub(super) fn happens(&mut self, at: Duration, value: T) {
         self.0.push((at, value));
     }
 
-    /// The values since `since`, the one that held just before included: instants are milliseconds long.
+    /// The values since `since`, including the one just before: an instant lasts a millisecond.
     pub(super) fn since(&self, since: Duration) -> impl Iterator<Item = &T> {
         let after = self.0.partition_point(|(at, _)| *at < since);
         self.0.iter().skip(after.saturating_sub(1)).map(|(_, value)| value)
@@ -29,17 +29,17 @@ impl<T> Window<T> {
         self.0.first().is_some_and(|(at, _)| *at < since)
     }
 
-    /// Whether something happened since `since`.
+    /// Whether an event occurred since `since`.
     pub(super) fn changed(&self, since: Duration) -> bool {
         self.0.last().is_some_and(|(at, _)| *at >= since)
     }
 
-    /// What happened since `since`.
+    /// The events since `since`.
     pub(super) fn happened(&self, since: Duration) -> impl Iterator<Item = &T> {
         self.0.iter().filter(move |(at, _)| *at >= since).map(|(_, value)| value)
     }
 
-    /// What happened from one instant to another, both included.
+    /// The events from one instant to another, both included.
     pub(super) fn between(&self, first: Duration, last: Duration) -> impl Iterator<Item = &T> {
         let between = move |(at, _): &&(Duration, T)| (first..=last).contains(at);
         self.0.iter().filter(between).map(|(_, value)| value)
@@ -47,7 +47,7 @@ impl<T> Window<T> {
 }
 
 impl<T: PartialEq> Window<T> {
-    /// It is `value` from now on.
+    /// The value is `value` from now on.
     pub(super) fn set(&mut self, at: Duration, value: T) {
         if self.0.last().is_none_or(|(_, last)| *last != value) {
             self.0.push((at, value));

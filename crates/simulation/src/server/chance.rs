@@ -1,4 +1,4 @@
-//! What becomes of each request: what was ordered for it, and what is left to chance.
+//! Chooses the fault of each request: an ordered one, or a random one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use http::Method;
 use tokio::time::Instant;
 
-use super::{Server, State, Stumble};
+use super::{FirstAttempt, Server, State};
 use crate::call::{Call, daemon_of};
-use crate::latency::is_called_after;
-use crate::request_fault::{Order, RequestFault};
+use crate::latency::is_named_after;
+use crate::request_fault::{OrderedFault, RequestFault};
 use crate::scenario::Fault;
 
-/// Longer than a daemon waits for an answer.
+/// Longer than a daemon waits for a reply.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 
-/// Not as long as that.
+/// Shorter than that.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Whether admission webhooks are asked about it, as they are configured most often: no status.
+/// Whether admission webhooks are called for it, in their most common configuration: not for a status.
 fn is_admitted(call: &Call) -> bool {
     call.is_write() && matches!(&*call.resource, "pods" | "replicasets") && call.subresource.is_empty()
 }
 
-/// What an API server says where a webhook that must be asked does not answer.
+/// The reply of an API server where a required webhook cannot be called.
 fn webhook_fails() -> RequestFault {
     let message =
         "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused";
@@ -43,12 +43,12 @@ impl Server {
         }
         if call.of_daemon()
             && call.is_act()
-            && state.standing.forbidden.is_some_and(|name| is_called_after(&call.name, name))
+            && state.history_state.forbidden.is_some_and(|name| is_named_after(&call.name, name))
         {
             return RequestFault::Refuse(500, "InternalError", "etcdserver: request timed out".into());
         }
         if call.of_daemon()
-            && state.standing.sizes_fixed
+            && state.history_state.sizes_fixed
             && (call.method == Method::PATCH, &*call.resource, &*call.subresource)
                 == (true, "replicasets", "")
         {
@@ -57,14 +57,14 @@ impl Server {
         }
         if call.of_daemon()
             && call.is_act()
-            && let Some((how, stumbled)) = &mut state.stumbled
-            && stumbled.insert(format!("{call} {}", call.body))
+            && let Some((how, first_attempts)) = &mut state.first_attempts
+            && first_attempts.insert(format!("{call} {}", call.body))
         {
             return match how {
-                Stumble::Refused => {
+                FirstAttempt::Refused => {
                     RequestFault::Refuse(500, "InternalError", "etcdserver: leader changed".into())
                 }
-                Stumble::Lost => RequestFault::LoseRequest,
+                FirstAttempt::Lost => RequestFault::LoseRequest,
             };
         }
         if call.is_act()
@@ -88,20 +88,20 @@ impl Server {
             && call.is_write()
             && let Some(daemon) = daemon_of(&call.agent)
             && let Some((_, answered)) =
-                state.stalls.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
+                state.failing_renewals.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
         {
             return match std::mem::replace(answered, true) {
-                // Late, and still in time.
+                // Late, but before the daemon abandons the call.
                 false => RequestFault::DelayReply(Duration::from_secs(4)),
                 true => RequestFault::LoseRequest,
             };
         }
         if call.is_act()
             && let Some(daemon) = daemon_of(&call.agent)
-            && let Some(fuse) = state.fuses.get_mut(&daemon)
+            && let Some(fuse) = state.writes_until_killed.get_mut(&daemon)
         {
             if *fuse == 0 {
-                state.fuses.remove(&daemon);
+                state.writes_until_killed.remove(&daemon);
                 self.kill(state, &call.agent);
                 return RequestFault::LoseReply;
             }
@@ -114,15 +114,16 @@ impl Server {
             state.ordered = others.checked_sub(1).map(|others| (others, order));
             match order {
                 _ if others > 0 => {}
-                Order::ArriveLate => return RequestFault::Delay(GIVEN_UP),
-                Order::OutliveAuthor => {
+                OrderedFault::AfterAbandoned => return RequestFault::Delay(GIVEN_UP),
+                OrderedFault::AfterAuthorKilled => {
                     self.kill(state, &call.agent);
                     return RequestFault::Delay(GIVEN_UP);
                 }
-                Order::AnswerLate => return RequestFault::DelayReply(LATE),
+                OrderedFault::LateReply => return RequestFault::DelayReply(LATE),
             }
         }
-        if state.standing.webhook_fails_until.is_some_and(|until| Instant::now() < until) && is_admitted(call)
+        if state.history_state.webhook_fails_until.is_some_and(|until| Instant::now() < until)
+            && is_admitted(call)
         {
             return webhook_fails();
         }
@@ -152,11 +153,11 @@ impl Server {
                 Fault::Webhook(part) if dice < part && is_admitted(call) => return webhook_fails(),
                 Fault::Throttled(part) if dice < part => {
                     let seconds = if call.is_act() { rng.u32(1..6) } else { 1 };
-                    return RequestFault::AskToWait { code: 429, seconds, carried_out: false };
+                    return RequestFault::RetryAfter { code: 429, seconds, carried_out: false };
                 }
                 Fault::Unavailable(part) if dice < part => {
                     let (seconds, carried_out) = (rng.u32(1..6), rng.bool() && call.is_write());
-                    return RequestFault::AskToWait { code: 503, seconds, carried_out };
+                    return RequestFault::RetryAfter { code: 503, seconds, carried_out };
                 }
                 Fault::Behind(part) if dice < part && call.fills_a_cache() => {
                     return RequestFault::Behind(Duration::from_millis(rng.u64(500..20_000)));

@@ -1,5 +1,5 @@
-//! A member of the API server that lags behind the others: what it lists is as it was, and what is newer it
-//! does not know yet.
+//! A member of the API server that lags behind the others: it lists an earlier state, and does not know newer
+//! resourceVersions yet.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::Server;
 use super::replies::refused;
 use crate::call::{Call, daemon_of};
 
-/// How far back the versions are remembered. No member lags that far behind.
+/// How long the versions are remembered. No member lags longer.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// How long a member takes to catch up with the others.
 const CATCHING_UP: Duration = Duration::from_secs(2);
 
-/// Which version was the last at what time.
+/// The last version at each time.
 #[derive(Debug, Default)]
 pub(super) struct Versions(VecDeque<(Duration, u64)>);
 
 impl Versions {
-    /// This is the last version now.
+    /// Records that this is the last version now.
     pub(super) fn made(&mut self, at: Duration, version: u64) {
         if self.0.back().is_none_or(|(_, last)| *last < version) {
             self.0.push_back((at, version));
@@ -34,18 +34,18 @@ impl Versions {
         }
     }
 
-    /// The last one at that time, if it is known.
+    /// The last version at that time, if it is known.
     fn at(&self, time: Duration) -> Option<u64> {
         self.0.iter().rev().find(|(made, _)| *made <= time).map(|(_, version)| *version)
     }
 }
 
 impl Server {
-    /// Has a member answer that lags behind: a list is of its own state, and the watch that follows shows
-    /// nothing until the member has caught up. What it refuses is returned.
+    /// Lets a lagging member reply: a list shows the member's own state, and the watch that follows shows nothing
+    /// until the member has caught up. Returns the member's refusal, if it refuses.
     ///
-    /// A real member waits three seconds before it says that a version is too large. A streaming list waits for
-    /// the member to catch up, as its answer must not be older than the request.
+    /// A real member waits three seconds before it reports that a version is too large. A streaming list waits until
+    /// the member has caught up, as its reply must not be older than the request.
     pub(super) fn lagging_member(
         &self,
         call: &Call,

@@ -1,4 +1,4 @@
-//! What the network and the API server say of themselves.
+//! Replies that the network and the API server create themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub(crate) fn refused(code: u16, reason: &str, message: &str, causes: &[Value]) 
     response
 }
 
-/// A request to wait.
-pub(super) fn asked_to_wait(code: u16, seconds: u32) -> Response<Body> {
+/// A reply with `Retry-After`.
+pub(super) fn retry_after(code: u16, seconds: u32) -> Response<Body> {
     let (reason, message) = match code {
         429 => ("TooManyRequests", WAITS[0]),
         _ => ("ServiceUnavailable", WAITS[1]),
@@ -35,29 +35,29 @@ pub(super) fn asked_to_wait(code: u16, seconds: u32) -> Response<Body> {
     response
 }
 
-/// The version that a write has made, in its answer.
+/// The version that a write created, from its reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version(pub u64);
 
-/// The instant of which a list shows all objects.
+/// The instant at which a list is complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed(pub Duration);
 
-/// The pods that a list of those with some labels has shown.
+/// The pods that a list with a label selector has shown.
 #[derive(Clone)]
 pub(super) struct Selected(pub Vec<Arc<Value>>);
 
-/// The object that an answer is about, as it was then.
+/// The object in a reply, as it was then.
 #[derive(Clone, Debug)]
 pub(super) struct Shown(pub Arc<Value>);
 
-/// Has the invariants know what an answer tells a daemon.
+/// Passes to the invariants what a reply tells a daemon.
 pub(super) fn show(invariants: &mut Invariants, now: Duration, call: &Call, reply: &Response<Body>) {
     if let Some(Version(version)) = reply.extensions().get() {
-        invariants.told(now, call, *version);
+        invariants.write_succeeded(now, call, *version);
     }
     if let Some(Shown(object)) = reply.extensions().get() {
-        invariants.shown(now, call, object);
+        invariants.object_read(now, call, object);
     }
     if let Some(Selected(pods)) = reply.extensions().get() {
         invariants.selected(call, pods);
@@ -67,11 +67,11 @@ pub(super) fn show(invariants: &mut Invariants, now: Duration, call: &Call, repl
     }
 }
 
-/// Marks an answer that never arrives.
+/// Marks a reply that never arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost;
 
-/// A success that breaks off, as in the sandbox: the client cannot take it for a refusal.
+/// A success that breaks off, as in the sandbox: the client cannot mistake it for a refusal.
 pub(crate) fn lost() -> Response<Body> {
     let broken = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the connection was lost");
     let body = Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(broken) }));

@@ -71,7 +71,7 @@ impl Pods {
     /// Names these pods.
     pub(super) fn of<'p>(pods: impl Iterator<Item = &'p Arc<Pod>>) -> Self {
         let mut all: Vec<&Arc<Pod>> = pods.collect();
-        all.sort_by_key(|pod| (pod.trouble().is_none(), &pod.meta.key));
+        all.sort_by_key(|pod| (pod.startup_failure().is_none(), &pod.meta.key));
         let more = all.len().saturating_sub(NAMED);
         all.truncate(NAMED);
         let named = all.into_iter().map(|pod| NamedPod {

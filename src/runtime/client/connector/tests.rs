@@ -87,7 +87,7 @@ async fn the_kernel_gives_up_a_connection_that_is_not_acknowledged_for_30_second
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_and_says_nothing_is_given_up_soon() {
+async fn a_server_that_accepts_and_sends_nothing_is_abandoned_soon() {
     // The kernel accepts for it.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_fills_the_store_and_the_same_stream_goes_on_as_a_watch() {
+async fn a_streaming_list_fills_the_store_and_continues_as_a_watch() {
     let world = start(vec![Answer::Stream(vec![
         added("b", 7),
         added("a", 5),
@@ -119,7 +119,7 @@ async fn a_page_that_fails_is_requested_again_with_its_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_expires_on_the_way_begins_anew_and_at_last_comes_in_one_piece() {
+async fn an_expired_paged_list_is_restarted_and_finally_read_in_one_page() {
     let gone = Answer::Status(410, status(410, "Expired"));
     let world = start(vec![
         refused(),

@@ -55,7 +55,7 @@ async fn a_version_that_cannot_be_read_is_requested_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_set_back_is_not_awaited_without_end() {
+async fn a_server_with_an_earlier_version_is_not_awaited_for_ever() {
     let mut script = vec![Answer::Stream(vec![complete(100)]), page(120, &[], "")];
     // Lists of a server that was restored from a backup: refused for their age at first, accepted in the end.
     script.extend((0..4).map(|_| Answer::Stream(vec![complete(30)])));

@@ -192,7 +192,7 @@ async fn an_informer_that_may_list_and_not_watch_lists_again_and_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_waits_for_the_cache_runs_as_soon_as_a_bookmark_says_so() {
+async fn a_key_that_waits_for_the_cache_runs_as_soon_as_a_bookmark_shows_the_version() {
     let script = vec![Answer::Stream(vec![complete(10), Step::Wait(7 * S), bookmark(50)])];
     let script = Arc::new(Mutex::new(VecDeque::from(script)));
     let service = tower::service_fn(move |_: Request<Body>| {

@@ -9,9 +9,9 @@ super::workloads! {
     deletion_cost,
     deletion_cost_with_a_replication_controller,
     not_ready_goes_first,
-    without_a_node_goes_first,
-    the_most_restarts_go_first,
-    the_younger_goes_first_by_orders_of_magnitude,
+    pods_without_a_node_are_deleted_first,
+    pods_with_the_most_restarts_are_deleted_first,
+    the_younger_pod_is_deleted_first_by_orders_of_magnitude,
     pods_of_one_node_with_a_deployment,
     pods_of_one_node_with_a_replica_set,
     restarts_of_init_containers,
@@ -72,7 +72,7 @@ async fn not_ready_goes_first(s: &Stage) {
     one_after_the_other(s, "ReplicaSet", "bare", 4).await;
 }
 
-async fn without_a_node_goes_first(s: &Stage) {
+async fn pods_without_a_node_are_deleted_first(s: &Stage) {
     let pods = pods(s, replica_set("bare"), 4).await;
     s.act("costs, and two without a node");
     for (number, pod) in pods.iter().enumerate() {
@@ -86,7 +86,7 @@ async fn without_a_node_goes_first(s: &Stage) {
     one_after_the_other(s, "ReplicaSet", "bare", 4).await;
 }
 
-async fn the_most_restarts_go_first(s: &Stage) {
+async fn pods_with_the_most_restarts_are_deleted_first(s: &Stage) {
     let pods = pods(s, replica_set("bare"), 4).await;
     s.act("restarts");
     for (pod, restarts) in pods.iter().zip([3, 7, 0, 1]) {
@@ -96,7 +96,7 @@ async fn the_most_restarts_go_first(s: &Stage) {
     one_after_the_other(s, "ReplicaSet", "bare", 4).await;
 }
 
-async fn the_younger_goes_first_by_orders_of_magnitude(s: &Stage) {
+async fn the_younger_pod_is_deleted_first_by_orders_of_magnitude(s: &Stage) {
     let pods = pods(s, replica_set("bare"), 5).await;
     s.act("ages");
     for (pod, seconds) in pods.iter().zip([10, 1000, 100, 100_000, 1_000_000]) {

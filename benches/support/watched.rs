@@ -1,0 +1,165 @@
+//! A server in this process that keeps nothing: it answers each watch with a list, then with the events that are fed to it.
+#![allow(dead_code)] // Every benchmark uses its own part of this.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use parking_lot::Mutex;
+use rustix::time::ClockId;
+use serde_json::{Value, json};
+use windlass_apiserver::to_protobuf;
+
+pub const PODS: &str = "/api/v1/pods";
+
+/// All objects of the lists are older than this, and every change is newer.
+pub const LISTED: u64 = 1_000_000;
+
+/// A message with the places of numbers in it. Each is overwritten by as many digits, so that lengths stay as they are.
+pub struct Form {
+    message: Vec<u8>,
+    /// Where each number stands, which one it is, and its width.
+    places: Vec<(usize, usize, usize)>,
+}
+
+impl Form {
+    /// A message in which each number stands where its mark is now.
+    pub fn new(message: Vec<u8>, marks: &[&str]) -> Self {
+        let mut places = Vec::new();
+        for (which, mark) in marks.iter().enumerate() {
+            let found = message.windows(mark.len()).enumerate().filter(|(_, at)| *at == mark.as_bytes());
+            places.extend(found.map(|(at, _)| (at, which, mark.len())));
+        }
+        Form { message, places }
+    }
+
+    /// The message with these numbers.
+    pub fn filled(&self, numbers: &[usize]) -> Bytes {
+        let mut message = self.message.clone();
+        for &(at, which, width) in &self.places {
+            let digits = format!("{:0width$}", numbers[which]);
+            message[at..at + width].copy_from_slice(digits.as_bytes());
+        }
+        message.into()
+    }
+}
+
+/// An event of a watch in JSON.
+pub fn line(kind: &str, object: &Value) -> Vec<u8> {
+    (json!({"type": kind, "object": object}).to_string() + "\n").into_bytes()
+}
+
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let (mut message, mut length) = (vec![number << 3 | 2], bytes.len());
+    while length >= 0x80 {
+        message.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    message.push(length as u8);
+    message.extend_from_slice(bytes);
+    message
+}
+
+/// The same in protobuf, behind its length.
+pub fn frame(kind: &str, object: &Value) -> Vec<u8> {
+    let event = [field(1, kind.as_bytes()), field(2, &field(1, &to_protobuf(object)))].concat();
+    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+}
+
+/// The output of one watch: first the list, then the fed events.
+type Feed = (Box<dyn Iterator<Item = Bytes> + Send>, UnboundedReceiver<Bytes>);
+
+fn bookmark(path: &str) -> Bytes {
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"resourceVersion": LISTED.to_string(),
+                        "annotations": {"k8s.io/initial-events-end": "true"}}});
+    if path == PODS { frame("BOOKMARK", &object) } else { line("BOOKMARK", &object) }.into()
+}
+
+/// The API server, as far as it is needed here.
+pub struct Server {
+    feeds: Mutex<BTreeMap<&'static str, Feed>>,
+    feeders: BTreeMap<&'static str, UnboundedSender<Bytes>>,
+    /// Each write: its method, path and body.
+    writes: Mutex<Vec<(Method, String, Value)>>,
+}
+
+/// The initial events of a kind, and the path of its list.
+pub type List = (&'static str, Box<dyn Iterator<Item = Bytes> + Send>);
+
+impl Server {
+    /// A server of these lists.
+    pub fn new(lists: impl IntoIterator<Item = List>) -> Arc<Self> {
+        let (mut feeds, mut feeders) = (BTreeMap::new(), BTreeMap::new());
+        for (path, list) in lists {
+            let (feeder, changes) = unbounded();
+            feeders.insert(path, feeder);
+            let list: Box<dyn Iterator<Item = Bytes> + Send> = Box::new(list.chain([bookmark(path)]));
+            feeds.insert(path, (list, changes));
+        }
+        Arc::new(Server { feeds: Mutex::new(feeds), feeders, writes: Mutex::default() })
+    }
+
+    /// A client of this server.
+    pub fn client(self: &Arc<Self>) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.serve(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Sends an event to the watch of a kind.
+    pub fn send(&self, path: &str, event: Bytes) {
+        self.feeders[path].unbounded_send(event).unwrap();
+    }
+
+    /// The writes since the last call.
+    pub fn take_writes(&self) -> Vec<(Method, String, Value)> {
+        std::mem::take(&mut *self.writes.lock())
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path().to_owned();
+        if parts.method != Method::GET {
+            let body = body.collect().await.unwrap().to_bytes();
+            let sent = serde_json::from_slice(&body).unwrap_or_default();
+            self.writes.lock().push((parts.method, path, sent));
+            let body = json!({"metadata": {"resourceVersion": "1"}}).to_string();
+            return Response::new(Full::new(Bytes::from(body)).boxed_unsync());
+        }
+        let lists = parts.uri.query().is_some_and(|query| query.contains("sendInitialEvents"));
+        let media_type = if path == PODS {
+            "application/vnd.kubernetes.protobuf;stream=watch"
+        } else {
+            "application/json"
+        };
+        let body = match self.feeds.lock().remove(path.as_str()) {
+            Some((list, changes)) => {
+                let events = stream::iter(list).chain(changes).map(|event| Ok(Frame::data(event)));
+                StreamBody::new(events).boxed_unsync()
+            }
+            // Of every other kind there is nothing, and a watch that was silent is opened again.
+            None => {
+                let end = stream::iter(lists.then(|| Ok(Frame::data(bookmark(&path)))));
+                StreamBody::new(end.chain(stream::pending())).boxed_unsync()
+            }
+        };
+        Response::builder().header("content-type", media_type).body(body).unwrap()
+    }
+}
+
+/// The CPU that this thread has used. The time on the wall would count other programs' as well.
+pub fn cpu_time() -> Duration {
+    rustix::time::clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
