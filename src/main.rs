@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use windlass::args::{self, LoadError};
 use windlass::config::Config;
 use windlass::logging::Verbosity;
-use windlass::runtime::shutdown::{escalate, signals};
+use windlass::runtime::shutdown::{shutdown_on_signals, signals};
 use windlass::{app, logging};
 
 /// The exit code for invalid flags, as clap has it.
@@ -56,7 +56,7 @@ async fn run(config: Config, verbosity: Verbosity) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("{error:#}"), 1),
         },
-        second = escalate(signals, shutdown) => ExitCode::from(second.exit_code()),
+        second = shutdown_on_signals(signals, shutdown) => ExitCode::from(second.exit_code()),
     }
 }
 

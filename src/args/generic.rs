@@ -136,11 +136,11 @@ pub struct ElectionArgs {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Windlass flags")]
 pub struct ScopeArgs {
-    /// Watch and act in this namespace only. Default: all namespaces.
+    /// Watch and act in this namespace only; DaemonSets still look at all nodes. Default: all namespaces.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Act only on Deployments whose labels match, on their ReplicaSets, and on matching ReplicaSets without
-    /// a Deployment. Such as 'team=shop,tier!=db'.
+    /// Act only on Deployments, DaemonSets and ReplicationControllers whose labels match, on the ReplicaSets of such
+    /// Deployments, and on matching ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
     #[arg(long, value_name = "SELECTOR", env = "WINDLASS_SELECTOR")]
     pub selector: Option<String>,
     /// What to do if another controller acts on the same objects: warn, exit with an error, or ignore it.

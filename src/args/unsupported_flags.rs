@@ -118,10 +118,7 @@ const REASONS: &[(&[&str], &str)] = &[
         "Windlass acts as the one user of its kubeconfig or service account: leave the flag out, and give \
          that user the rules of all its controllers",
     ),
-    (
-        &["kube-api-content-type"],
-        "Windlass reads JSON only, straight into its own records: leave the flag out",
-    ),
+    (&["kube-api-content-type"], "Windlass chooses the encoding of each kind itself: leave the flag out"),
     (
         &["feature-gates", "emulated-version", "min-compatibility-version"],
         "Windlass has no feature gates: leave the flag out",

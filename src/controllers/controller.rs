@@ -45,7 +45,7 @@ pub trait Controller: Send + Sync + 'static {
     fn in_scope(&self, object: &Self::Object) -> bool;
 
     /// The object of a key was deleted.
-    fn has_gone(&self, _key: &ObjectKey) {}
+    fn on_deleted(&self, _key: &ObjectKey) {}
 
     /// Resolves writes whose replies were lost, before any decision.
     fn resolve<'a>(&'a self, _object: &'a Self::Object) -> BoxFuture<'a, Result<(), SyncError>> {
@@ -87,7 +87,7 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// Whether a plan may be executed before the caches are complete, after the read past them. Pure.
-    fn needs_no_others(&self, _plan: &Self::Plan) -> bool {
+    fn may_run_on_incomplete_caches(&self, _plan: &Self::Plan) -> bool {
         true
     }
 

@@ -126,7 +126,7 @@ impl Controller for DaemonSetController {
         self.context.settings().scope.selects(&daemon_set.meta)
     }
 
-    fn has_gone(&self, key: &ObjectKey) {
+    fn on_deleted(&self, key: &ObjectKey) {
         self.quota_queue.needs_no_room(&self.context, DaemonSet::RESOURCE, key);
     }
 

@@ -111,7 +111,7 @@ impl<C: Controller> Driver<C> {
     /// When a write or a read fails; the key is then retried with backoff.
     pub async fn sync(&self, key: &ObjectKey) -> Result<Next, SyncError> {
         let Some(object) = self.objects.get(key) else {
-            self.controller.has_gone(key);
+            self.controller.on_deleted(key);
             return Ok(Next::Settled);
         };
         if !self.controller.in_scope(&object) {
@@ -158,7 +158,7 @@ impl<C: Controller> Driver<C> {
             let observed = controller.observe(object, may_adopt);
             let plan = controller.plan(&observed);
             if controller.writes(&plan) {
-                if cache_state == CacheState::Incomplete && !controller.needs_no_others(&plan) {
+                if cache_state == CacheState::Incomplete && !controller.may_run_on_incomplete_caches(&plan) {
                     return Ok(self.wait_for_caches(object, self.entry.watches));
                 }
                 match self.first_before_writing(object) {

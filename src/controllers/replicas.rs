@@ -124,7 +124,7 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
         owner.in_scope(&self.context)
     }
 
-    fn has_gone(&self, key: &ObjectKey) {
+    fn on_deleted(&self, key: &ObjectKey) {
         self.quota_queue.needs_no_room(&self.context, O::RESOURCE, key);
     }
 
@@ -166,7 +166,7 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
         planner::is_unsettled(owner.as_replica_set())
     }
 
-    fn needs_no_others(&self, plan: &Plan) -> bool {
+    fn may_run_on_incomplete_caches(&self, plan: &Plan) -> bool {
         plan.compares_no_siblings()
     }
 

@@ -68,7 +68,7 @@ pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
 
 /// Cancels `shutdown` at the first signal and returns the second, upon which `main` must end the
 /// process at once. Pending for ever without a second one.
-pub async fn escalate(
+pub async fn shutdown_on_signals(
     mut signals: impl Stream<Item = Signal> + Unpin,
     shutdown: CancellationToken,
 ) -> Signal {
@@ -91,7 +91,7 @@ mod tests {
     async fn the_first_signal_requests_the_shutdown_and_the_second_ends_the_process() {
         let (send, receive) = futures::channel::mpsc::unbounded();
         let shutdown = CancellationToken::new();
-        let second = tokio::spawn(escalate(receive, shutdown.clone()));
+        let second = tokio::spawn(shutdown_on_signals(receive, shutdown.clone()));
         tokio::task::yield_now().await;
         assert!(!shutdown.is_cancelled());
         send.unbounded_send(Signal::Term).unwrap();

@@ -122,7 +122,7 @@ impl Call {
     }
 
     /// Whether it would change a workload: neither an event nor the Lease.
-    pub fn is_act(&self) -> bool {
+    pub fn is_workload_write(&self) -> bool {
         self.is_write() && !matches!(&*self.resource, "events" | "leases")
     }
 }

@@ -58,7 +58,7 @@ pub async fn converges(scenario: &Scenario, server: &Server, actors: &Actors) ->
     if scenario.repair {
         undergoes_changes(scenario, server, actors).await?;
     }
-    stays_so(scenario, server, actors).await
+    check_quiescence(scenario, server, actors).await
 }
 
 async fn undergoes_changes(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
@@ -89,7 +89,7 @@ async fn undergoes_changes(scenario: &Scenario, server: &Server, actors: &Actors
             until(server, actors, is_settled, SHORT_PATIENCE).await?;
         }
         if seed % 4 == 2 {
-            scale_downs::restarts_decide_last(scenario, server, actors).await?;
+            scale_downs::restart_count_breaks_ties(scenario, server, actors).await?;
         }
         if seed.is_multiple_of(8) {
             frozen::connection_is_replaced(scenario, server, actors).await?;
@@ -119,7 +119,7 @@ async fn undergoes_changes(scenario: &Scenario, server: &Server, actors: &Actors
     Ok(())
 }
 
-async fn stays_so(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
+async fn check_quiescence(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     // For the last status, and late requests.
     tokio::time::sleep(Duration::from_secs(130)).await;
     let (writes, events) = (server.acts(), server.cost().events);

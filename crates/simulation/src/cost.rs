@@ -37,7 +37,7 @@ impl Cost {
 
     /// Counts a conflict.
     pub fn refused(&mut self, call: &Call) {
-        self.conflicts += u64::from(call.of_daemon() && call.is_act());
+        self.conflicts += u64::from(call.of_daemon() && call.is_workload_write());
     }
 }
 

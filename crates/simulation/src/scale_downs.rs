@@ -26,7 +26,7 @@ const ALIKE: Duration = Duration::from_secs(80);
 ///
 /// # Errors
 /// When it does not converge, or an invariant breaks.
-pub async fn restarts_decide_last(
+pub async fn restart_count_breaks_ties(
     scenario: &Scenario,
     server: &Server,
     actors: &Actors,

@@ -294,7 +294,7 @@ impl Server {
         state.requests += 1;
         state.history_state.cost.sent(call);
         state.log.sent(self.start.elapsed(), call, body, &request_fault);
-        if call.of_daemon() && call.is_act() && request_fault != RequestFault::LoseRequest {
+        if call.of_daemon() && call.is_workload_write() && request_fault != RequestFault::LoseRequest {
             state.acts += 1;
         }
         if call.of_daemon() && call.is_write() {

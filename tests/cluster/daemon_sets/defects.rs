@@ -1,4 +1,4 @@
-//! What upstream gets wrong and only a running controller can show, by the number in the table of known defects. The
+//! What upstream gets wrong and only a running controller can show. The
 //! others are shown by plans alone: `tests/planner/daemonset/defects.rs`.
 
 use super::*;
@@ -14,14 +14,14 @@ async fn running(spec: Value) -> (Cluster, Daemon) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_1_the_deletion_of_a_node_enqueues_the_daemon_sets_that_ran_there() {
+async fn the_deletion_of_a_node_enqueues_the_daemon_sets_that_ran_there() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     remove_node(&cluster, &node(1)).await;
     cluster.eventually(1, "it no longer counts as desired", |c| is_complete(c, 2)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted() {
+async fn an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted() {
     let cluster = Cluster::new().await;
     let full = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "full"}, "status": {"allocatable":
         {"pods": "0", "cpu": "1", "memory": "1"}, "capacity": {"pods": "0", "cpu": "1", "memory": "1"}}});
@@ -41,7 +41,7 @@ async fn no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_3_a_taint_changes_the_status_when_it_is_added_and_removed() {
+async fn a_taint_changes_the_status_when_it_is_added_and_removed() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     taint(&cluster, &node(1), &["no:NoSchedule"]).await;
     cluster.eventually(1, "it is misscheduled", |c| counts(c) == "2/2/2/2/2/1").await;
@@ -50,7 +50,7 @@ async fn no_3_a_taint_changes_the_status_when_it_is_added_and_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_4_pods_of_older_templates_are_not_relabelled_and_are_updated() {
+async fn pods_of_older_templates_are_not_relabelled_and_are_updated() {
     let (cluster, daemon) = running(on_delete()).await;
     set_image(&cluster, "v2").await;
     cluster.eventually(5, "there are two revisions", |c| revisions(c).len() == 2).await;
@@ -77,7 +77,7 @@ async fn no_4_pods_of_older_templates_are_not_relabelled_and_are_updated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_5_with_surge_failed_pods_do_not_pile_up() {
+async fn with_surge_failed_pods_do_not_pile_up() {
     let (cluster, _daemon) = running(surge(1)).await;
     for _ in 0..200 {
         for pod in
@@ -95,7 +95,7 @@ async fn no_5_with_surge_failed_pods_do_not_pile_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_generation() {
+async fn an_adopted_pod_of_another_template_is_not_new_because_of_its_generation() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let orphan = json!({"propagationPolicy": "Orphan"});
     cluster.call(Method::DELETE, &format!("{DAEMON_SETS}/agent"), &orphan).await;
@@ -108,7 +108,7 @@ async fn no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_gener
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_7_a_stale_cache_causes_no_second_wave_of_deletions() {
+async fn a_stale_cache_causes_no_second_wave_of_deletions() {
     // The watch of pods stands still for three seconds each time that a pod is deleted.
     let cluster = Cluster::with(
         inject_faults(|request| {
@@ -134,7 +134,7 @@ async fn no_7_a_stale_cache_causes_no_second_wave_of_deletions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_does_and_the_rollout_ends_when_it_is_back() {
+async fn a_dead_node_uses_up_the_budget_as_upstream_does_and_the_rollout_ends_when_it_is_back() {
     let (cluster, _daemon) = running({
         let mut spec = unavailable(1);
         spec["template"] = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
@@ -157,7 +157,7 @@ async fn no_10_a_dead_node_uses_up_the_budget_as_upstream_does_and_the_rollout_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes() {
+async fn the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes() {
     let (cluster, _daemon) = running(surge(1)).await;
     set_image(&cluster, "v2").await;
     remove_node(&cluster, &node(3)).await;
@@ -166,7 +166,7 @@ async fn no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_15_no_pod_is_created_for_a_node_deleted_before_the_request_is_sent() {
+async fn no_pod_is_created_for_a_node_deleted_before_the_request_is_sent() {
     let cluster = Cluster::new().await;
     let mut config = windlass_testkit::cluster::unlimited();
     // Everything after the first two requests waits for the rate limiter.
@@ -184,7 +184,7 @@ async fn no_15_no_pod_is_created_for_a_node_deleted_before_the_request_is_sent()
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_16_a_failed_pod_stays_while_its_replacement_is_refused() {
+async fn a_failed_pod_stays_while_its_replacement_is_refused() {
     let refuses = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked_quota = refuses.clone();
     let cluster = Cluster::answering(move |request| {
@@ -208,7 +208,7 @@ async fn no_16_a_failed_pod_stays_while_its_replacement_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_19_a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_statuses() {
+async fn a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_statuses() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let before = writes(&cluster);
     set_image(&cluster, "v2").await;
@@ -229,7 +229,7 @@ async fn no_19_a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_not_wrap() {
+async fn a_name_of_253_letters_runs_and_the_largest_revision_number_does_not_wrap() {
     let cluster = Cluster::new().await;
     let _daemon = cluster.start_controllers(1);
     let mut daemon_set = daemon_set(unavailable(1));
@@ -252,7 +252,7 @@ async fn no_20_a_name_of_253_letters_runs_and_the_largest_revision_number_does_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_21_a_busy_daemon_set_does_not_delay_another_on_a_new_node() {
+async fn a_busy_daemon_set_does_not_delay_another_on_a_new_node() {
     let cluster = Cluster::new().await;
     for n in 4..=200 {
         add_node(&cluster, &node(n), json!({})).await;

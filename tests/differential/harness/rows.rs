@@ -320,31 +320,31 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &DAEMON_NODES,
-        "tests/cluster/daemon_sets/defects.rs::no_2_an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted",
+        "tests/cluster/daemon_sets/defects.rs::an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted",
     ),
     (
         &DAEMON_DUPLICATES,
-        "tests/cluster/daemon_sets/defects.rs::no_4_pods_of_older_templates_are_not_relabelled_and_are_updated",
+        "tests/cluster/daemon_sets/defects.rs::pods_of_older_templates_are_not_relabelled_and_are_updated",
     ),
     (
         &DAEMON_GENERATION,
-        "tests/cluster/daemon_sets/defects.rs::no_6_an_adopted_pod_of_another_template_is_not_new_because_of_its_generation",
+        "tests/cluster/daemon_sets/defects.rs::an_adopted_pod_of_another_template_is_not_new_because_of_its_generation",
     ),
     (
         &DAEMON_FAILED,
-        "tests/cluster/daemon_sets/defects.rs::no_16_a_failed_pod_stays_while_its_replacement_is_refused",
+        "tests/cluster/daemon_sets/defects.rs::a_failed_pod_stays_while_its_replacement_is_refused",
     ),
     (
         &DAEMON_STATUS,
-        "tests/planner/daemonset/defects.rs::no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date",
+        "tests/planner/daemonset/defects.rs::a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date",
     ),
     (
         &DAEMON_PODS_WITHOUT_NODE,
-        "tests/planner/daemonset/defects.rs::no_12_a_pod_of_ours_without_a_node_is_deleted",
+        "tests/planner/daemonset/defects.rs::a_pod_of_ours_without_a_node_is_deleted",
     ),
     (
         &DAEMON_SURGE,
-        "tests/cluster/daemon_sets/defects.rs::no_11_the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes",
+        "tests/cluster/daemon_sets/defects.rs::the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes",
     ),
     (
         &DAEMON_REVISIONS,

@@ -1,4 +1,4 @@
-//! What upstream gets wrong and a plan can show, by the number in the reference page's table.
+//! Mistakes of upstream's DaemonSet controller that a plan can show.
 
 use serde_json::json;
 use windlass::plan::daemonset::{Reason, Write};
@@ -36,7 +36,7 @@ fn explained(world: &World) -> String {
 }
 
 #[test]
-fn no_1_a_deleted_node_no_longer_counts_as_desired() {
+fn a_deleted_node_no_longer_counts_as_desired() {
     let mut world = settled(unavailable(1), 3);
     world.remove_node("n2");
     let status = status(&world);
@@ -45,7 +45,7 @@ fn no_1_a_deleted_node_no_longer_counts_as_desired() {
 }
 
 #[test]
-fn no_2_an_unbound_pod_is_deleted_with_its_node_or_when_the_node_becomes_unsuitable() {
+fn an_unbound_pod_is_deleted_with_its_node_or_when_the_node_becomes_unsuitable() {
     for remove in [true, false] {
         let mut world = settled(unavailable(1), 2);
         let pod = world.pod_on("n1");
@@ -62,7 +62,7 @@ fn no_2_an_unbound_pod_is_deleted_with_its_node_or_when_the_node_becomes_unsuita
 }
 
 #[test]
-fn no_3_a_taint_shows_in_the_status() {
+fn a_taint_shows_in_the_status() {
     let mut world = settled(unavailable(1), 2);
     world.taint("n1", &["a:NoSchedule"]);
     let status = status(&world);
@@ -72,7 +72,7 @@ fn no_3_a_taint_shows_in_the_status() {
 }
 
 #[test]
-fn no_5_with_surge_a_failed_pod_that_backs_off_is_not_replaced_at_every_sync() {
+fn with_surge_a_failed_pod_that_backs_off_is_not_replaced_at_every_sync() {
     let mut world = World::new("", daemon_set(surge(1)), 1);
     world.failing.insert("v1".into());
     world.pass(3600);
@@ -83,7 +83,7 @@ fn no_5_with_surge_a_failed_pod_that_backs_off_is_not_replaced_at_every_sync() {
 }
 
 #[test]
-fn no_6_a_pod_of_an_earlier_daemon_set_is_not_new_because_of_its_generation() {
+fn a_pod_of_an_earlier_daemon_set_is_not_new_because_of_its_generation() {
     let mut world = settled(unavailable(1), 1);
     for object in world.pods.values_mut().chain(world.revisions.values_mut()) {
         object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
@@ -96,7 +96,7 @@ fn no_6_a_pod_of_an_earlier_daemon_set_is_not_new_because_of_its_generation() {
 }
 
 #[test]
-fn no_9_unavailable_old_pods_are_deleted_at_once_as_upstream_does() {
+fn unavailable_old_pods_are_deleted_at_once_as_upstream_does() {
     let mut world = settled(unavailable(1), 4);
     ["n1", "n2", "n3"].iter().for_each(|node| world.set_ready(node, false));
     world.set_image("v2");
@@ -104,7 +104,7 @@ fn no_9_unavailable_old_pods_are_deleted_at_once_as_upstream_does() {
 }
 
 #[test]
-fn no_10_a_deleting_pod_on_a_dead_node_uses_up_the_budget_and_the_explanation_names_it() {
+fn a_deleting_pod_on_a_dead_node_uses_up_the_budget_and_the_explanation_names_it() {
     let mut world = settled(unavailable(1), 3);
     world.dead.insert("n1".into());
     world.set_ready("n1", false);
@@ -116,7 +116,7 @@ fn no_10_a_deleting_pod_on_a_dead_node_uses_up_the_budget_and_the_explanation_na
 }
 
 #[test]
-fn no_11_a_deleted_node_does_not_block_a_surge_on_other_nodes() {
+fn a_deleted_node_does_not_block_a_surge_on_other_nodes() {
     let mut world = settled(surge(1), 3);
     world.remove_node("n2");
     world.set_image("v2");
@@ -125,7 +125,7 @@ fn no_11_a_deleted_node_does_not_block_a_surge_on_other_nodes() {
 }
 
 #[test]
-fn no_12_a_pod_of_ours_without_a_node_is_deleted() {
+fn a_pod_of_ours_without_a_node_is_deleted() {
     let mut world = settled(unavailable(1), 1);
     let mut foreign = world.pod_on("n1").clone();
     foreign["metadata"]["name"] = "foreign".into();
@@ -138,7 +138,7 @@ fn no_12_a_pod_of_ours_without_a_node_is_deleted() {
 }
 
 #[test]
-fn no_13_an_edit_of_the_node_selector_deletes_pods_at_once_as_upstream_does() {
+fn an_edit_of_the_node_selector_deletes_pods_at_once_as_upstream_does() {
     let mut world = settled(unavailable(1), 3);
     world.label("n1", "disk", "ssd");
     world.edit("nodeSelector", |spec| spec["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"}));
@@ -146,7 +146,7 @@ fn no_13_an_edit_of_the_node_selector_deletes_pods_at_once_as_upstream_does() {
 }
 
 #[test]
-fn no_14_and_18_an_unschedulable_pod_is_explained_with_the_schedulers_message() {
+fn an_unschedulable_pod_is_explained_with_the_schedulers_message() {
     let mut world = settled(surge(1), 2);
     world.broken.insert("v2".into());
     world.set_image("v2");
@@ -163,7 +163,7 @@ fn no_14_and_18_an_unschedulable_pod_is_explained_with_the_schedulers_message() 
 }
 
 #[test]
-fn no_16_a_failed_pod_is_deleted_after_its_replacement_was_created() {
+fn a_failed_pod_is_deleted_after_its_replacement_was_created() {
     let mut world = settled(unavailable(1), 1);
     let failed = world.name_on("n1");
     world.pod_on("n1")["status"] = json!({"phase": "Failed", "reason": "Evicted"});
@@ -178,7 +178,7 @@ fn no_16_a_failed_pod_is_deleted_after_its_replacement_was_created() {
 }
 
 #[test]
-fn no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date() {
+fn a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date() {
     let mut world = settled(surge(1), 1);
     let now = world.now.to_string();
     world.pod_on("n1")["metadata"]["deletionTimestamp"] = now.into();
@@ -195,7 +195,7 @@ fn no_17_a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_
 }
 
 #[test]
-fn no_19_a_settled_daemon_set_writes_nothing() {
+fn a_settled_daemon_set_writes_nothing() {
     for strategy in [unavailable(1), surge(1), json!({"type": "OnDelete"})] {
         let world = settled(strategy, 3);
         let plan = world.plan();
@@ -205,7 +205,7 @@ fn no_19_a_settled_daemon_set_writes_nothing() {
 }
 
 #[test]
-fn no_20_a_daemon_set_with_the_longest_name_runs() {
+fn a_daemon_set_with_the_longest_name_runs() {
     let mut start = daemon_set(unavailable(1));
     let name = format!("{}.{}", "a".repeat(126), "b".repeat(126));
     start["metadata"]["name"] = name.into();

@@ -167,7 +167,7 @@ impl Cluster {
             (faults.lost_replies, Fault::LoseReply),
             (faults.late_requests, Fault::Late(late + given_up)),
             (faults.late_replies, Fault::LateReply(late)),
-            (if call.is_act() { faults.refusals } else { 0 }, Fault::Refuse),
+            (if call.is_workload_write() { faults.refusals } else { 0 }, Fault::Refuse),
         ];
         let mut below = 0;
         for (part, fault) in fates {

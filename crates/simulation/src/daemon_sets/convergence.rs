@@ -30,7 +30,7 @@ pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<()
     until_settled(cluster, actors).await?;
     nodes_are_served(cluster, actors).await?;
     until_settled(cluster, actors).await?;
-    stays_so(cluster, actors).await
+    check_quiescence(cluster, actors).await
 }
 
 async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
@@ -78,7 +78,7 @@ async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(),
     }
 }
 
-async fn stays_so(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+async fn check_quiescence(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     // For the last status, and the garbage collector.
     tokio::time::sleep(Duration::from_secs(180)).await;
     let writes = cluster.writes();

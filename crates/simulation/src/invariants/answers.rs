@@ -104,7 +104,7 @@ impl Answers {
             self.tells(call);
             return Ok(());
         }
-        if !call.is_act() {
+        if !call.is_workload_write() {
             return Ok(());
         }
         let wait = self.waits.get(&(call.agent.clone(), what(call)));
@@ -152,8 +152,10 @@ impl Answers {
         }
         match answer {
             // A refused read changes nothing that the daemon has to report.
-            Answer::Refused if call.is_act() => self.owes(at, call, picture),
-            Answer::Success if call.is_act() && call.subresource.is_empty() => self.is_over(call, picture),
+            Answer::Refused if call.is_workload_write() => self.owes(at, call, picture),
+            Answer::Success if call.is_workload_write() && call.subresource.is_empty() => {
+                self.is_over(call, picture)
+            }
             _ => {}
         }
     }

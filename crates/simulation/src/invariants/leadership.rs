@@ -45,7 +45,7 @@ impl Leadership {
 
     pub(super) fn sent(&mut self, at: Duration, call: &Call) -> Result<(), Breach> {
         // A standby reports its own end; events change no workload.
-        if !self.election || !call.is_act() {
+        if !self.election || !call.is_workload_write() {
             return Ok(());
         }
         let agent = call.agent.to_string();

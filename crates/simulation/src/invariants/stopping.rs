@@ -28,7 +28,7 @@ impl Stopping {
         *self.under_way.entry(call.agent.clone()).or_default() += 1;
         let Some(idle) = self.asked.get_mut(&call.agent) else { return Ok(()) };
         match *idle {
-            Some(since) if since < at && call.is_act() => {
+            Some(since) if since < at && call.is_workload_write() => {
                 Err(Breach::new("L10", format!("a sync that begins after the signal to stop: {call}")))
             }
             Some(since) if since < at => Ok(()),

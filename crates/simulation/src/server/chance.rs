@@ -42,7 +42,7 @@ impl Server {
             return RequestFault::Refuse(403, "Forbidden", message);
         }
         if call.of_daemon()
-            && call.is_act()
+            && call.is_workload_write()
             && state.history_state.forbidden.is_some_and(|name| is_named_after(&call.name, name))
         {
             return RequestFault::Refuse(500, "InternalError", "etcdserver: request timed out".into());
@@ -56,7 +56,7 @@ impl Server {
             return RequestFault::Refuse(403, "Forbidden", message);
         }
         if call.of_daemon()
-            && call.is_act()
+            && call.is_workload_write()
             && let Some((how, first_attempts)) = &mut state.first_attempts
             && first_attempts.insert(format!("{call} {}", call.body))
         {
@@ -67,7 +67,7 @@ impl Server {
                 FirstAttempt::Lost => RequestFault::LoseRequest,
             };
         }
-        if call.is_act()
+        if call.is_workload_write()
             && let Some(daemon) = daemon_of(&call.agent)
             && let Some(carried_out) = state.points.reach(daemon)
         {
@@ -96,7 +96,7 @@ impl Server {
                 true => RequestFault::LoseRequest,
             };
         }
-        if call.is_act()
+        if call.is_workload_write()
             && let Some(daemon) = daemon_of(&call.agent)
             && let Some(fuse) = state.writes_until_killed.get_mut(&daemon)
         {
@@ -152,7 +152,7 @@ impl Server {
                 }
                 Fault::Webhook(part) if dice < part && is_admitted(call) => return webhook_fails(),
                 Fault::Throttled(part) if dice < part => {
-                    let seconds = if call.is_act() { rng.u32(1..6) } else { 1 };
+                    let seconds = if call.is_workload_write() { rng.u32(1..6) } else { 1 };
                     return RequestFault::RetryAfter { code: 429, seconds, carried_out: false };
                 }
                 Fault::Unavailable(part) if dice < part => {
