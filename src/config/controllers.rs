@@ -9,7 +9,7 @@ use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
 use crate::controllers::execute::FIELD_MANAGER;
 use crate::controllers::foreign_writers::OnConflict;
-use crate::controllers::registry::{CONTROLLERS, ControllerEntry, KINDS};
+use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
 use crate::controllers::scope::Scope;
 
 /// The settings of the controllers.
