@@ -70,9 +70,12 @@ pub struct GenericArgs {
 
 fn controllers_help() -> String {
     let names = CONTROLLERS.map(|controller| controller.name).join(", ");
+    let off = CONTROLLERS.iter().filter(|controller| !controller.is_on_by_default);
+    let off: Vec<&str> = off.map(|controller| controller.name).collect();
     format!(
         "Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it. Names: {names}, \
-         with or without '-controller'"
+         with or without '-controller'. Off by default: {}",
+        off.join(", ")
     )
 }
 
