@@ -70,15 +70,12 @@ pub struct GenericArgs {
 
 fn controllers_help() -> String {
     let names = CONTROLLERS.map(|controller| controller.name).join(", ");
-    let off: Vec<&str> =
-        CONTROLLERS.iter().filter(|known| !known.is_on_by_default).map(|known| known.name).collect();
-    let off = match off.is_empty() {
-        true => String::new(),
-        false => format!(". Off by default: {}", off.join(", ")),
-    };
+    let off = CONTROLLERS.iter().filter(|controller| !controller.is_on_by_default);
+    let off: Vec<&str> = off.map(|controller| controller.name).collect();
     format!(
         "Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it. Names: {names}, \
-         with or without '-controller'{off}"
+         with or without '-controller'. Off by default: {}",
+        off.join(", ")
     )
 }
 

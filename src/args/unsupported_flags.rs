@@ -30,7 +30,6 @@ const REASONS: &[(&[&str], &str)] = &[
             "concurrent-gc-syncs",
             "concurrent-horizontal-pod-autoscaler-syncs",
             "concurrent-job-syncs",
-            "concurrent-namespace-syncs",
             "concurrent-resource-quota-syncs",
             "concurrent-resourceclaim-syncs",
             "concurrent-service-endpoint-syncs",
@@ -60,7 +59,6 @@ const REASONS: &[(&[&str], &str)] = &[
             "mirroring-concurrent-service-endpoint-syncs",
             "mirroring-endpointslice-updates-batch-period",
             "mirroring-max-endpoints-per-subset",
-            "namespace-sync-period",
             "node-cidr-mask-size",
             "node-cidr-mask-size-ipv4",
             "node-cidr-mask-size-ipv6",
@@ -119,6 +117,7 @@ const REASONS: &[(&[&str], &str)] = &[
          that user the rules of all its controllers",
     ),
     (&["kube-api-content-type"], "Windlass chooses the encoding of each kind itself: leave the flag out"),
+    (&["namespace-sync-period"], "namespaces are synced again with everything else: use --min-resync-period"),
     (
         &["feature-gates", "emulated-version", "min-compatibility-version"],
         "Windlass has no feature gates: leave the flag out",

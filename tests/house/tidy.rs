@@ -111,9 +111,11 @@ fn plan_is_pure() {
         &["plan/"],
         |s| {
             let words = ["async", "now()", "Instant", "tokio", "kube", "tracing", "parking_lot"];
-            let word = words.iter().find(|word| {
-                has_word(s.shipped(), word.trim_end_matches("()")) && s.shipped().contains(**word)
-            });
+            // Texts that users see may say them.
+            let code = without_texts(s.shipped());
+            let is_used =
+                |word: &&&str| has_word(&code, word.trim_end_matches("()")) && code.contains(**word);
+            let word = words.iter().find(is_used);
             word.map(|word| format!("says {word}")).or_else(|| uses_only(s, &["plan", "model"]))
         },
     );
@@ -178,6 +180,7 @@ fn only_three_files_write_to_the_api() {
                 "controllers/cluster_writes.rs",
                 "controllers/daemonset/execute.rs",
                 "controllers/deployment/execute.rs",
+                "controllers/namespace/execute.rs",
                 "controllers/replicas/execute.rs",
                 "runtime/leader_election/lease.rs",
                 "runtime/events/write.rs",
@@ -287,6 +290,7 @@ fn only_their_own_files_name_a_kind() {
         "model/",
         "plan/daemonset/",
         "plan/deployment/",
+        "plan/namespace/",
         "plan/replicaset/",
         "plan/clusterrole_aggregation.rs",
         "plan/protection.rs",
@@ -300,6 +304,7 @@ fn only_their_own_files_name_a_kind() {
         "controllers/serviceaccount.rs",
         "controllers/daemonset",
         "controllers/deployment",
+        "controllers/namespace",
         "controllers/replicas",
         "controllers/replicationcontroller.rs",
         "controllers/registry.rs",

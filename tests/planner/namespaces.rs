@@ -66,13 +66,13 @@ fn left(name: &str, items: &[Item]) -> Left {
 }
 
 fn holds(left: Vec<Left>) -> Findings {
-    Findings { survey: Survey::default(), content: Some(Content { left, errors: Vec::new() }) }
+    Findings::fresh(Survey::default(), Content { left, errors: Vec::new() })
 }
 
 fn fails(resource: &str, message: &str) -> Findings {
     let (plural, group) = resource.split_once('.').unwrap();
     let error = Failure { resource: (group.into(), plural.into()), message: message.into() };
-    Findings { survey: Survey::default(), content: Some(Content { left: Vec::new(), errors: vec![error] }) }
+    Findings::fresh(Survey::default(), Content { left: Vec::new(), errors: vec![error] })
 }
 
 /// The plurals of each wave; a wave that lists everything at once is marked.
@@ -188,7 +188,7 @@ fn what_is_left_or_unknown_keeps_the_namespace() {
     let blocked = Survey { failure: Some("down".into()), is_blocked: true };
     let unknown = Findings { survey: blocked.clone(), ..holds(Vec::new()) };
     assert!(matches!(verdict(&unknown), Verdict::Wait(_, Cause::Discovery)));
-    let unseen = Findings { survey: blocked, content: None };
+    let unseen = Findings::without_a_look(blocked, &Last::default());
     assert!(matches!(verdict(&unseen), Verdict::Wait(_, Cause::Discovery)));
     assert!(matches!(verdict(&Findings::default()), Verdict::Wait(..)), "nothing was looked at");
 }
@@ -246,7 +246,9 @@ fn an_empty_namespace_behind_a_failing_group_costs_no_lists_until_the_group_is_b
     assert!(may_skip(&last, &blocked));
     assert!(!may_skip(&last, &Survey::default()), "it is back: all is looked at again");
     assert!(!may_skip(&Last::default(), &blocked), "never looked at");
-    assert!(may_skip(&last.next(&Findings { survey: blocked.clone(), content: None }), &blocked));
+    let skipped = Findings::without_a_look(blocked.clone(), &last);
+    assert!(may_skip(&last.next(&skipped), &blocked));
+    assert_eq!(said(&shop, &skipped)[3][3], "All content successfully removed", "as it was at the last look");
 }
 
 #[test]
@@ -255,8 +257,10 @@ fn an_empty_namespace_is_looked_at_again_when_the_delay_is_over() {
     let last = Last::default().next(&holds(Vec::new()));
     let early = Observed { waited: S, ..observed(&shop, &last) };
     assert!(planner::may_skip_content(&early, &Survey::default()));
-    let skipped = Findings::default();
+    let skipped = Findings::without_a_look(Survey::default(), &last);
     assert_eq!(planner::verdict(&early, &skipped, &shop), Verdict::Wait(4 * S, Cause::Delay));
+    let late = planner::verdict(&observed(&shop, &last), &skipped, &shop);
+    assert!(matches!(late, Verdict::Wait(..)), "nothing goes without a look in the same round");
     assert!(!planner::may_skip_content(&observed(&shop, &last), &Survey::default()));
     let full = last.next(&holds(vec![left("pods", &[item("a", true, &[])])]));
     assert!(!planner::may_skip_content(&Observed { last: full, ..early }, &Survey::default()));

@@ -7,6 +7,7 @@
 mod apiserver;
 mod daemon_sets;
 mod installation;
+mod namespaces;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: installation::the_shipped_manifests_are_accepted,
+        Server: namespaces::namespaces_end_with_what_is_in_them,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];

@@ -3,7 +3,7 @@ Which controllers run, here and in a kube-controller-manager. Both parse --contr
 is the name, or the name after a '-', decides; otherwise '*' does.
 */}}
 
-{{/* "true" if the list `controllers` enables the controller `name`. */}}
+{{/* "true" if the list `controllers` enables the controller `name`; with `byNameOnly`, '*' does not. */}}
 {{- define "windlass.runs" -}}
 {{- $short := trimSuffix "-controller" .name -}}
 {{- $answer := "" -}}
@@ -17,7 +17,7 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{- end -}}
 {{- end -}}
 {{- if not $answer -}}
-{{- $answer = has "*" .controllers | ternary "true" "false" -}}
+{{- $answer = and (has "*" .controllers) (not (dig "byNameOnly" false .)) | ternary "true" "false" -}}
 {{- end -}}
 {{- $answer -}}
 {{- end }}
@@ -25,8 +25,10 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{/* The controllers of this release, separated by commas. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" -}}
-{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers)) -}}
+{{- /* Needs rights over everything. */ -}}
+{{- $byNameOnly := list "namespace-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "namespace-controller" -}}
+{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "byNameOnly" (has . $byNameOnly))) -}}
 {{- $running = append $running . -}}
 {{- end -}}
 {{- end -}}

@@ -88,17 +88,22 @@ impl NamespaceController {
         }
         let found = self.discovery.since(Instant::now()).await;
         let survey = planner::survey(found.as_deref().map_err(ToString::to_string));
-        let mut findings = Findings { survey, content: None };
-        let mut error = None;
-        match &found {
-            Ok(_) if planner::may_skip_content(observed, &findings.survey) => {}
-            Ok(found) => match self.empty(namespace, planner::waves(found, &observed.last)).await {
-                Some((content, first_error)) => (findings.content, error) = (Some(content), first_error),
+        let (mut error, last) = (None, &observed.last);
+        let findings = match &found {
+            Ok(_) if planner::may_skip_content(observed, &survey) => Findings::without_a_look(survey, last),
+            Ok(found) => match self.empty(namespace, planner::waves(found, last)).await {
+                Some((content, first_error)) => {
+                    error = first_error;
+                    Findings::fresh(survey, content)
+                }
                 None => return (Outcome::Nothing, None),
             },
-            Err(failed) => tracing::warn!(namespace = %namespace.meta.key, error = %failed,
-                "the resources of the API server are unknown; the namespace waits"),
-        }
+            Err(failed) => {
+                tracing::warn!(namespace = %namespace.meta.key, error = %failed,
+                    "the resources of the API server are unknown; the namespace waits");
+                Findings::without_a_look(survey, last)
+            }
+        };
         let (verdict, end_error) = self.end(namespace, observed, &findings).await;
         let outcome = match verdict {
             Some(verdict) => Outcome::Looked(findings, verdict),

@@ -166,8 +166,22 @@ pub fn may_skip_content(observed: &Observed<'_>, survey: &Survey) -> bool {
 pub struct Findings {
     /// What discovery says.
     pub survey: Survey,
-    /// What the namespace holds; `None` if that was not looked at.
+    /// What the namespace holds; `None` if nobody knows.
     pub content: Option<Content>,
+    /// Whether that was found in this round; otherwise in an earlier one.
+    pub is_fresh: bool,
+}
+
+impl Findings {
+    /// The namespace was looked at.
+    pub fn fresh(survey: Survey, content: Content) -> Self {
+        Findings { survey, content: Some(content), is_fresh: true }
+    }
+
+    /// It was not, in this round.
+    pub fn without_a_look(survey: Survey, last: &Last) -> Self {
+        Findings { survey, content: last.content.clone(), is_fresh: false }
+    }
 }
 
 /// What follows from a round.
@@ -214,7 +228,7 @@ impl Cause {
 /// What follows from a round. `live` is the namespace after the round, past the cache.
 pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -> Verdict {
     let Observed { waited, delay, last, now, .. } = observed;
-    let Findings { survey, content } = findings;
+    let Findings { survey, content, is_fresh } = findings;
     if let Some(content) = content {
         if !content.errors.is_empty() {
             return Verdict::Wait(AFTER_ERRORS, Cause::Errors);
@@ -230,7 +244,7 @@ pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -
     if waited < delay {
         return Verdict::Wait(*delay - *waited, Cause::Delay);
     }
-    if content.is_none() {
+    if content.is_none() || !is_fresh {
         return blocked;
     }
     if !live.has_token() {
@@ -254,8 +268,8 @@ fn pause(unchanged: u32, objects: usize) -> Duration {
 impl Last {
     /// What is to be remembered of the next round.
     #[must_use]
-    pub fn next(&self, Findings { survey: _, content }: &Findings) -> Last {
-        let Some(found) = content else {
+    pub fn next(&self, findings: &Findings) -> Last {
+        let Some(found) = findings.content.as_ref().filter(|_| findings.is_fresh) else {
             let unchanged = self.unchanged.saturating_add(1);
             return Last { unchanged, ..self.clone() };
         };
@@ -265,7 +279,7 @@ impl Last {
             was_empty: open.is_empty(),
             open,
             unchanged: if is_same { self.unchanged.saturating_add(1) } else { 0 },
-            content: content.clone(),
+            content: Some(found.clone()),
         }
     }
 }
