@@ -7,6 +7,7 @@
 mod apiserver;
 mod daemon_sets;
 mod installation;
+mod test_bed;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     let trials = trials![
         Server: apiserver::the_scenarios_hold_on_a_real_api_server,
         Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
+        Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: installation::the_shipped_manifests_are_accepted,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
