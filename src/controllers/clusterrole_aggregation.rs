@@ -19,7 +19,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     aliases: &[],
     by_default: false,
     kind: ClusterRole::RESOURCE,
-    objects: "ClusterRoles that aggregate others",
+    objects: "ClusterRoles",
     flag: "concurrent-clusterrole-aggregation-syncs",
     workers: 5,
     queue: "ClusterRoleAggregator",

@@ -19,7 +19,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     aliases: &["pv-protection"],
     by_default: false,
     kind: PersistentVolume::RESOURCE,
-    objects: "PersistentVolumes whose protection changes",
+    objects: "PersistentVolumes",
     flag: "concurrent-pv-protection-syncs",
     workers: 1,
     queue: "pvprotection",

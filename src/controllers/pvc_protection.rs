@@ -22,7 +22,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     aliases: &["pvc-protection"],
     by_default: false,
     kind: PersistentVolumeClaim::RESOURCE,
-    objects: "PersistentVolumeClaims whose protection changes",
+    objects: "PersistentVolumeClaims",
     flag: "concurrent-pvc-protection-syncs",
     workers: 1,
     queue: "pvcprotection",

@@ -20,7 +20,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     aliases: &["root-ca-cert-publisher"],
     by_default: false,
     kind: Namespace::RESOURCE,
-    objects: "Namespaces that get the certificate of the CA",
+    objects: "Namespaces, for the certificate of the CA,",
     flag: "concurrent-root-ca-cert-syncs",
     workers: 1,
     queue: "root_ca_cert_publisher",

@@ -19,7 +19,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     aliases: &[],
     by_default: false,
     kind: Namespace::RESOURCE,
-    objects: "Namespaces that get their ServiceAccount",
+    objects: "Namespaces, for their ServiceAccounts,",
     flag: "concurrent-serviceaccount-syncs",
     workers: 1,
     queue: "serviceaccount",

@@ -8,8 +8,10 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use windlass_testkit::apiserver::{ApiServer, TOKEN, on_a_real_server};
+use windlass_testkit::apiserver::{ApiServer, DAEMON, TOKEN, on_a_real_server};
+use windlass_testkit::manifests;
 use windlass_testkit::process::{PATIENCE, Process, simulate_nodes, windlass};
+use windlass_testkit::rights;
 use windlass_testkit::user::send;
 
 const DELETE: Value = Value::Null;
@@ -39,6 +41,65 @@ pub(crate) fn a_clean_control_plane_with_the_test_bed_feels_like_a_cluster() {
     });
 }
 
+/// What the chart grants these controllers, and what of it an audit log shows in use.
+pub(crate) fn the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need() {
+    on_a_real_server(async |folder| {
+        let (_, objects) =
+            manifests::rendered().into_iter().find(|(origin, _)| origin == "test-bed-kube-system").unwrap();
+        let server = ApiServer::start_with_accounts(folder, &[DAEMON]).await;
+        let client = server.client().await;
+        let kinds = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+        let is_a_right = |object: &&Value| {
+            kinds.iter().any(|kind| object["kind"] == *kind)
+                && !object["metadata"]["name"].as_str().unwrap().ends_with("-test")
+        };
+        let given: Vec<Value> = objects.iter().filter(is_a_right).cloned().collect();
+        rights::create(&client, &given).await;
+        let needed = [
+            json!({"verb": "create", "resource": "pods"}),
+            json!({"verb": "create", "resource": "serviceaccounts"}),
+        ];
+        rights::wait_until_allowed(&client, DAEMON.name, &needed).await;
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let list = arguments.as_array().unwrap().iter().filter_map(Value::as_str);
+        let list = list.clone().find(|flag| flag.starts_with("--controllers=")).unwrap();
+        let config = format!("--kubeconfig={}", server.kubeconfig(DAEMON.token).display());
+        let ca = format!("--root-ca-file={}", server.file("certificates/apiserver.crt").display());
+        let log = server.file("windlass.log");
+        let flags = [list, &*config, &*ca, "--secure-port=0"];
+        let daemon = Process::start(&windlass(), &flags, &log);
+        let (stop, stopped) = oneshot::channel();
+        let simulated = tokio::spawn(simulate_nodes(client.clone(), stopped));
+        let played =
+            tokio::spawn(play(client, Instant::now(), server.file("certificates/apiserver.crt"))).await;
+        let text = std::fs::read_to_string(&log).unwrap();
+        played.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        stop.send("the end of the test").unwrap();
+        simulated.await.unwrap().unwrap();
+        daemon.terminate();
+        let audit = server.audit();
+        let is_refused =
+            |event: &&Value| event["responseStatus"]["code"] == 403 && !is_about_an_account(event);
+        let refused: Vec<&Value> = audit.iter().filter(is_refused).collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+        let role = given.iter().filter(|object| object["metadata"]["name"] == "windlass-cluster");
+        let granted = rights::granted(&role.cloned().collect::<Vec<_>>());
+        // The API server asks for it within a write.
+        let unseen = rights::right("escalate", "rbac.authorization.k8s.io", "clusterroles", "");
+        let used = rights::used(&audit);
+        let unused: Vec<&String> = granted.difference(&used).filter(|right| **right != unseen).collect();
+        assert!(unused.is_empty() && granted.contains(&unseen), "granted and not used: {unused:?}");
+    });
+}
+
+/// The pods of a new namespace may come before its account, and are then refused for a moment.
+fn is_about_an_account(event: &Value) -> bool {
+    event["responseStatus"]["message"]
+        .as_str()
+        .is_some_and(|text| text.contains("error looking up service account"))
+}
+
 async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
     let bed = Bed { client };
     let first = bed.available("default", began).await;
@@ -59,6 +120,8 @@ async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
     let map = "/api/v1/namespaces/one/configmaps/kube-root-ca.crt";
     let pem = std::fs::read_to_string(certificate).unwrap();
     bed.eventually(map, "the CA is published", |map| map["data"]["ca.crt"] == pem.as_str()).await;
+    bed.call(Method::PATCH, map, &json!({"data": {"ca.crt": "forged"}})).await;
+    bed.eventually(map, "the CA is published again", |map| map["data"]["ca.crt"] == pem.as_str()).await;
     let account = "/api/v1/namespaces/one/serviceaccounts/default";
     bed.call(Method::DELETE, account, &DELETE).await;
     bed.eventually(account, "the account is created again", |account| account["metadata"].is_object()).await;
