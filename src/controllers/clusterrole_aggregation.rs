@@ -18,7 +18,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "clusterrole-aggregation-controller",
     aliases: &[],
     kind: ClusterRole::RESOURCE,
-    objects: "ClusterRoles that aggregate others",
+    objects: "ClusterRoles",
     flag: "concurrent-clusterrole-aggregation-syncs",
     workers: 5,
     queue: "ClusterRoleAggregator",

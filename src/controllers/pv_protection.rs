@@ -18,7 +18,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "persistentvolume-protection-controller",
     aliases: &["pv-protection"],
     kind: PersistentVolume::RESOURCE,
-    objects: "PersistentVolumes whose protection changes",
+    objects: "PersistentVolumes",
     flag: "concurrent-pv-protection-syncs",
     workers: 1,
     queue: "pvprotection",

@@ -21,7 +21,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "persistentvolumeclaim-protection-controller",
     aliases: &["pvc-protection"],
     kind: PersistentVolumeClaim::RESOURCE,
-    objects: "PersistentVolumeClaims whose protection changes",
+    objects: "PersistentVolumeClaims",
     flag: "concurrent-pvc-protection-syncs",
     workers: 1,
     queue: "pvcprotection",

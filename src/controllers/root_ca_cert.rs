@@ -19,7 +19,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "root-ca-certificate-publisher-controller",
     aliases: &["root-ca-cert-publisher"],
     kind: Namespace::RESOURCE,
-    objects: "Namespaces that get the certificate of the CA",
+    objects: "Namespaces, for the certificate of the CA,",
     flag: "concurrent-root-ca-cert-syncs",
     workers: 1,
     queue: "root_ca_cert_publisher",

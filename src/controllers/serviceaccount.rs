@@ -18,7 +18,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "serviceaccount-controller",
     aliases: &[],
     kind: Namespace::RESOURCE,
-    objects: "Namespaces that get their ServiceAccount",
+    objects: "Namespaces, for their ServiceAccounts,",
     flag: "concurrent-serviceaccount-syncs",
     workers: 1,
     queue: "serviceaccount",

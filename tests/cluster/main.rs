@@ -18,3 +18,4 @@ mod replica_sets;
 mod scenarios;
 mod statuses;
 mod takeover;
+mod test_bed;

@@ -8,6 +8,7 @@ mod apiserver;
 mod daemon_sets;
 mod installation;
 mod namespaces;
+mod test_bed;
 
 use std::process::ExitCode;
 
@@ -58,9 +59,11 @@ fn main() -> ExitCode {
     let trials = trials![
         Server: apiserver::the_scenarios_hold_on_a_real_api_server,
         Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
+        Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
+        ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];
