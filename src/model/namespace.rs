@@ -134,8 +134,9 @@ mod tests {
     #[test]
     fn a_namespace_without_a_phase_is_neither_active_nor_terminating() {
         let phase = |status: &str| {
-            let json =
-                format!(r#"{{"metadata":{{"name":"shop","uid":"u","resourceVersion":"1"}},"status":{status}}}"#);
+            let json = format!(
+                r#"{{"metadata":{{"name":"shop","uid":"u","resourceVersion":"1"}},"status":{status}}}"#
+            );
             let Namespace { is_active, is_terminating, .. } = decode(&json);
             (is_active, is_terminating)
         };

@@ -80,7 +80,6 @@ mod controller {
     pub static ENTRY: ControllerEntry = ControllerEntry {
         name: "secret-controller",
         aliases: &[],
-        is_on_by_default: true,
         kind: Secret::RESOURCE,
         objects: "Secrets",
         flag: "concurrent-secret-syncs",
