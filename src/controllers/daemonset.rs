@@ -31,7 +31,7 @@ use crate::plan::daemonset::{
     self as planner, IsTaken, Members, Observed, Plan, revisions::claim_revision, status,
 };
 use crate::runtime::store::{Change, Store};
-use memory::{DaemonMemory, Remembered};
+use memory::{DaemonSetMemory, Remembered};
 use node_pods::NodePods;
 
 /// Its entry in the registry.
@@ -75,7 +75,7 @@ pub struct DaemonSetController {
     revisions: Arc<Store<ControllerRevision>>,
     pods: Arc<Store<Pod>>,
     /// The state of each DaemonSet that is kept between syncs.
-    memory: Arc<DaemonMemory>,
+    memory: Arc<DaemonSetMemory>,
     /// Which DaemonSets have pods for each node.
     node_pods: NodePods,
     /// Owners whose pods were refused, of all kinds together: they share the quotas of a namespace.

@@ -119,7 +119,7 @@ fn name_of(object: &Value) -> String {
     text(&object["metadata"]["name"])
 }
 
-/// The node that a daemon pod is for.
+/// The node that a DaemonSet pod is for.
 fn target(pod: &Value) -> String {
     let terms = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     match pod["spec"]["nodeName"].as_str() {

@@ -25,7 +25,7 @@ pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<
     if named.as_ref().is_some_and(BTreeSet::is_empty) {
         return Err(format!("0/{} nodes are available: pod affinity terms conflict.", nodes.len()));
     }
-    // A daemon pod needs one node of thousands: the others are skipped.
+    // A DaemonSet pod needs one node of thousands: the others are skipped.
     let candidates: Vec<(&String, &Node)> = match &named {
         Some(named) => named.iter().filter_map(|name| nodes.get_key_value(*name)).collect(),
         None => nodes.iter().collect(),

@@ -74,7 +74,7 @@ fn threads(text: &str) -> Result<usize, String> {
     if (1..=1024).contains(&threads) { Ok(threads) } else { Err("it must be between 1 and 1024".into()) }
 }
 
-/// A text that the name of a planted bug contains. If no name does, the error lists the names that share most words
+/// A text that the name of a planted mistake contains. If no name does, the error lists the names that share most words
 /// with it.
 fn part_of_a_bug(text: &str) -> Result<String, String> {
     if BUGS.iter().any(|bug| bug.contains(text)) {
@@ -91,7 +91,7 @@ fn part_of_a_bug(text: &str) -> Result<String, String> {
     near.sort_by_key(|bug| std::cmp::Reverse(shared(bug)));
     near.truncate(3);
     let near = if near.is_empty() { &BUGS[..3] } else { &near };
-    Err(format!("no planted bug has this name; similar names: {near:?}"))
+    Err(format!("no planted mistake has this name; similar names: {near:?}"))
 }
 
 /// What `--replay` runs.
@@ -165,7 +165,7 @@ fn replay(
         Source::File(path) => Replay::read(path).map_err(std::io::Error::other)?.scenario,
     };
     if let Some(name) = &args.planted {
-        let none = || std::io::Error::other(format!("no planted bug is called {name:?}"));
+        let none = || std::io::Error::other(format!("no planted mistake is called {name:?}"));
         scenario.bug = BUGS.iter().find(|bug| bug.contains(name.as_str())).ok_or_else(none)?;
         check(&scenario).map_err(std::io::Error::other)?;
     }

@@ -21,7 +21,7 @@
 //!   whether statuses are true; [`rollbacks`]: which template a rollback restores; [`frozen`]: what a frozen
 //!   connection may delay; [`scale_downs`]: which of several similar pods are deleted.
 //! * [`run`]: one history from its beginning to its verdict.
-//! * [`search`]: many seeds; [`mutation_score`]: which planted bugs they find; [`exhaustive`]: all histories within
+//! * [`search`]: many seeds; [`mutation_score`]: which planted mistakes they find; [`exhaustive`]: all histories within
 //!   small bounds.
 //! * [`shrink`]: the smallest scenario with the same failure; [`transcript`]: a history for readers; [`report`]: the
 //!   report of a failure.

@@ -1,4 +1,4 @@
-//! Whether the planted bugs are found, and how long that takes.
+//! Whether the planted mistakes are found, and how long that takes.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,12 +33,12 @@ struct BugSearch {
     spent: f64,
 }
 
-/// Measures how long each planted bug takes to find. The threads share the seeds of one bug. A seed that fails
+/// Measures how long each planted mistake takes to find. The threads share the seeds of one bug. A seed that fails
 /// without the bug too does not count. Half of the time is shared equally among the bugs; the rest is for those that
 /// were not found.
 ///
 /// # Errors
-/// When this build has no planted bugs, the first seed has two histories, the output cannot be written, or no runtime
+/// When this build has no planted mistakes, the first seed has two histories, the output cannot be written, or no runtime
 /// can be started.
 pub fn mutation_score(
     args: &Args,

@@ -36,7 +36,7 @@ pub struct Replay {
     /// The invariant that it breaks or broke, such as "S11".
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub invariant: String,
-    /// The planted bug with which it breaks again, or "".
+    /// The planted mistake with which it breaks again, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
     pub mistake: Word,
     /// The version of Windlass in which the failure was found.
@@ -203,7 +203,7 @@ pub fn resource<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Er
     word(from, &["pods", "replicasets", "deployments"])
 }
 
-/// Reads the name of a planted bug.
+/// Reads the name of a planted mistake.
 ///
 /// # Errors
 /// When there is no bug of that name.

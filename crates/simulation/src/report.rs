@@ -42,7 +42,7 @@ impl Report {
         let least = shrink(scenario, &budget)?.unwrap_or_else(|| scenario.clone());
         let outcome = self.history(&least, out)?;
         self.keep(least, &outcome, out)?;
-        // A scenario from a file, with a planted bug, or of the exhaustive mode is not what its seed draws.
+        // A scenario from a file, with a planted mistake, or of the exhaustive mode is not what its seed draws.
         if *scenario == Scenario::new(scenario.seed) {
             writeln!(out, "the whole history: windlass-sim --replay {}", scenario.seed)?;
         }

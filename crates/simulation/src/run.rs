@@ -169,7 +169,7 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     }
 }
 
-/// Whether there are no faults, except for a planted bug.
+/// Whether there are no faults, except for a planted mistake.
 fn is_without_faults(scenario: &Scenario) -> bool {
     Scenario { bug: scenario.bug, ..oracle::without_faults(scenario) } == *scenario
 }

@@ -310,7 +310,7 @@ pub struct Scenario {
     /// How long the settled cluster is watched at the end.
     #[serde(with = "milliseconds", default = "a_while")]
     pub quiet: Duration,
-    /// The planted bug, or "".
+    /// The planted mistake, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
     pub bug: Word,
     /// The daemons' clocks, in the order of the daemons; right clocks where none is given.

@@ -279,7 +279,7 @@ impl DaemonSetController {
     fn creation_failed(&self, daemon_set: &DaemonSet, new: &NewPod, error: SyncError) -> SyncError {
         let owner = &daemon_set.meta.uid;
         if error.may_have_happened() {
-            if planted!("a daemon pod whose creation got no reply is created under another name") {
+            if planted!("a DaemonSet pod whose creation got no reply is created under another name") {
                 self.memory.pod_created(owner, &new.node, &new.name);
                 return error;
             }

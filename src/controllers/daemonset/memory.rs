@@ -21,7 +21,7 @@ use crate::runtime::store::{Change, Store};
 
 /// The state of all DaemonSets, by UID.
 #[derive(Debug, Default)]
-pub struct DaemonMemory(Mutex<BTreeMap<Uid, Known>>);
+pub struct DaemonSetMemory(Mutex<BTreeMap<Uid, Known>>);
 
 /// The state of one DaemonSet. A sync shares it, and it is copied only if it changes meanwhile.
 #[derive(Debug)]
@@ -54,13 +54,13 @@ pub struct Remembered {
     pub judged: u64,
 }
 
-impl Forget for DaemonMemory {
+impl Forget for DaemonSetMemory {
     fn forget(&self, owner: &Uid) {
         self.0.lock().remove(owner);
     }
 }
 
-impl DaemonMemory {
+impl DaemonSetMemory {
     /// The state of a DaemonSet. `members` are its pods in the cache, from which the names start.
     pub fn of(
         &self,
@@ -249,7 +249,7 @@ mod tests {
     fn verdicts_equal_those_computed_from_nothing_after_any_change_of_nodes_and_templates() {
         for seed in 0..40 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
+            let (memory, nodes) = (DaemonSetMemory::default(), Store::<Node>::default());
             nodes.begin_list(false);
             nodes.end_list(1);
             let (mut generation, mut version, mut zone) = (1, 1, "a");
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_node_concerns_those_that_run_there_or_have_pods_there_and_only_when_it_changes() {
-        let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
+        let (memory, nodes) = (DaemonSetMemory::default(), Store::<Node>::default());
         let agent = daemon_set(1, "a");
         memory.of(&agent, &Members::default(), &nodes, now());
         let concerned =
@@ -324,10 +324,10 @@ mod tests {
 
     #[test]
     fn marks_and_the_backoff_last_and_are_forgotten_with_their_owner() {
-        let (memory, nodes) = (DaemonMemory::default(), Store::<Node>::default());
+        let (memory, nodes) = (DaemonSetMemory::default(), Store::<Node>::default());
         let (agent, node) = (daemon_set(1, "a"), Arc::<str>::from("n1"));
         let names = Names::of("agent", &agent.meta.uid);
-        let free = |memory: &DaemonMemory| {
+        let free = |memory: &DaemonSetMemory| {
             let known = memory.of(&agent, &Members::default(), &nodes, now());
             names.free("n1", &known.marks, |_| false)
         };

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use crate::model::{DaemonSet, Pod, Record, Uid};
 use crate::runtime::store::Change;
 
-/// The controllers of the daemon pods for each node, one entry for each pod.
+/// The controllers of the DaemonSet pods for each node, one entry for each pod.
 #[derive(Debug, Default)]
 pub struct NodePods(Mutex<BTreeMap<Arc<str>, Vec<Uid>>>);
 
-/// The node that a daemon pod is for, and the DaemonSet that controls it.
+/// The node that a DaemonSet pod is for, and the DaemonSet that controls it.
 fn place(pod: &Pod) -> Option<(&Arc<str>, &Uid)> {
     let controller = pod.meta.controller.as_ref().filter(|owner| owner.is_of(&DaemonSet::RESOURCE))?;
     Some((pod.target()?, &controller.uid))
@@ -50,7 +50,7 @@ impl NodePods {
         self.0.lock().get(node).is_some_and(|owners| owners.contains(owner))
     }
 
-    /// For how many nodes there are daemon pods.
+    /// For how many nodes there are DaemonSet pods.
     pub fn len(&self) -> usize {
         self.0.lock().len()
     }

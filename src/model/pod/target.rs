@@ -1,4 +1,4 @@
-//! The node that a daemon pod is for, as its required node affinity names it.
+//! The node that a DaemonSet pod is for, as its required node affinity names it.
 
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
-//! How soon a failed daemon pod is replaced: at once, then after 1, 2, 4, … 900 seconds, per node.
+//! How soon a failed DaemonSet pod is replaced: at once, then after 1, 2, 4, … 900 seconds, per node.
 //!
-//! A daemon pod cannot run elsewhere: where its node refuses it, each replacement fails like the one before. A new
+//! A DaemonSet pod cannot run elsewhere: where its node refuses it, each replacement fails like the one before. A new
 //! generation of the DaemonSet resets the backoff, as it may fix the cause. The state is in memory only.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl FailedPodBackoff {
     pub fn until(&self, generation: i64, node: &str, now: Timestamp) -> Option<Timestamp> {
         let step =
             self.nodes.get(node).filter(|step| self.generation == generation && !step.is_forgotten(now))?;
-        if planted!("failed daemon pods are replaced without backoff") {
+        if planted!("failed DaemonSet pods are replaced without backoff") {
             return None;
         }
         let until = step.since.saturating_add(step.wait).unwrap_or(Timestamp::MAX);

@@ -106,7 +106,7 @@ fn placed(mut spec: Fields, node: &str) -> Result<Fields, serde_json::Error> {
     }
     spec.insert("tolerations".into(), to_raw_value(&tolerations)?);
 
-    if planted!("a daemon pod has no node affinity") {
+    if planted!("a DaemonSet pod has no node affinity") {
         return Ok(spec);
     }
     let mut affinity = field(&spec, "affinity")?;

@@ -146,7 +146,7 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
 
     let is_empty = new.is_none() && old.is_none();
     let is_free = surge
-        || planted!("a terminating daemon pod leaves its node free")
+        || planted!("a terminating DaemonSet pod leaves its node free")
         || !place.pods.iter().any(|pod| pod.meta.is_deleting());
     let class = match (new, old) {
         _ if has_excess => Class::Excess,

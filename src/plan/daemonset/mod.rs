@@ -305,7 +305,7 @@ fn claims(observed: &Observed<'_>) -> Vec<Write> {
 fn new_pod(observed: &Observed<'_>, node: &Arc<str>) -> NewPod {
     let meta = &observed.daemon_set.meta;
     let names = Names::of(&meta.key.name, &meta.uid);
-    if planted!("names of daemon pods depend on the clock") {
+    if planted!("names of DaemonSet pods depend on the clock") {
         let slot = u64::try_from(observed.now.as_millisecond()).unwrap_or(0);
         return NewPod { node: node.clone(), name: names.name(node, slot) };
     }

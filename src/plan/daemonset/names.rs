@@ -1,4 +1,4 @@
-//! The names of daemon pods: chosen before the pods are created, and the same in every process.
+//! The names of DaemonSet pods: chosen before the pods are created, and the same in every process.
 //!
 //! The DaemonSet's UID and a node's name give one circle of names, whose places are called slots. A new pod takes the
 //! first slot at or above the node's mark whose name no pod in the cache has. The mark moves past a slot once its

@@ -192,7 +192,7 @@ impl Placement {
             // The first relevant taint may be one of effect NoSchedule before one of effect NoExecute.
             Some(Exclusion::Taint(_))
                 if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none()
-                    && !planted!("a NoSchedule taint deletes running daemon pods") =>
+                    && !planted!("a NoSchedule taint deletes running DaemonSet pods") =>
             {
                 Verdict::Continue
             }

@@ -179,7 +179,7 @@ impl<'a> History<'a> {
     fn relabelled(&self, members: &Members) -> (Vec<Write>, bool) {
         let is_duplicate = |pod: &&Arc<Pod>| {
             let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();
-            let all = planted!("a duplicate revision relabels all daemon pods");
+            let all = planted!("a duplicate revision relabels all DaemonSet pods");
             hash != self.hash && (all || self.new_hashes.contains(hash) && !self.old_hashes.contains(hash))
         };
         if self.duplicates.is_empty() {
@@ -205,7 +205,7 @@ impl<'a> History<'a> {
         let unused = old().filter(|revision| {
             let hash = hash_of(revision);
             let is_used =
-                used.contains(&*hash) && !planted!("revisions that are in use by daemon pods are deleted");
+                used.contains(&*hash) && !planted!("revisions that are in use by DaemonSet pods are deleted");
             !is_used && !self.new_hashes.contains(&hash)
         });
         unused.take(surplus.min(BURST)).map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()

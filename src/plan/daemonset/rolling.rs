@@ -132,7 +132,7 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
                 replaced.iter().chain(running.iter().take(budget.remaining())).map(|old| old.node).collect();
-            let early = if planted!("with maxSurge old daemon pods are deleted first") {
+            let early = if planted!("with maxSurge old DaemonSet pods are deleted first") {
                 budget.remaining()
             } else {
                 0

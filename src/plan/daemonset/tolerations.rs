@@ -1,4 +1,4 @@
-//! Tolerations: the template's, and those that every daemon pod gets so that it survives the problems of its node.
+//! Tolerations: the template's, and those that every DaemonSet pod gets so that it survives the problems of its node.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,10 +34,10 @@ const AUTOMATIC: [(&str, Effect); 6] = [
 /// For pods that use the network of their node.
 const HOST_NETWORK: (&str, Effect) = ("node.kubernetes.io/network-unavailable", Effect::NoSchedule);
 
-/// The tolerations that every daemon pod gets, without a value or an end.
+/// The tolerations that every DaemonSet pod gets, without a value or an end.
 pub fn automatic(host_network: bool) -> impl Iterator<Item = Toleration> {
     let host_network = host_network.then_some(HOST_NETWORK);
-    let cordons = usize::from(planted!("daemon pods do not tolerate unschedulable nodes"));
+    let cordons = usize::from(planted!("DaemonSet pods do not tolerate unschedulable nodes"));
     AUTOMATIC.into_iter().take(AUTOMATIC.len() - cordons).chain(host_network).map(|(key, effect)| {
         Toleration {
             key: Some(key.to_owned()),

@@ -57,7 +57,7 @@ fn ended(phase: &str, reason: Option<&str>) -> Value {
     json!({"status": status})
 }
 
-/// The node that a daemon pod is for.
+/// The node that a DaemonSet pod is for.
 pub fn target(pod: &Value) -> Option<&str> {
     let required = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str()

@@ -109,7 +109,7 @@ pub fn controller_of(object: &Value) -> Option<&str> {
     owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
 }
 
-/// The label that says of which revision a daemon pod is.
+/// The label that says of which revision a DaemonSet pod is.
 const REVISION_HASH: &str = "controller-revision-hash";
 
 /// Who owns what, so that unready images are known: pods with this tag run and are never ready.

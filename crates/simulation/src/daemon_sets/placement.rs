@@ -16,7 +16,7 @@ pub enum Requirement {
     Run,
 }
 
-/// Taints that every daemon pod tolerates.
+/// Taints that every DaemonSet pod tolerates.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -47,7 +47,7 @@ pub fn requirement(daemon_set: &Value, node: &Value) -> Requirement {
     }
 }
 
-/// The node that a daemon pod is for.
+/// The node that a DaemonSet pod is for.
 pub fn target(pod: &Value) -> &str {
     let affinity = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     match text(pod, "/spec/nodeName") {
