@@ -13,11 +13,13 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use windlass_testkit::apiserver::assets;
+use windlass_testkit::controllers;
 
 /// What a test cannot run without.
 #[derive(Clone, Copy)]
 enum Needs {
     Server,
+    ServerAndUpstream,
     ServerAndChart,
 }
 
@@ -25,6 +27,7 @@ impl Needs {
     fn text(self) -> &'static str {
         match self {
             Needs::Server => "needs KUBEBUILDER_ASSETS",
+            Needs::ServerAndUpstream => "needs KUBEBUILDER_ASSETS with kube-controller-manager",
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
         }
     }
@@ -36,6 +39,7 @@ impl Needs {
         };
         match self {
             Needs::Server => assets().is_some(),
+            Needs::ServerAndUpstream => controllers::assets().is_ok(),
             Needs::ServerAndChart => assets().is_some() && chart(),
         }
     }
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
+        ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];
