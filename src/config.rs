@@ -201,6 +201,9 @@ pub(crate) mod tests {
             ("--bind-address", "localhost"),
             ("--v", "11"),
             ("--controllers", "job"),
+            ("--concurrent-namespace-syncs", "0"),
+            ("--namespace-deletion-delay", "-1s"),
+            ("--namespace-deletion-delay", "5"),
             ("--namespace", "Shop"),
             ("--namespace", "a,b"),
             ("--selector", "a in"),
@@ -279,6 +282,7 @@ pub(crate) mod tests {
                 "--tls-cert-file",
             ),
             (&["--insecure-port=10257"], "--insecure-port", "--secure-port"),
+            (&["--controllers=namespace", "--namespace=shop"], "--namespace=shop", "namespace-controller"),
             (
                 &["--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,*"],
                 "--controllers",

@@ -14,11 +14,13 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use windlass_testkit::apiserver::assets;
+use windlass_testkit::controllers;
 
 /// What a test cannot run without.
 #[derive(Clone, Copy)]
 enum Needs {
     Server,
+    ServerAndUpstream,
     ServerAndChart,
 }
 
@@ -26,6 +28,7 @@ impl Needs {
     fn text(self) -> &'static str {
         match self {
             Needs::Server => "needs KUBEBUILDER_ASSETS",
+            Needs::ServerAndUpstream => "needs KUBEBUILDER_ASSETS with kube-controller-manager",
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
         }
     }
@@ -37,6 +40,7 @@ impl Needs {
         };
         match self {
             Needs::Server => assets().is_some(),
+            Needs::ServerAndUpstream => controllers::assets().is_ok(),
             Needs::ServerAndChart => assets().is_some() && chart(),
         }
     }
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
+        ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];

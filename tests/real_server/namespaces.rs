@@ -6,7 +6,8 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use windlass_testkit::apiserver::{ApiServer, DAEMON, on_a_real_server};
+use windlass_testkit::apiserver::{ApiServer, DAEMON, TOKEN, on_a_real_server};
+use windlass_testkit::controllers::Side;
 use windlass_testkit::process::{Process, windlass};
 use windlass_testkit::user::send;
 use windlass_testkit::{manifests, rights};
@@ -179,6 +180,20 @@ pub(crate) fn namespaces_end_with_what_is_in_them() {
     });
 }
 
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+
+/// Registers a group that nobody serves.
+async fn break_a_group(client: &Client) {
+    let spec = json!({
+        "group": "broken.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+        "service": {"name": "nobody", "namespace": "default"}, "insecureSkipTLSVerify": true,
+    });
+    let service = json!({"metadata": {"name": "v1.broken.example.com"}, "spec": spec});
+    create(client, SERVICES, service).await;
+    // The server learns of it in its own time.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
 async fn play(client: Client) {
     // The first one waits for the election, too.
     create_namespace(&client, "first").await;
@@ -212,17 +227,9 @@ async fn play(client: Client) {
     time_until_gone(&client, "kept", Duration::from_secs(5)).await;
 
     // What cannot be discovered keeps a namespace until it is back.
-    let spec = json!({
-        "group": "broken.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
-        "service": {"name": "nobody", "namespace": "default"}, "insecureSkipTLSVerify": true,
-    });
-    let service = json!({"metadata": {"name": "v1.broken.example.com"}, "spec": spec});
-    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
-    create(&client, services, service).await;
+    break_a_group(&client).await;
     create_namespace(&client, "unknown").await;
     fill(&client, "unknown").await;
-    // The server learns of it in its own time.
-    tokio::time::sleep(Duration::from_secs(2)).await;
     delete_namespace(&client, "unknown").await;
     let words = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
                  broken.example.com/v1: stale GroupVersion discovery: broken.example.com/v1";
@@ -231,6 +238,80 @@ async fn play(client: Client) {
         .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!namespace(&client, "unknown").await.is_null(), "nobody knows what the broken group holds");
-    send(&client, Method::DELETE, &format!("{services}/v1.broken.example.com"), &Value::Null).await.unwrap();
+    send(&client, Method::DELETE, &format!("{SERVICES}/v1.broken.example.com"), &Value::Null).await.unwrap();
     time_until_gone(&client, "unknown", Duration::from_secs(30)).await;
+}
+
+/// The conditions as type, status, reason and message, in their order, once there are some and they stay for a while.
+async fn settled_conditions(client: &Client, name: &str) -> Vec<[String; 4]> {
+    let (mut last, mut since) = (Vec::new(), Instant::now());
+    let end = Instant::now() + Duration::from_secs(90);
+    loop {
+        let found = namespace(client, name).await;
+        let all = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        let fields = ["type", "status", "reason", "message"];
+        let now: Vec<[String; 4]> = all.iter().map(|it| fields.map(|field| text(it, field))).collect();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        // The longest pause of upstream is that for finalizers, of 8 s.
+        if !last.is_empty() && since.elapsed() > Duration::from_secs(12) {
+            return last;
+        }
+        assert!(Instant::now() < end, "the conditions of {name} do not settle: {last:#?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+pub(crate) fn the_conditions_are_those_of_kube_controller_manager() {
+    on_a_real_server(async |folder| {
+        let mut said = Vec::new();
+        for side in Side::BOTH {
+            let server = ApiServer::start(folder).await;
+            let (config, log) = (server.kubeconfig(TOKEN), server.file("controllers.log"));
+            let _controllers = side.start(folder, &config, "namespace-controller", &[], &log);
+            said.push(what_is_said(&server.client().await).await);
+        }
+        let [upstream, ours] = said.try_into().unwrap();
+        let [finalizers, pods, unknown] = upstream;
+        assert_eq!(ours[0], finalizers);
+        assert_eq!(ours[2], unknown);
+        // While a pod is left, upstream says that nothing is (kubernetes#138208).
+        let remaining =
+            |all: &[[String; 4]]| all.iter().position(|it| it[0] == "NamespaceContentRemaining").unwrap();
+        let (of_upstream, of_ours) = (&pods[remaining(&pods)], &ours[1][remaining(&ours[1])]);
+        let text = "Some resources are remaining: pods. has 1 resource instances";
+        assert_eq!((of_ours[1].as_str(), of_ours[3].as_str()), ("True", text));
+        let others = |all: &[[String; 4]]| -> Vec<[String; 4]> {
+            let differ = ["NamespaceContentRemaining", "NamespaceFinalizersRemaining"];
+            all.iter().filter(|it| !differ.contains(&it[0].as_str())).cloned().collect()
+        };
+        assert_eq!(others(&ours[1]), others(&pods), "upstream on the pod: {of_upstream:?}");
+    });
+}
+
+/// What is said of namespaces that finalizers of two kinds, a pod, and an unknown group keep.
+async fn what_is_said(client: &Client) -> [Vec<[String; 4]>; 3] {
+    for name in ["finalizers", "pod", "unknown"] {
+        create_namespace(client, name).await;
+        fill(client, name).await;
+    }
+    let kept = |name: &str, finalizer: &str| json!({"metadata": {"name": name, "finalizers": [finalizer]}});
+    for (number, finalizer) in ["b.example.com/f", "a.example.com/f", "a.example.com/f"].iter().enumerate() {
+        let map = kept(&format!("kept-{number}"), finalizer);
+        create(client, "/api/v1/namespaces/finalizers/configmaps", map).await;
+    }
+    create(client, "/api/v1/namespaces/finalizers/secrets", kept("kept", "a.example.com/f")).await;
+    let pod = "/api/v1/namespaces/pod/pods/object-0";
+    let keep = json!({"metadata": {"finalizers": ["a.example.com/f"]}});
+    send(client, Method::PATCH, pod, &keep).await.unwrap();
+    for name in ["finalizers", "pod"] {
+        delete_namespace(client, name).await;
+    }
+    let finalizers = settled_conditions(client, "finalizers").await;
+    let pod = settled_conditions(client, "pod").await;
+    break_a_group(client).await;
+    delete_namespace(client, "unknown").await;
+    [finalizers, pod, settled_conditions(client, "unknown").await]
 }

@@ -14,7 +14,7 @@ use crate::controllers::execute::{AT_ONCE, path};
 use crate::model::discovered::{Discovered, DiscoveredResource, Verb, is_path_segment};
 use crate::model::namespace::KUBERNETES;
 use crate::model::{Namespace, Record};
-use crate::plan::namespace::content::Failure;
+use crate::plan::namespace::content::{Failure, ONE_BY_ONE};
 use crate::plan::namespace::{
     self as planner, Content, Findings, Item, Left, Listed, Observed, Outcome, Verdict, Wave,
 };
@@ -247,14 +247,15 @@ impl Requests<'_> {
         }
         let first = self.list(is_full).await?;
         if !first.needs_deletion() {
-            return Ok(Left::of(self.resource, &first.items));
+            return Ok(Left::of(self.resource, &first.items, true));
         }
         let supports_collections = has(Verb::DeleteCollection) && self.delete_collection().await?;
-        if !supports_collections {
-            let all = if first.is_whole { first } else { self.list(true).await? };
-            self.delete_one_by_one(&all).await?;
-        }
-        Ok(Left::of(self.resource, &self.list(true).await?.items))
+        let were_all_deleted = match supports_collections {
+            true => true,
+            false if first.is_whole => self.delete_one_by_one(&first).await?,
+            false => self.delete_one_by_one(&self.list(true).await?).await?,
+        };
+        Ok(Left::of(self.resource, &self.list(true).await?.items, were_all_deleted))
     }
 
     /// Lists the metadata of all objects, or of the first alone. Without a version, so that the answer is not older than
@@ -297,17 +298,20 @@ impl Requests<'_> {
         }
     }
 
-    async fn delete_one_by_one(&self, listed: &Listed) -> Result<(), SyncError> {
+    /// Deletes objects by their UIDs. Whether these were all.
+    async fn delete_one_by_one(&self, listed: &Listed) -> Result<bool, SyncError> {
+        let mut items = listed.items.iter().filter(|item| item.needs_deletion());
         let mut deletions = Vec::new();
-        for item in listed.items.iter().filter(|item| item.needs_deletion()) {
+        for item in items.by_ref().take(ONE_BY_ONE) {
             deletions.push(self.delete(item).boxed());
         }
+        let are_all = items.next().is_none();
         let mut deletions = futures::stream::iter(deletions).buffered(AT_ONCE);
         let mut result = Ok(());
         while let Some(deleted) = deletions.next().await {
             result = result.and(deleted);
         }
-        result
+        result.map(|()| are_all)
     }
 
     async fn delete(&self, item: &Item) -> Result<(), SyncError> {

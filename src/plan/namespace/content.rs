@@ -9,6 +9,10 @@ use crate::model::discovered::DiscoveredResource;
 /// off, and in a namespace that goes as a whole nobody needs them.
 const COLLECTORS: [&str; 2] = ["orphan", "foregroundDeletion"];
 
+/// How many objects are deleted one by one in a round. The others are deleted in the next: a round is to take minutes at
+/// most.
+pub const ONE_BY_ONE: usize = 5000;
+
 /// An object, as far as its deletion depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
@@ -63,8 +67,9 @@ pub struct Left {
 }
 
 impl Left {
-    /// Counts what a list shows after the deletion; `None` if that is nothing.
-    pub fn of(resource: &DiscoveredResource, items: &[Item]) -> Option<Self> {
+    /// Counts what a list shows after the deletion; `None` if that is nothing. `were_all_deleted` is false if the
+    /// deletion of some was left to the next round.
+    pub fn of(resource: &DiscoveredResource, items: &[Item], were_all_deleted: bool) -> Option<Self> {
         if items.is_empty() {
             return None;
         }
@@ -79,7 +84,8 @@ impl Left {
             plural: plural.clone(),
             count: items.len(),
             finalizers,
-            is_unexpected: items.iter().any(|item| !item.is_deleting && item.finalizers.is_empty()),
+            is_unexpected: were_all_deleted
+                && items.iter().any(|item| !item.is_deleting && item.finalizers.is_empty()),
         })
     }
 }

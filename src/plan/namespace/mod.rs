@@ -92,6 +92,8 @@ pub struct Last {
     pub open: BTreeSet<Name>,
     /// Whether everything that is known was looked at and found empty.
     pub was_empty: bool,
+    /// Whether requests failed: then no list of everything is repeated with them.
+    pub had_errors: bool,
     /// How many rounds in a row have found the same.
     pub unchanged: u32,
     content: Option<Content>,
@@ -115,7 +117,9 @@ pub fn waves<'a>(found: &'a Discovered, last: &Last) -> Vec<Wave<'a>> {
     let (open, rest) = others.into_iter().partition(|resource| last.open.contains(&name(resource)));
     let are_open = pods.iter().any(|pods| last.open.contains(&name(pods)));
     let waves = [(pods, are_open), (open, true), (rest, false)];
-    let waves = waves.into_iter().map(|(resources, is_full)| Wave { resources, is_full });
+    let waves = waves
+        .into_iter()
+        .map(|(resources, is_open)| Wave { resources, is_full: is_open && !last.had_errors });
     waves.filter(|wave| !wave.resources.is_empty()).collect()
 }
 
@@ -277,6 +281,7 @@ impl Last {
         let is_same = self.content.as_ref() == Some(found);
         Last {
             was_empty: open.is_empty(),
+            had_errors: !found.errors.is_empty(),
             open,
             unchanged: if is_same { self.unchanged.saturating_add(1) } else { 0 },
             content: Some(found.clone()),
