@@ -238,7 +238,7 @@ fn measure(nodes: usize) -> Result<Figures, String> {
     cluster.no_writes("a heartbeat")?;
     // In turn with and without the label, so that each changes it.
     let label = cluster.events(EVENTS, |nth, version| {
-        let form = if nth / nodes % 2 == 0 { &forms.labelled } else { &forms.heartbeat };
+        let form = if (nth / nodes).is_multiple_of(2) { &forms.labelled } else { &forms.heartbeat };
         form.filled(&[0, nth % nodes, version, 0])
     });
     cluster.no_writes("a label")?;

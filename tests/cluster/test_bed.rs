@@ -129,6 +129,7 @@ async fn a_claim_outlives_the_pods_that_use_it() {
         .await;
 
     // The last look is past the cache.
+    daemon.stop().await;
     let log = cluster.log.lock().unwrap();
     let ours: Vec<_> = log.iter().filter(|request| request.user_agent == USER_AGENT).collect();
     let at = |verb: &str, kind: &str| {
@@ -137,8 +138,6 @@ async fn a_claim_outlives_the_pods_that_use_it() {
     let (list, patch) = (at("list", "Pod"), at("patch", "PersistentVolumeClaim"));
     assert!(list < patch, "{} before {}", list, patch);
     assert_eq!(ours[list].namespace, "shop");
-    drop(log);
-    daemon.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,9 +222,12 @@ async fn kinds_of_controllers_that_are_off_by_default_are_not_even_listed() {
     let daemon = cluster.start_controllers(1);
     cluster.create(deployment("web").replicas(2)).await;
     cluster.rolled_out("web").await;
+    let metrics = daemon.metrics.render();
+    assert!(!metrics.contains("name=\"serviceaccount-controller\""), "{metrics}");
+    daemon.stop().await;
     let log = cluster.log.lock().unwrap();
     let ours = log.iter().filter(|request| request.user_agent == USER_AGENT);
-    let mut kinds: Vec<&str> = ours.map(|request| &*request.kind).collect();
+    let mut kinds: Vec<&str> = ours.map(|request| request.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
     let expected = [
@@ -239,7 +241,4 @@ async fn kinds_of_controllers_that_are_off_by_default_are_not_even_listed() {
         "ReplicationController",
     ];
     assert_eq!(kinds, expected);
-    drop(log);
-    assert!(!daemon.metrics.render().contains("name=\"serviceaccount-controller\""));
-    daemon.stop().await;
 }

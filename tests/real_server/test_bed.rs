@@ -100,6 +100,7 @@ fn is_about_an_account(event: &Value) -> bool {
         .is_some_and(|text| text.contains("error looking up service account"))
 }
 
+#[allow(clippy::print_stdout)] // The figures are for whoever runs it.
 async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
     let bed = Bed { client };
     let first = bed.available("default", began).await;
