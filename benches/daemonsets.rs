@@ -51,6 +51,8 @@ struct Forms {
     heartbeat: Form,
     labelled: Form,
     daemon_set: Form,
+    /// The same outside of a watch.
+    object: Form,
     revision: Form,
     pod: Form,
 }
@@ -142,6 +144,7 @@ fn forms(nodes: usize) -> Forms {
         heartbeat: json("MODIFIED", &node(later, "a")),
         labelled: json("MODIFIED", &node(later, "b")),
         daemon_set: json("ADDED", &daemon_set),
+        object: Form::new(daemon_set.to_string().into_bytes(), &MARKS),
         revision: json("ADDED", &revision),
         pod: as_protobuf("ADDED", &pod),
     }
@@ -211,7 +214,13 @@ impl Cluster {
 
 fn measure(nodes: usize) -> Result<Figures, String> {
     let forms = Arc::new(forms(nodes));
-    let server = Server::new(lists(nodes, &forms));
+    let of_objects = forms.clone();
+    // What is read past the cache before pods are created again.
+    let object = move |path: &str| {
+        let (_, number) = path.split_once("/daemonsets/agent-")?;
+        Some(of_objects.object.filled(&[number.parse().ok()?, 0, 2, 0]))
+    };
+    let server = Server::new(lists(nodes, &forms), object);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     // The runtime of the client and of the controllers.

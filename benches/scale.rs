@@ -193,7 +193,7 @@ fn lists(shape: Shape, forms: &Arc<Forms>) -> [List; 3] {
 /// The row of one cluster, and whether it is as it should be.
 fn measure(shape: Shape) -> (String, Result<(), String>) {
     let forms = Arc::new(forms(shape));
-    let server = Server::new(lists(shape, &forms));
+    let server = Server::new(lists(shape, &forms), |_| None);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     // The runtime of the client and of the controllers.

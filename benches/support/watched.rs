@@ -88,6 +88,8 @@ fn bookmark(path: &str) -> Bytes {
 pub struct Server {
     feeds: Mutex<BTreeMap<&'static str, Feed>>,
     feeders: BTreeMap<&'static str, UnboundedSender<Bytes>>,
+    /// The object at a path, as JSON.
+    object: Box<dyn Fn(&str) -> Option<Bytes> + Send + Sync>,
     /// Each write: its method, path and body.
     writes: Mutex<Vec<(Method, String, Value)>>,
 }
@@ -96,8 +98,11 @@ pub struct Server {
 pub type List = (&'static str, Box<dyn Iterator<Item = Bytes> + Send>);
 
 impl Server {
-    /// A server of these lists.
-    pub fn new(lists: impl IntoIterator<Item = List>) -> Arc<Self> {
+    /// A server of these lists, and of single objects.
+    pub fn new(
+        lists: impl IntoIterator<Item = List>,
+        object: impl Fn(&str) -> Option<Bytes> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         let (mut feeds, mut feeders) = (BTreeMap::new(), BTreeMap::new());
         for (path, list) in lists {
             let (feeder, changes) = unbounded();
@@ -105,7 +110,12 @@ impl Server {
             let list: Box<dyn Iterator<Item = Bytes> + Send> = Box::new(list.chain([bookmark(path)]));
             feeds.insert(path, (list, changes));
         }
-        Arc::new(Server { feeds: Mutex::new(feeds), feeders, writes: Mutex::default() })
+        Arc::new(Server {
+            feeds: Mutex::new(feeds),
+            feeders,
+            object: Box::new(object),
+            writes: Mutex::default(),
+        })
     }
 
     /// A client of this server.
@@ -137,6 +147,10 @@ impl Server {
             self.writes.lock().push((parts.method, path, sent));
             let body = json!({"metadata": {"resourceVersion": "1"}}).to_string();
             return Response::new(Full::new(Bytes::from(body)).boxed_unsync());
+        }
+        if let Some(object) = (self.object)(&path) {
+            let response = Response::builder().header("content-type", "application/json");
+            return response.body(Full::new(object).boxed_unsync()).unwrap();
         }
         let lists = parts.uri.query().is_some_and(|query| query.contains("sendInitialEvents"));
         let media_type = if path == PODS {
