@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     #[serde(flatten)]
     pub generic: GenericArgs,
-    /// Who leads.
+    /// Leader election.
     #[command(flatten)]
     #[serde(flatten)]
     pub election: ElectionArgs,
@@ -42,7 +42,7 @@ pub struct Args {
     #[command(flatten)]
     #[serde(flatten)]
     pub controllers: ControllerArgs,
-    /// What is ours to act on, and how.
+    /// Which objects Windlass acts on, and how.
     #[command(flatten)]
     #[serde(flatten)]
     pub scope: ScopeArgs,
@@ -62,15 +62,15 @@ pub struct Args {
     #[command(flatten)]
     #[serde(flatten)]
     pub insecure: InsecureArgs,
-    /// Who asks.
+    /// Authentication of clients.
     #[command(flatten)]
     #[serde(flatten)]
     pub authentication: AuthenticationArgs,
-    /// Who may ask.
+    /// Authorization of clients.
     #[command(flatten)]
     #[serde(flatten)]
     pub authorization: AuthorizationArgs,
-    /// What is logged.
+    /// Logging.
     #[command(flatten)]
     #[serde(flatten)]
     pub logging: LoggingArgs,

@@ -1,4 +1,4 @@
-//! Flags for the controllers: what kube-controller-manager calls generic, and what is ours.
+//! Flags for the controllers: those that kube-controller-manager calls generic, and those of Windlass.
 
 use std::path::PathBuf;
 
@@ -128,7 +128,7 @@ pub struct ElectionArgs {
     pub leader_elect_resource_namespace: Option<String>,
 }
 
-/// What is ours to act on, and how. kube-controller-manager has none of these.
+/// Which objects Windlass acts on, and how. kube-controller-manager has none of these flags.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Windlass flags")]

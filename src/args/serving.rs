@@ -67,7 +67,7 @@ pub struct InsecureArgs {
     pub insecure_bind_address: IpAddr,
 }
 
-/// Who asks.
+/// Authentication of clients.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Authentication flags")]
@@ -137,7 +137,7 @@ pub struct AuthenticationArgs {
     pub requestheader_extra_headers_prefix: Vec<String>,
 }
 
-/// Who may ask.
+/// Authorization of clients.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Authorization flags")]

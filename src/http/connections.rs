@@ -44,7 +44,7 @@ struct Open {
     /// Whether bytes between two requests are the beginning of a header. In HTTP/2 they may be a ping.
     header_follows: bool,
     /// Whether an authenticated client has sent an allowed request on it.
-    vouched: bool,
+    authorized: bool,
     finishing: bool,
 }
 
@@ -57,7 +57,7 @@ impl Open {
     /// is the one time that a client cannot reset.
     fn is_replaceable(&self, now: Instant) -> bool {
         let grace = if self.is_busy() { BUSY_GRACE } else { GRACE };
-        !self.vouched && now.saturating_duration_since(self.opened) >= grace
+        !self.authorized && now.saturating_duration_since(self.opened) >= grace
     }
 }
 
@@ -122,26 +122,26 @@ impl Connections {
     /// only replace one of its own address. Those without an authorized request are closed first, then those without a
     /// request, then the longest in their state. A proxy that hides its clients is one client here: it has
     /// all connections if no other needs them, and in a flood its scraper keeps the one that it scrapes on.
-    pub(super) fn vacancy(&self, address: IpAddr, now: Instant) -> Vacancy {
+    pub(super) fn find_slot(&self, address: IpAddr, now: Instant) -> Slot {
         if self.open.len() < self.limits.connections.max(1) {
-            return Vacancy::Free;
+            return Slot::Free;
         }
         let mut of_client: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for open in self.open.values() {
             *of_client.entry(open.client).or_default() += 1;
         }
-        let crowd = |client: &IpAddr| of_client.get(client).copied().unwrap_or_default();
+        let connections_of = |client: &IpAddr| of_client.get(client).copied().unwrap_or_default();
         let newcomer = client_of(address);
-        let own = crowd(&newcomer);
-        let gives_way = |open: &Open| {
-            let crowd = crowd(&open.client);
-            crowd > own + 1 || (open.is_replaceable(now) && (crowd > own || open.client == newcomer))
+        let own = connections_of(&newcomer);
+        let is_candidate = |open: &Open| {
+            let others = connections_of(&open.client);
+            others > own + 1 || (open.is_replaceable(now) && (others > own || open.client == newcomer))
         };
-        let giving_way = self.open.iter().filter(|(_, open)| gives_way(open));
-        let first = giving_way.min_by_key(|(id, open)| {
-            (Reverse(crowd(&open.client)), open.vouched, open.is_busy(), open.since, **id)
+        let candidates = self.open.iter().filter(|(_, open)| is_candidate(open));
+        let first = candidates.min_by_key(|(id, open)| {
+            (Reverse(connections_of(&open.client)), open.authorized, open.is_busy(), open.since, **id)
         });
-        first.map_or(Vacancy::Full, |(&id, _)| Vacancy::InPlaceOf(id))
+        first.map_or(Slot::Full, |(&id, _)| Slot::Replacing(id))
     }
 
     /// A connection is open; the number identifies it from now on.
@@ -155,7 +155,7 @@ impl Connections {
             opened: now,
             since: now,
             header_follows: true,
-            vouched: false,
+            authorized: false,
             finishing: false,
         };
         self.open.insert(id, open);
@@ -205,8 +205,8 @@ impl Connections {
     }
 
     /// An authenticated client has sent an allowed request.
-    pub(super) fn vouched(&mut self, id: u64) {
-        self.change(id, |open| open.vouched = true);
+    pub(super) fn authorized(&mut self, id: u64) {
+        self.change(id, |open| open.authorized = true);
     }
 
     /// The connection is closed.
@@ -250,11 +250,11 @@ impl Connections {
 
 /// Whether there is room for one more connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Vacancy {
+pub(super) enum Slot {
     /// There is.
     Free,
     /// Once this one is closed.
-    InPlaceOf(u64),
+    Replacing(u64),
     /// There is none: the other address has no more than this one.
     Full,
 }
@@ -353,28 +353,28 @@ mod tests {
         table.open(address(1), false, now);
         let greedy: Vec<u64> = (1..4).map(|n| table.open(address(2), false, now + n * S)).collect();
         table.began(greedy[0], now + 4 * S);
-        assert_eq!(table.vacancy(address(3), now + 3 * S), Vacancy::InPlaceOf(greedy[1]));
+        assert_eq!(table.find_slot(address(3), now + 3 * S), Slot::Replacing(greedy[1]));
         table.closed(greedy[1]);
-        assert_eq!(table.vacancy(address(3), now + 3 * S), Vacancy::Free);
+        assert_eq!(table.find_slot(address(3), now + 3 * S), Slot::Free);
     }
 
     #[test]
     fn no_state_protects_the_connections_of_an_address_with_most() {
         let (mut table, now) = table(4);
         let greedy: Vec<u64> = (0..4).map(|_| table.open(address(1), true, now)).collect();
-        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[0]));
+        assert_eq!(table.find_slot(address(2), now), Slot::Replacing(greedy[0]));
         for id in &greedy {
             table.began(*id, now);
-            table.vouched(*id);
+            table.authorized(*id);
         }
-        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[0]));
+        assert_eq!(table.find_slot(address(2), now), Slot::Replacing(greedy[0]));
         // No more than an even share is possible.
         table.closed(greedy[0]);
         table.open(address(2), true, now);
-        assert_eq!(table.vacancy(address(2), now), Vacancy::InPlaceOf(greedy[1]));
+        assert_eq!(table.find_slot(address(2), now), Slot::Replacing(greedy[1]));
         table.closed(greedy[1]);
         table.open(address(2), true, now);
-        assert_eq!(table.vacancy(address(2), now), Vacancy::Full);
+        assert_eq!(table.find_slot(address(2), now), Slot::Full);
     }
 
     #[test]
@@ -382,8 +382,8 @@ mod tests {
         let (mut table, now) = table(2);
         let first = table.open("2001:db8::1".parse().unwrap(), true, now);
         table.open("2001:db8::2".parse().unwrap(), true, now);
-        assert_eq!(table.vacancy("2001:db8::3".parse().unwrap(), now), Vacancy::Full);
-        assert_eq!(table.vacancy("2001:db8:0:1::1".parse().unwrap(), now), Vacancy::InPlaceOf(first));
+        assert_eq!(table.find_slot("2001:db8::3".parse().unwrap(), now), Slot::Full);
+        assert_eq!(table.find_slot("2001:db8:0:1::1".parse().unwrap(), now), Slot::Replacing(first));
     }
 
     #[test]
@@ -392,25 +392,25 @@ mod tests {
         let idle = table.open(address(1), false, now);
         let busy = table.open(address(1), false, now);
         table.began(busy, now);
-        assert_eq!(table.vacancy(address(1), now), Vacancy::Full);
-        assert_eq!(table.vacancy(address(1), now + GRACE), Vacancy::InPlaceOf(idle));
+        assert_eq!(table.find_slot(address(1), now), Slot::Full);
+        assert_eq!(table.find_slot(address(1), now + GRACE), Slot::Replacing(idle));
         table.began(idle, now + GRACE);
-        assert_eq!(table.vacancy(address(1), now + GRACE), Vacancy::Full);
-        assert_eq!(table.vacancy(address(1), now + S), Vacancy::InPlaceOf(busy));
+        assert_eq!(table.find_slot(address(1), now + GRACE), Slot::Full);
+        assert_eq!(table.find_slot(address(1), now + S), Slot::Replacing(busy));
     }
 
     #[test]
     fn a_scraper_behind_a_busy_proxy_keeps_its_connection() {
         let (mut table, now) = table(3);
         let scraper = table.open(address(1), true, now);
-        table.vouched(scraper);
+        table.authorized(scraper);
         let unknown = [S, 2 * S].map(|after| table.open(address(1), true, now + after));
-        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(unknown[0]));
+        assert_eq!(table.find_slot(address(1), now + 60 * S), Slot::Replacing(unknown[0]));
         table.closed(unknown[0]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::InPlaceOf(unknown[1]));
+        assert_eq!(table.find_slot(address(1), now + 60 * S), Slot::Replacing(unknown[1]));
         table.closed(unknown[1]);
         table.open(address(1), true, now + 60 * S);
-        assert_eq!(table.vacancy(address(1), now + 60 * S), Vacancy::Full);
+        assert_eq!(table.find_slot(address(1), now + 60 * S), Slot::Full);
     }
 }

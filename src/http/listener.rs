@@ -35,7 +35,7 @@ use tower::ServiceExt;
 
 use super::auth_layer::slow_down;
 use super::connection_limits::{AddressLimiter, Limits};
-use super::connections::{Connections, Vacancy};
+use super::connections::{Connections, Slot};
 use super::host::{Hosts, known_host};
 use super::metrics::ServingMetrics;
 use super::router::plain;
@@ -161,13 +161,13 @@ impl Server {
 
     /// Whether there is a place for one more connection from this address, by closing another if needed.
     fn find_place(&self, address: IpAddr) -> bool {
-        match self.with(|table, now| table.vacancy(address, now)) {
-            Vacancy::Free => true,
-            Vacancy::InPlaceOf(id) => {
+        match self.with(|table, now| table.find_slot(address, now)) {
+            Slot::Free => true,
+            Slot::Replacing(id) => {
                 self.close(id, "evicted");
                 true
             }
-            Vacancy::Full => {
+            Slot::Full => {
                 self.metrics.connections_closed.with_label_values(&[self.name, "turned_away"]).inc();
                 false
             }
@@ -289,7 +289,7 @@ impl Place {
             async move {
                 let response = server.answer(request, peer).await;
                 if response.extensions().get::<AllowedRequest>().is_some() {
-                    server.with(|table, _| table.vouched(id));
+                    server.with(|table, _| table.authorized(id));
                 }
                 let under_way = under_way.answered();
                 Ok::<_, Infallible>(response.map(|body| Answer { body, _under_way: under_way }))

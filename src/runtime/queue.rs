@@ -365,8 +365,8 @@ mod tests {
     }
 
     proptest! {
-        /// The model: a key owes a run from its addition (or its due time) until a take that comes
-        /// after it. The queue must pay every debt, and never run a key that runs.
+        /// The model: a key needs a run from its addition (or its due time) until a later take. The queue must hand
+        /// out every such key, and never one that runs.
         #[test]
         fn no_key_runs_twice_at_once_and_none_is_lost(steps in steps()) {
             let mut queue = Queue::default();

@@ -53,7 +53,7 @@ pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
     let (mut close, mut logoff, mut shutdown) = (ctrl_close()?, ctrl_logoff()?, ctrl_shutdown()?);
     let (mut interrupt, mut brk) = (ctrl_c()?, ctrl_break()?);
     Ok(futures::stream::poll_fn(move |cx| {
-        // Each is asked each time, so that each wakes this task.
+        // Polls all of them each time, so that each of them wakes this task.
         let term = [close.poll_recv(cx), logoff.poll_recv(cx), shutdown.poll_recv(cx)];
         let int = [interrupt.poll_recv(cx), brk.poll_recv(cx)];
         if term.iter().any(Poll::is_ready) {

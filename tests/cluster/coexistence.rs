@@ -1,5 +1,5 @@
-//! What a daemon leaves alone: controllers that are switched off, what is outside of its scope, and the
-//! objects of another controller, which it notices on its own.
+//! What a daemon does not touch: objects of controllers that are switched off, objects outside of its scope, and
+//! objects of another controller, which it detects by itself.
 
 use std::time::Duration;
 

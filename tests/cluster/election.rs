@@ -140,7 +140,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_starts() {
     ] {
         let broken = fault.clone();
         let (rig, a, _b, _unrest) = led_by_a(move |request, at| {
-            // Only the Lease suffers: everything else of `a` would arrive.
+            // Only writes of the Lease have the fault: all other requests of `a` would arrive.
             let lease = request.user_agent == A && request.kind == "Lease";
             if at > 30 * S && lease { broken.clone() } else { FaultDecision::Proceed }
         })

@@ -1,5 +1,5 @@
-//! A leader that shuts down, in virtual time: what must have ended before another may lead, and when
-//! the lease is given up or left to run out.
+//! A leader that shuts down, in virtual time: what must have ended before another may lead, and when the lease is
+//! released or left to expire.
 
 use tokio::time::Instant;
 use windlass_apiserver::FaultDecision;
@@ -75,7 +75,7 @@ async fn a_drain_that_does_not_end_lets_the_lease_expire() {
     rig.one_at_a_time();
 }
 
-/// A rig in which nothing but pods' creations sent from 30 s to 32 s suffers, as `fault` says.
+/// A rig in which only the creations of pods sent from 30 s to 32 s have this `fault`.
 async fn with_pods_created_badly(fault: FaultDecision) -> (Rig, Daemon, [Daemon; 1]) {
     let (rig, a, b, unrest) = led_by_a(move |request, at| {
         let pod = request.user_agent == A && request.kind == "Pod" && request.verb == "create";

@@ -81,7 +81,7 @@ fn state_of_the_shop(cluster: &Cluster) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// One of each kind in `shop`, at rest.
+/// One object of each kind in `shop`, after it has converged.
 struct Shop {
     deployment: Value,
     replica_set_of_deployment: Value,

@@ -206,7 +206,7 @@ async fn a_refused_replica_set_without_missing_pods_does_not_delay_others_in_the
 #[tokio::test(start_paused = true)]
 async fn a_creation_in_flight_causes_no_surplus_pod_when_another_name_becomes_free() {
     let count = AtomicUsize::new(0);
-    // The fourth request arrives when its client has given up.
+    // The fourth request arrives after its client has abandoned it.
     let cluster = Cluster::with(
         inject_faults(move |request| {
             let is_fourth = is_request(request, "create", "Pod") && count.fetch_add(1, Ordering::SeqCst) == 3;

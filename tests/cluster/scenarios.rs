@@ -22,7 +22,7 @@ macro_rules! on_sandbox {
             let stage = Stage::on_sandbox().await;
             let _daemon = stage.start_controllers(1);
             scenarios::$name(&stage).await;
-            stage.comes_to_rest().await;
+            stage.converges().await;
         }
     )*};
 }

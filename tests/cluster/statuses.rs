@@ -1,5 +1,5 @@
-//! What a status says, and when: each field is there exactly where upstream's is, `observedGeneration` tells
-//! what was acted on, and a pod that is lost is reported at once.
+//! What a status reports, and when: each field is present exactly where upstream's is, `observedGeneration` shows
+//! which generation was acted on, and a lost pod is reported at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -21,7 +21,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Compares with a file, or writes it anew.
+/// Compares with a file, or rewrites it.
 #[track_caller]
 fn expect(path: &str, is: &str) {
     if std::env::var_os("UPDATE_EXPECT").is_some() {

@@ -58,7 +58,7 @@ fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// A tag or a branch can be moved to another commit by whoever gets hold of the action's repository.
+/// An attacker who controls the action's repository can move a tag or a branch to another commit.
 #[test]
 fn an_action_is_named_by_its_commit_and_its_version_stands_beside_it() {
     let mut count = 0;
@@ -122,7 +122,7 @@ fn a_workflow_has_no_rights_and_each_job_declares_its_own() {
     }
 }
 
-/// Whoever may write can put another program in the place of ours.
+/// A job with write permission can replace our program.
 #[test]
 fn only_what_is_published_is_written() {
     let writes: Vec<String> = jobs()
@@ -160,7 +160,7 @@ fn builds_without_a_tag_are_not_published() {
     }
 }
 
-/// Whoever pulls by the version while it is compared would have what may not be what it says.
+/// A client that pulls the version while it is compared may get another image than the version promises.
 #[test]
 fn an_image_has_its_name_only_when_it_has_been_compared() {
     let release = &workflows()["release.yaml"];

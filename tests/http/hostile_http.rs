@@ -1,4 +1,5 @@
-//! Clients that mean harm: slow, many, huge, and gone before the answer. A health probe gets through.
+//! Hostile clients: slow, many, with huge requests, and disconnected before the answer. A health probe succeeds all
+//! the same.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

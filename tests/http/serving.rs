@@ -66,7 +66,7 @@ async fn a_valid_token_may_scrape_and_an_invalid_one_is_refused() {
     assert!(text.contains(r#""message":"Unauthorized""#) && text.contains(r#""code":401"#), "{text}");
     // A credential that is not good is refused even where none is needed, as upstream has it.
     assert_eq!(serving.get("/healthz", &[("Authorization", "Bearer bad")], None).await.0, 401);
-    // What is no bearer token is nothing.
+    // A header without a bearer token counts as absent.
     assert_eq!(scrape("Basic bad").await.0, 403);
     assert_eq!(serving.get("/nothing", &[("Authorization", "Bearer good")], None).await.0, 404);
 }
@@ -194,7 +194,7 @@ async fn a_failing_api_server_delays_client_certificates_but_not_health() {
         assert!(tokio::time::Instant::now() < end);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // What is published later and makes no sense changes nothing.
+    // Invalid data that is published later changes nothing.
     *serving.api.asked().map.lock() = Ok(json!({"client-ca-file": "rubbish"}));
     while !serving.metrics.render().contains("windlass_tls_client_ca_reloads_total{result=\"failed\"}") {
         assert!(tokio::time::Instant::now() < end);

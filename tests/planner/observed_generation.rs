@@ -84,7 +84,7 @@ fn a_history_that_cannot_be_trimmed_delays_a_pause_and_no_rollout() {
 
 #[test]
 fn a_deployment_whose_step_was_refused_is_not_complete() {
-    // Scaled from 3 to 2, which was refused, while one of the three is gone for another reason.
+    // Scaled from 3 to 2, which was refused, while one of the three was deleted for another reason.
     let situation = Situation::of(&changed(2, "v1"), &[replica_set("v1", 3).available(2).has(2).sized(3, 4)]);
     let (settled, ..) = refused_after(&situation, 0);
     assert!(!status::is_complete(&situation.deployment, &settled.status), "{:?}", settled.status);

@@ -114,7 +114,7 @@ fn unhealthy_old_pods_are_deleted_first_without_loss_of_availability() {
 
 #[test]
 fn a_pod_that_is_ready_before_the_status_shows_it_is_not_deleted_as_unhealthy() {
-    // Neither v1 nor v2 tells of a ready pod, and two pods of v1 have just become ready.
+    // Neither v1 nor v2 reports a ready pod, and two pods of v1 have just become ready.
     let start = deployment("web").replicas(4).surge(2).unavailable(0).image("v3");
     let replica_sets = [("v1", 0), ("v2", 0), ("v3", 2)];
     let owned = replica_sets.map(|(tag, available)| Arc::new(replica_set(tag, 2, available, sized(4, 6))));

@@ -39,13 +39,13 @@ fn seed() -> u64 {
 }
 
 /// Plays histories until one fails, and then shorter ones until none of those does.
-fn check(cases: u32, strangers: bool, play: impl Fn(&mut History)) {
+fn check(cases: u32, foreign_changes: bool, play: impl Fn(&mut History)) {
     silence_cases();
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed().to_le_bytes());
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let histories = (order(), 0..12i32, proptest::collection::vec(step(strangers), 0..40));
+    let histories = (order(), 0..12i32, proptest::collection::vec(step(foreign_changes), 0..40));
     let result = runner.run(&histories, |(order, replicas, steps)| {
         let mut history = History::new(order, replicas);
         SILENT.set(true);

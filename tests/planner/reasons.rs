@@ -61,7 +61,7 @@ impl Seen {
         self
     }
 
-    /// The sentences, with what is said of the deadline once the status is known.
+    /// The sentences, including the one about the deadline once the status is known.
     fn sentences(&self) -> Vec<String> {
         let deployment: Deployment = decode(&self.deployment);
         let shared = |replica_sets: &[ReplicaSet]| -> Vec<Arc<ReplicaSet>> {

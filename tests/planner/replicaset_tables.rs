@@ -123,8 +123,8 @@ fn pods_chosen_for_deletion() {
     check_order("three of five", &all, &[], &["unscheduled", "pending", "unready"]);
     let other = pod("unready-2").on("n").phase("Running");
     check_order("two unready", &[on_1.clone(), unready, other], &[], &["unready", "unready-2"]);
-    let crowd = pod("sibling").of("uid-old").on("n2").ready(600);
-    check_order("the node with a sibling", &[on_1, on_2], &[crowd], &["on-2"]);
+    let sibling = pod("sibling").of("uid-old").on("n2").ready(600);
+    check_order("the node with a sibling", &[on_1, on_2], &[sibling], &["on-2"]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ async fn a_daemon_killed_in_mid_rollout_completes_it_after_a_restart_without_dup
 
     let second = server.daemon("daemon.log", &alone);
     server.rolled_out().await;
-    // The sandbox tells of a pod a moment after it was created.
+    // The sandbox reports a pod a moment after it was created.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(server.pods_seen().len(), 8, "four of each version");
     drop(second);

@@ -57,7 +57,7 @@ async fn play_all(server: &ApiServer) {
         running.spawn(async move {
             let played = tokio::spawn(async move {
                 play(stage.clone()).await;
-                stage.comes_to_rest().await;
+                stage.converges().await;
             });
             (name, played.await)
         });

@@ -31,7 +31,7 @@ async fn items(stage: &Stage, path: &str) -> Vec<Value> {
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// Asks until the answer is `Ok`; an error tells the state of things.
+/// Retries until the answer is `Ok`; an error describes the state.
 macro_rules! eventually {
     ($what:literal, $asked:expr) => {{
         let end = Instant::now() + PATIENCE;

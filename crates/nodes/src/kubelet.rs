@@ -130,10 +130,10 @@ impl Simulator {
         }
     }
 
-    /// Writes what is to be said of a node, if there is something.
+    /// Writes the status or the taints of a node, if they have to change.
     fn report_node(&mut self, node: &Node) -> Option<BoxFuture<'static, ()>> {
         let name = node.metadata.name.clone().unwrap_or_default();
-        // A node that came out of JSON goes back into it.
+        // A node that was read from JSON can be written as JSON.
         let node = serde_json::to_value(node).ok()?;
         let before = self.others.len();
         let number = match nodes::number(&name) {
@@ -145,7 +145,7 @@ impl Simulator {
         Some(registration::report(self.client.clone(), node, number, now).boxed())
     }
 
-    /// Builds the requests of a step now, from what is known now, and leaves sending them to the future.
+    /// Builds the requests of a step from the present state, and leaves sending them to the future.
     fn step(&mut self, uid: String, step: Step) -> BoxFuture<'static, (String, Step, Outcome)> {
         let Some(pod) = self.life.pod(&uid).cloned() else {
             return std::future::ready((uid, step, Outcome::Moot)).boxed();

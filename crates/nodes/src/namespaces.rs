@@ -194,7 +194,7 @@ async fn create_service_account(client: &Client, namespace: &Namespace) -> Resul
     }
 }
 
-/// Deletes what is in the namespace. If nothing is left, takes the finalizer away.
+/// Deletes the objects in the namespace. If none is left, removes the finalizer.
 async fn empty(client: &Client, namespace: &Namespace, now: &Now) -> Result<Round, CallError> {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
     let mut left = Remains::default();

@@ -43,7 +43,7 @@ impl Situation {
         Observed { owned: self.replica_sets.clone(), ..Observed::new(&self.deployment, now) }
     }
 
-    /// What is to be done.
+    /// The plan for the Deployment.
     pub fn plan(&self) -> Plan {
         plan(&self.observed())
     }
@@ -92,12 +92,12 @@ impl ReplicaSetBuilder {
         })
     }
 
-    /// What is done about these pods.
+    /// The plan for these pods.
     pub fn plan(&self, pods: &[PodBuilder]) -> replicaset::Plan {
         self.observing(pods, replicaset::plan)
     }
 
-    /// What is reported of these pods, and when it is looked at again.
+    /// The status for these pods, and when the next sync is due.
     pub fn settled(
         &self,
         pods: &[PodBuilder],

@@ -122,7 +122,7 @@ pub struct Invariants {
     /// By how many replicas a client scaled up the ReplicaSets of a Deployment, by the Deployment's UID.
     raises: BTreeMap<String, Window<(Arc<str>, i64)>>,
     /// Since when ReplicaSets and Deployments are being deleted, or are deleted, by UID.
-    going: BTreeMap<String, Duration>,
+    deleted_since: BTreeMap<String, Duration>,
     /// Up to when the author that last created a ReplicaSet, or scaled it up from 0, knew everything, by the
     /// ReplicaSet's UID.
     begun: BTreeMap<String, Duration>,
@@ -181,7 +181,7 @@ impl Invariants {
 
     /// A daemon gets the signal to stop.
     pub fn stop_signalled(&mut self, at: Duration, agent: &str) {
-        self.stopping.asked(at, agent);
+        self.stopping.signalled(at, agent);
     }
 
     /// A daemon begins a call that fills no cache.
@@ -354,7 +354,7 @@ impl Invariants {
             && let Some(before) = before
             && after.is_none_or(is_deleting)
         {
-            self.going.entry(text(before, "/metadata/uid").to_owned()).or_insert(*at);
+            self.deleted_since.entry(text(before, "/metadata/uid").to_owned()).or_insert(*at);
         }
         if let Some(after) = after {
             let uid = text(after, "/metadata/uid").to_owned();
@@ -399,7 +399,7 @@ impl Invariants {
 
     /// Whether an owner was being deleted, or was deleted, before `since`, or never existed.
     fn was_deleted(&self, commit: &Commit<'_>, owner: &str, since: Duration) -> bool {
-        match self.going.get(owner) {
+        match self.deleted_since.get(owner) {
             Some(went) => *went < since,
             None => ["deployments", "replicasets"].iter().all(|kind| commit.by_uid(kind, owner).is_none()),
         }

@@ -171,7 +171,7 @@ mod tests {
         };
         assert_eq!(judged(1, 1), Ok(()));
         assert_eq!(judged(0, 0), Ok(()), "a rise may wait");
-        assert!(judged(2, 1).unwrap_err().what.starts_with("web-1 says"));
+        assert!(judged(2, 1).unwrap_err().what.starts_with("web-1 reports"));
         assert!(judged(1, 2).unwrap_err().what.starts_with("web reports"));
     }
 }

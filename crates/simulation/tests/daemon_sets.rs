@@ -1,4 +1,4 @@
-//! DaemonSets in a hostile cluster: whatever a seed brings, nothing breaks, and planted mistakes are found.
+//! DaemonSets in a hostile cluster: no seed breaks an invariant, and planted mistakes are found.
 //!
 //! `WINDLASS_SEEDS=1000..2000 cargo test --test daemon_sets` tries others.
 

@@ -1,4 +1,4 @@
-//! The simulation: first that it can be believed, then some of what it says.
+//! The simulation: first that it is reproducible, then that a few seeds and the saved failures pass.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -9,8 +9,8 @@ use windlass_simulation::report::Report;
 use windlass_simulation::run::run;
 use windlass_simulation::scenario::Scenario;
 
-/// The first difference between two histories of the same seed. Every test asks for it before anything else,
-/// since a simulation that chance has a part in shows nothing.
+/// The first difference between two histories of the same seed. Every test checks it first, since a simulation that
+/// depends on chance shows nothing.
 static DIFFERENCE: LazyLock<Option<String>> = LazyLock::new(|| {
     let mut writes = 0;
     let difference = (1..4).find_map(|seed| {
@@ -34,8 +34,8 @@ fn first_seed_is_reproducible() {
     assert_eq!(*DIFFERENCE, None, "the same seed has two histories");
 }
 
-/// What a failure is told with.
-fn told(scenario: &Scenario) -> String {
+/// The report of a failure.
+fn report(scenario: &Scenario) -> String {
     let report = Report {
         version: env!("CARGO_PKG_VERSION").into(),
         directory: PathBuf::new(),
@@ -64,7 +64,7 @@ fn no_seed_breaks_an_invariant() {
     first_seed_is_reproducible();
     for seed in 1..=12 {
         let scenario = Scenario::new(seed);
-        assert!(run(&scenario, false).unwrap().failure.is_none(), "{}", told(&scenario));
+        assert!(run(&scenario, false).unwrap().failure.is_none(), "{}", report(&scenario));
     }
 }
 
@@ -85,13 +85,13 @@ fn saved_failures_pass() {
     let mut broken = Vec::new();
     for (file, replay) in files() {
         if run(&replay.scenario, false).unwrap().failure.is_some() {
-            broken.push(format!("{}\n{}", file.display(), told(&replay.scenario)));
+            broken.push(format!("{}\n{}", file.display(), report(&replay.scenario)));
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// A file that would pass whatever the controllers did is no test. Not every mistake that was mended can be planted.
+/// A file that passes with any controllers is no test. Not every fixed mistake can be planted.
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn saved_failures_fail_again_with_their_mistake() {
@@ -116,6 +116,6 @@ fn one_pod_is_replaced_whichever_write_a_crash_or_a_stale_window_begins_at() {
     let workload = workloads(1).swap_remove(0);
     let visited = visit(&workload, Bounds { both: false, threads: 2, keep_going: false }).unwrap();
     assert!(visited.writes > 10 && visited.histories > 80, "{visited:?}");
-    let failed: Vec<String> = visited.failures.iter().map(|(scenario, _)| told(scenario)).collect();
+    let failed: Vec<String> = visited.failures.iter().map(|(scenario, _)| report(scenario)).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -100,7 +100,7 @@ impl Rig {
         self.cluster.start(seed, agent, Some(options(agent)))
     }
 
-    /// Who holds the Lease.
+    /// The holder of the Lease.
     pub fn holder(&self) -> String {
         self.lease()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
     }

@@ -29,10 +29,10 @@ impl Unit {
     }
 }
 
-/// A row of the table: what is measured, and what Windlass must reach.
+/// A row of the table: the measured figure, and its limit for Windlass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// What is measured.
+    /// The measured figure.
     pub name: &'static str,
     /// In what unit.
     pub unit: Unit,

@@ -23,7 +23,7 @@ pub struct NetworkFaults {
     pub lost_requests: u8,
     /// Requests that are carried out and whose replies never arrive.
     pub lost_replies: u8,
-    /// Requests that are carried out 20 to 60 s later, most of them after the client has given up.
+    /// Requests that are carried out 20 to 60 s later, most of them after the client has abandoned them.
     pub late_requests: u8,
     /// Replies that come 20 to 60 s late.
     pub late_replies: u8,

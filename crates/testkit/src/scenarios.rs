@@ -343,11 +343,11 @@ pub async fn a_new_daemon_writes_nothing_to_a_settled_cluster(stage: &Stage) {
     let daemon = stage.start_controllers(1);
     stage.create(deployment("web").replicas(3)).await;
     stage.rolled_out("web").await;
-    stage.comes_to_rest().await;
+    stage.converges().await;
     let settled = stage.writes().len();
     daemon.stop().await;
     let again = stage.start_controllers(2);
-    stage.comes_to_rest().await;
+    stage.converges().await;
     assert_eq!(stage.writes()[settled..], [] as [String; 0], "L4: nothing to do, nothing written");
     again.stop().await;
 }

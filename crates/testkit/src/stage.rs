@@ -22,7 +22,7 @@ use windlass_planner_testkit::objects::DeploymentBuilder;
 pub struct Stage {
     /// A user's client.
     client: Client,
-    /// What the daemons of this stage are built from, but for the seed.
+    /// What the daemons of this stage are built from, except for the seed.
     parts: Parts,
     /// Where its objects are.
     pub namespace: String,
@@ -214,8 +214,7 @@ impl Stage {
         }
     }
 
-    /// No pod at all. The status is what admission goes by, and is the quota controller's to write; there
-    /// is none here.
+    /// A quota that allows no pods. Admission reads its status, which the quota controller writes; there is none here.
     async fn create_quota(&self) {
         let none = json!({"hard": {"pods": "0"}});
         let quota = json!({"metadata": {"name": "none"}, "spec": none});
@@ -250,7 +249,7 @@ impl Stage {
         self.call(Method::POST, &format!("{POLICIES}ybindings"), &binding).await;
     }
 
-    /// Admission learns of quotas and policies by watches of its own; a dry run tells when it has.
+    /// Admission watches quotas and policies by itself; a dry run shows when it has seen them.
     async fn wait_until_refused(&self, step: Step) {
         let pod =
             json!({"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -272,7 +271,7 @@ impl Stage {
         panic!("{step:?} is not refused");
     }
 
-    /// The controllers' writes in this namespace so far, but for events: `POST pods`, `PATCH pods/web-1`.
+    /// The controllers' writes in this namespace so far, except for events: `POST pods`, `PATCH pods/web-1`.
     pub fn writes(&self) -> Vec<String> {
         self.writes
             .of(&self.namespace)
@@ -287,9 +286,9 @@ impl Stage {
         all.iter().filter(|w| w.method == *method && w.what == what && w.code == Some(code)).count()
     }
 
-    /// How every scenario ends: what was to be done is done, so nothing is written any more; and no write
-    /// that met a conflict was left at that.
-    pub async fn comes_to_rest(&self) {
+    /// How every scenario ends: the workload has converged, so nothing is written any more; and each write that met a
+    /// conflict was repeated.
+    pub async fn converges(&self) {
         let quiet = match self.server {
             Server::Sandbox(_) => Duration::from_secs(300),
             Server::Real => Duration::from_secs(4),
@@ -299,15 +298,15 @@ impl Stage {
             tokio::time::sleep(quiet).await;
             let now = self.writes();
             if now == written {
-                return self.conflicts_were_dealt_with().await;
+                return self.conflicts_were_retried().await;
             }
             written = now;
         }
         panic!("the controllers do not settle:\n{}", self.writes.tail(&self.namespace));
     }
 
-    /// After a conflict the same write succeeds some time later, or what it was for is gone.
-    async fn conflicts_were_dealt_with(&self) {
+    /// After a conflict the same write succeeds some time later, or its object is deleted.
+    async fn conflicts_were_retried(&self) {
         let seen = self.seen().await;
         let all = self.writes.of(&self.namespace);
         for (at, write) in all.iter().enumerate().filter(|(_, write)| write.code == Some(409)) {

@@ -1,4 +1,4 @@
-//! What a process has used so far, as Linux tells it under `/proc`.
+//! The resources that a process has used so far, read from `/proc` on Linux.
 
 use std::fs;
 use std::time::Duration;

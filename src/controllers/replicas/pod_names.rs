@@ -18,15 +18,15 @@ use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::used_names::{Between, UsedNames};
 use crate::runtime::store::Change;
 
-/// How many pods are remembered that had gone early.
+/// How many pods are remembered that were deleted early.
 const MOST_GONE: usize = 1024;
 
 /// The used names of all owners of one kind, by UID.
 #[derive(Debug)]
 pub struct PodNames {
     known: Mutex<BTreeMap<Uid, Known>>,
-    /// Pods without an owner of this kind that had gone before the cache of owners was complete: a ReplicaSet that it
-    /// did not show may have had them. At most [`MOST_GONE`].
+    /// Pods without an owner of this kind that were deleted before the cache of owners was complete: a ReplicaSet
+    /// that the cache did not show may have owned them. At most [`MOST_GONE`].
     gone_early: Mutex<BTreeSet<ObjectKey>>,
     /// When this process began. Requests of a process before it may arrive for a while, under later names than
     /// those of pods that were deleted by then.
@@ -123,8 +123,9 @@ impl<O: ReplicaKind> ReplicaController<O> {
         }
     }
 
-    /// A pod of another owner, or of none, has gone. It may have been taken out of its ReplicaSet before this process
-    /// began. As long as it was there its name was taken; from now on only this memory tells.
+    /// A pod of another owner, or of none, was deleted. Another client may have removed it from its ReplicaSet before
+    /// this process started. While it existed its name was taken; from now on only this memory shows that the name
+    /// was used.
     fn name_freed(&self, pod: &Meta) {
         let ObjectKey { namespace, name } = &pod.key;
         let Some((owner, _)) = name.rsplit_once('-') else { return };
@@ -144,7 +145,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
         }
     }
 
-    /// Who vouches for the names before one that the cache shows.
+    /// Whether names before a cached one are known to be free.
     fn between(&self) -> Between {
         let lists = self.pods.lists();
         let may_be_late = self.pod_names.begun.elapsed() < LATEST;

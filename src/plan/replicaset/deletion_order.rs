@@ -56,14 +56,14 @@ pub fn first_to_delete(
     count: usize,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
-    let mut crowd: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut pods_per_node: BTreeMap<&str, usize> = BTreeMap::new();
     if let Some(siblings) = siblings {
         for node in active.iter().copied().chain(siblings).filter_map(|pod| pod.node()).map(|node| &**node) {
-            *crowd.entry(node).or_default() += 1;
+            *pods_per_node.entry(node).or_default() += 1;
         }
     }
     let mut ranked: Vec<(DeletionKey<'_>, &Arc<Pod>)> =
-        active.iter().map(|pod| (key(pod, &crowd, now), *pod)).collect();
+        active.iter().map(|pod| (key(pod, &pods_per_node, now), *pod)).collect();
     ranked.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     ranked.into_iter().take(count).map(|(_, pod)| pod.clone()).collect()
 }
@@ -86,13 +86,15 @@ pub fn age_ratios<'p>(
         .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
 }
 
-fn key<'p>(pod: &'p Pod, crowd: &BTreeMap<&str, usize>, now: Timestamp) -> DeletionKey<'p> {
+fn key<'p>(pod: &'p Pod, pods_per_node: &BTreeMap<&str, usize>, now: Timestamp) -> DeletionKey<'p> {
     DeletionKey {
         assigned: pod.node().is_some(),
         phase: pod.phase,
         ready: pod.ready_since.is_some() != planted!("ready pods are deleted first"),
         cost: cost(pod),
-        pods_on_the_node: Reverse(pod.node().and_then(|node| crowd.get(&**node)).copied().unwrap_or(0)),
+        pods_on_the_node: Reverse(
+            pod.node().and_then(|node| pods_per_node.get(&**node)).copied().unwrap_or(0),
+        ),
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
         restarts: Reverse(pod.restarts),
         age: magnitude(pod.meta.created, now),

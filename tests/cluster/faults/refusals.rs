@@ -114,7 +114,7 @@ async fn a_failing_webhook_for_the_first_replica_set_is_an_event_and_a_condition
 
 #[tokio::test(start_paused = true)]
 async fn a_500_after_the_pods_were_created_causes_no_surplus_pods() {
-    // etcd has carried the write out when the API server gives up waiting for it.
+    // etcd has carried the write out when the API server stops waiting for it.
     let cluster = with(inject_faults(|_| FaultDecision::Proceed)).await;
     let (creations, server) = (Arc::new(AtomicUsize::new(0)), cluster.sandbox.clone());
     let client = kube::Client::new(server.router(), "default");

@@ -24,8 +24,8 @@ async fn rolls_out_and_lags(cluster: &Cluster, lag: &AtomicBool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_name_in_use_that_cannot_be_read_is_not_replaced_by_a_second_pod() {
-    // The first creation arrives when its client has given up; the second finds the name taken, and
-    // cannot ask by whom, while the cache does not show the pod yet.
+    // The first creation arrives after its client has abandoned it; the second finds the name taken, and cannot tell
+    // by which pod, while the cache does not show the pod yet.
     let (lag, creations) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
     let (lags, reads) = (lag.clone(), AtomicUsize::new(0));
     let cluster = with(inject_faults(move |request| {

@@ -24,7 +24,7 @@ pub struct Key {
 /// The step of facts about all of a play. Events arrive late when many are sent.
 pub const ALL_STEPS: usize = usize::MAX;
 
-/// The path of the fact that an object is there at rest.
+/// The path of the fact that an object exists at the end.
 pub const EXISTS: &str = "exists";
 
 pub type Facts = BTreeMap<Key, String>;
@@ -254,7 +254,7 @@ impl Reader<'_> {
             let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
             for (line, count) in &lines {
                 *sums.entry(line).or_default() += count;
-                // Who creates and deletes pods does many at a time.
+                // A controller creates and deletes many pods at a time.
                 if object.starts_with("Deployment/") && order.last() != Some(&line.as_str()) {
                     order.push(line);
                 }
@@ -284,7 +284,7 @@ impl Reader<'_> {
         }
         for (of, mut pods) in pods {
             for pod in &mut pods {
-                // What is created is compared when it is created, and a script writes the statuses.
+                // The specification is compared at the creation, and a script writes the statuses.
                 pod.as_object_mut().unwrap().remove("spec");
                 let status = json!({"phase": pod["status"]["phase"], "ready": is_ready(pod)});
                 pod["status"] = status;
@@ -297,7 +297,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The object without what is different in each play.
+    /// The object without what differs in each play.
     fn clean(&self, kind: &str, object: &Value) -> Value {
         let mut object = object.clone();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();

@@ -76,7 +76,7 @@ impl Stage {
         };
         loop {
             let seen = self.one("Pod", name);
-            // A pod without a node is gone as soon as it is deleted.
+            // A pod without a node disappears as soon as it is deleted.
             if seen.is_null() || version(&seen) >= version(pod) {
                 return;
             }
@@ -157,7 +157,7 @@ impl Stage {
         self.pod_status(pod, &ended("Succeeded", None)).await;
     }
 
-    /// A pod that is being deleted is gone, or one that is not is deleted by force.
+    /// Ends a pod that is being deleted, or deletes another one by force.
     pub async fn end(&self, pod: &Pod) {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,

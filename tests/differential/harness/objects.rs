@@ -14,7 +14,7 @@ fn template(app: &str) -> Value {
 #[derive(Clone, Debug)]
 pub struct Object(pub Value);
 
-/// A Deployment of one replica, with the server's defaults for what is not said.
+/// A Deployment of one replica, with the server's defaults for absent fields.
 pub fn deployment(name: &str) -> Object {
     Object(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},

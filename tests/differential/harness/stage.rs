@@ -17,7 +17,7 @@ use super::kubelet::target;
 use super::objects::Object;
 use super::recording::{Current, History};
 
-/// A namespace in which nothing happened for this long is at rest, if its statuses are right as well.
+/// A namespace in which nothing happened for this long is settled, if its statuses are correct as well.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// At rest, whatever the statuses say. Longer than Windlass gathers numbers before it writes them.
@@ -112,7 +112,7 @@ pub fn controller_of(object: &Value) -> Option<&str> {
 /// The label that says of which revision a DaemonSet pod is.
 const REVISION_HASH: &str = "controller-revision-hash";
 
-/// Who owns what, so that unready images are known: pods with this tag run and are never ready.
+/// Pods with this tag run and are never ready.
 const BROKEN: &str = ":broken";
 
 impl Stage {
@@ -308,7 +308,7 @@ impl Stage {
         script.steps.push(Step { label, end, complaints });
     }
 
-    /// Waits for what is only a matter of time, such as a deadline; then rests.
+    /// Waits for something that needs only time, such as a deadline; then until the namespace is settled.
     pub async fn until(&self, what: &str, seconds: u64, holds: impl Fn(&Stage) -> bool) {
         self.act(format!("wait until {what}"));
         let end = Instant::now() + Duration::from_secs(seconds);

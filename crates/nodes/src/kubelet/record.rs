@@ -29,7 +29,7 @@ pub struct Pod {
 pub struct PodSpec {
     /// The node it is bound to; absent or empty until then.
     pub node_name: Option<String>,
-    /// Who should place it; absent means the default scheduler.
+    /// The scheduler that should bind it; absent means the default scheduler.
     pub scheduler_name: Option<String>,
     /// While there is one, it must not be placed.
     pub scheduling_gates: Option<Vec<serde_json::Value>>,

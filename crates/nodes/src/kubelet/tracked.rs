@@ -24,14 +24,14 @@ const UNREACHABLE_TOLERATION: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) present: BTreeMap<String, Node>,
-    /// Those that were there, and since when they are not.
+    /// Deleted nodes, and since when they are deleted.
     pub(super) gone: BTreeMap<String, Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) pod: Pod,
-    /// The last step that took effect or was given up.
+    /// The last step that took effect or was abandoned.
     pub(super) reached: Option<Step>,
     pub(super) due: Option<(Instant, Step)>,
     /// A step is being carried out.
@@ -52,7 +52,7 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// What has happened to this pod before we came: a pod that is ready already is not started again.
+    /// The state of a pod that ran before this process started: a pod that is ready already is not started again.
     pub(super) fn new(pod: &Pod) -> Self {
         let reached = match () {
             () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),

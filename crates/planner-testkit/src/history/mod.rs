@@ -21,7 +21,7 @@ const BROKEN: &str = "v3";
 pub enum Order {
     /// Deployment, ReplicaSets, pods.
     Fixed,
-    /// Shuffled anew in each round.
+    /// Shuffled again in each round.
     Seeded(u64),
 }
 

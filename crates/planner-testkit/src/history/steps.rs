@@ -62,8 +62,8 @@ fn cut() -> impl Strategy<Value = usize> {
     prop_oneof![4 => Just(usize::MAX), 1 => 0..4usize]
 }
 
-/// Any step. Foreign changes (orphans and labels) are included only if `strangers`.
-pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
+/// Any step. Foreign changes (orphans and labels) are included only if `foreign_changes`.
+pub fn step(foreign_changes: bool) -> impl Strategy<Value = Step> {
     let mostly = prop_oneof![5 => Just(true), 1 => Just(false)];
     let pod_change = prop_oneof![
         6 => Just(PodChange::Ready),
@@ -92,5 +92,5 @@ pub fn step(strangers: bool) -> impl Strategy<Value = Step> {
         (any::<bool>(), 0..20usize).prop_map(|(replica_set, which)| Step::Orphan { replica_set, which }),
         (any::<bool>(), 0..20usize).prop_map(|(replica_set, which)| Step::Relabel { replica_set, which }),
     ];
-    prop_oneof![60 => usual, if strangers { 4 } else { 0 } => odd]
+    prop_oneof![60 => usual, if foreign_changes { 4 } else { 0 } => odd]
 }

@@ -178,7 +178,7 @@ pub(super) fn check_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
     let is_owned = replica_set.meta.controller.is_some();
     let beside =
         |pod: &Pod| all().chain(siblings).filter(|p| p.node().is_some() && p.node() == pod.node()).count();
-    let crowd = |pod: &Pod| if is_owned { beside(pod) } else { 0 };
+    let neighbours = |pod: &Pod| if is_owned { beside(pod) } else { 0 };
     let bucket = |since: Timestamp| {
         let age = now.duration_since(since).as_nanos();
         (age > 0).then(|| 127 - age.leading_zeros())
@@ -195,7 +195,7 @@ pub(super) fn check_victims(observed: &pods::Observed<'_>, victims: &[Arc<Pod>])
             phase(victim).cmp(&phase(stays)),
             victim.ready_since.is_some().cmp(&stays.ready_since.is_some()),
             victim.deletion_cost.cmp(&stays.deletion_cost),
-            crowd(stays).cmp(&crowd(victim)),
+            neighbours(stays).cmp(&neighbours(victim)),
             victim.ready_since.map(bucket).cmp(&stays.ready_since.map(bucket)),
             stays.restarts.cmp(&victim.restarts),
             bucket(victim.meta.created).cmp(&bucket(stays.meta.created)),

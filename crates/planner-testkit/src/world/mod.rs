@@ -30,7 +30,7 @@ pub struct World {
     pub replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
     /// The pods, by name.
     pub pods: BTreeMap<Arc<str>, Pod>,
-    /// What has happened, a line each.
+    /// What happened, one line for each step.
     pub lines: Vec<String>,
     /// The image tags of all pods that there have been, by name.
     pub(crate) tags: BTreeMap<Arc<str>, String>,
@@ -39,7 +39,7 @@ pub struct World {
     /// ReplicaSets of which a pod lost its availability since their status was written (the F of S2).
     lost: BTreeSet<Uid>,
     /// Whether foreign changes of owners and labels occurred.
-    strangers: bool,
+    foreign_changes: bool,
 }
 
 /// A change of a pod.
@@ -76,7 +76,7 @@ impl World {
             rng: fastrand::Rng::with_seed(seed),
             serial: 0,
             lost: BTreeSet::new(),
-            strangers: false,
+            foreign_changes: false,
         }
     }
 
@@ -122,7 +122,7 @@ impl World {
 
     /// Another client changes the owner or the labels of a pod or a ReplicaSet.
     pub fn interfere(&mut self, replica_set: bool, which: usize, change: impl FnOnce(&mut Meta)) {
-        self.strangers = true;
+        self.foreign_changes = true;
         let metas: Vec<&mut Meta> = if replica_set {
             self.replica_sets.values_mut().map(|replica_set| &mut replica_set.meta).collect()
         } else {

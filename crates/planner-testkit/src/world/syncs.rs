@@ -49,7 +49,10 @@ impl World {
                 self.deployment.annotations.get(revision::REVISION).and_then(|r| r.parse::<i64>().ok());
             let after: i64 = revision.parse().unwrap();
             // A user who deletes ReplicaSets deletes their revisions too.
-            assert!(self.strangers || before.is_none_or(|b| b < after), "S7: revision {before:?} -> {after}");
+            assert!(
+                self.foreign_changes || before.is_none_or(|b| b < after),
+                "S7: revision {before:?} -> {after}"
+            );
             self.annotate(revision::REVISION, revision);
             synced.wrote = true;
         }

@@ -48,7 +48,7 @@ pub struct Judge {
     /// When the specification last allowed surge.
     surged: Option<Duration>,
     /// Since when the DaemonSet is being deleted, or is deleted.
-    going: Option<Duration>,
+    deleted_since: Option<Duration>,
     /// When failed pods were deleted, by DaemonSet, generation and node, in this incarnation of the daemon.
     failures: BTreeMap<(String, i64, String), Vec<Duration>>,
     /// When each node last stopped needing a pod or was removed.
@@ -166,7 +166,7 @@ impl Judge {
                     }
                 }
                 let is_going = after.is_none_or(is_deleting);
-                self.going = if is_going { self.going.or(Some(*at)) } else { None };
+                self.deleted_since = if is_going { self.deleted_since.or(Some(*at)) } else { None };
             }
             "nodes" => {
                 let facts = |node: &Option<&Value>| {
@@ -213,7 +213,7 @@ impl Judge {
             return commit
                 .breach("DS8", "the only allowed write to a DaemonSet is its status, and none to a node");
         }
-        let is_going = self.going.is_some() && !self.is_recent(self.going, commit.at);
+        let is_going = self.deleted_since.is_some() && !self.is_recent(self.deleted_since, commit.at);
         if is_going && !call.abandoned {
             return commit.breach("DS19", "a write for a DaemonSet that is being deleted");
         }

@@ -63,14 +63,14 @@ pub(super) struct Answers {
     patience: Duration,
     /// Open writes.
     open: BTreeMap<u64, Call>,
-    debts: Vec<DueReport>,
+    due_reports: Vec<DueReport>,
     /// Until when an agent has to wait before it retries a request, and how often in a row.
     waits: BTreeMap<(Arc<str>, String), (Duration, u32)>,
     /// Agents that got a `Retry-After` too often.
     exhausted: BTreeSet<Arc<str>>,
     doubts: BTreeMap<(Arc<str>, String), Doubt>,
     /// All names of pods that an agent has requested, by the UID of the ReplicaSet.
-    asked: BTreeMap<(Arc<str>, String), BTreeSet<String>>,
+    requested_names: BTreeMap<(Arc<str>, String), BTreeSet<String>>,
     /// How many events an agent has sent about an object, by its name.
     events: BTreeMap<(Arc<str>, String), u32>,
 }
@@ -101,7 +101,7 @@ impl Answers {
             return breach(format!("reports a Retry-After as a failure, {words:?}"));
         }
         if call.resource == "events" {
-            self.tells(call);
+            self.event_sent(call);
             return Ok(());
         }
         if !call.is_workload_write() {
@@ -112,7 +112,7 @@ impl Answers {
             return breach(format!("retried before {until:?}, although Retry-After allows it only then"));
         }
         if call.subresource == "status" {
-            self.states(call, picture);
+            self.status_sent(call, picture);
         } else if let Some((owner, _)) = owner(call, picture) {
             self.check_due_reports(at, call, &owner, picture)?;
             if call.resource == "pods" && call.method == Method::POST {
@@ -142,8 +142,8 @@ impl Answers {
             _ => self.waits.remove(&key),
         };
         self.open.remove(&call.id);
-        let tells = matches!(answer, Answer::Success | Answer::Other);
-        if call.method == Method::GET && call.resource == "pods" && tells {
+        let is_informative = matches!(answer, Answer::Success | Answer::Other);
+        if call.method == Method::GET && call.resource == "pods" && is_informative {
             for ((agent, _), doubt) in &mut self.doubts {
                 if *agent == call.agent {
                     doubt.names.remove(&call.name);
@@ -152,7 +152,7 @@ impl Answers {
         }
         match answer {
             // A refused read changes nothing that the daemon has to report.
-            Answer::Refused if call.is_workload_write() => self.owes(at, call, picture),
+            Answer::Refused if call.is_workload_write() => self.report_due(at, call, picture),
             Answer::Success if call.is_workload_write() && call.subresource.is_empty() => {
                 self.is_over(call, picture)
             }
@@ -172,7 +172,7 @@ impl Answers {
     }
 
     /// A refusal makes a report due.
-    fn owes(&mut self, at: Duration, call: &Call, picture: &Picture) {
+    fn report_due(&mut self, at: Duration, call: &Call, picture: &Picture) {
         let Some((owner, name)) = owner(call, picture) else { return };
         let creates = call.method == Method::POST;
         let (event, condition) = match (&*call.resource, &call.method) {
@@ -187,18 +187,18 @@ impl Answers {
         let event = event.filter(|_| !often);
         let condition = Some(condition).filter(|wanted| !has(there(picture, &owner), *wanted));
         // One of each kind at a time: the oldest is due first.
-        let is_same = |debt: &DueReport| {
-            (&debt.agent, &debt.owner) == (&agent, &owner)
-                && (debt.event.is_some() || event.is_none())
-                && (debt.condition == condition || condition.is_none())
+        let is_same = |due: &DueReport| {
+            (&due.agent, &due.owner) == (&agent, &owner)
+                && (due.event.is_some() || event.is_none())
+                && (due.condition == condition || condition.is_none())
         };
-        if (event.is_some() || condition.is_some()) && !self.debts.iter().any(is_same) {
-            self.debts.push(DueReport { agent, owner, name, since: at, call, event, condition });
+        if (event.is_some() || condition.is_some()) && !self.due_reports.iter().any(is_same) {
+            self.due_reports.push(DueReport { agent, owner, name, since: at, call, event, condition });
         }
     }
 
     /// A daemon sends an event.
-    fn tells(&mut self, call: &Call) {
+    fn event_sent(&mut self, call: &Call) {
         let (about, reason) = match &call.method {
             // A repeated event increases a count. Its name is that of the object, which may contain dots, and a
             // number after the last dot.
@@ -206,18 +206,18 @@ impl Answers {
             _ => (text(&call.body, "/involvedObject/name"), text(&call.body, "/reason")),
         };
         *self.events.entry((call.agent.clone(), about.to_owned())).or_default() += 1;
-        for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.name == about) {
-            debt.event = debt.event.filter(|owed| !reason.is_empty() && *owed != reason);
+        for due in self.due_reports.iter_mut().filter(|due| due.agent == call.agent && due.name == about) {
+            due.event = due.event.filter(|owed| !reason.is_empty() && *owed != reason);
         }
         self.forget_reported();
     }
 
     /// A daemon sends a status.
-    fn states(&mut self, call: &Call, picture: &Picture) {
+    fn status_sent(&mut self, call: &Call, picture: &Picture) {
         let uid = picture.get(&call.resource).and_then(|all| all.get(&call.name));
         let uid = uid.map_or("", |object| text(object, "/metadata/uid"));
-        for debt in self.debts.iter_mut().filter(|debt| debt.agent == call.agent && debt.owner.1 == uid) {
-            debt.condition = debt.condition.filter(|wanted| !has(Some(&call.body), *wanted));
+        for due in self.due_reports.iter_mut().filter(|due| due.agent == call.agent && due.owner.1 == uid) {
+            due.condition = due.condition.filter(|wanted| !has(Some(&call.body), *wanted));
         }
         self.forget_reported();
     }
@@ -226,14 +226,14 @@ impl Answers {
     fn is_over(&mut self, call: &Call, picture: &Picture) {
         let Some((owner, _)) = owner(call, picture) else { return };
         if owner.0 == "replicasets" {
-            let its = |debt: &&mut DueReport| debt.agent == call.agent && debt.owner == owner;
-            self.debts.iter_mut().filter(its).for_each(|debt| debt.condition = None);
+            let its = |due: &&mut DueReport| due.agent == call.agent && due.owner == owner;
+            self.due_reports.iter_mut().filter(its).for_each(|due| due.condition = None);
             self.forget_reported();
         }
     }
 
     fn forget_reported(&mut self) {
-        self.debts.retain(|debt| debt.event.is_some() || debt.condition.is_some());
+        self.due_reports.retain(|due| due.event.is_some() || due.condition.is_some());
     }
 
     /// The agent acts for the owner again, so that its missing reports are breaches.
@@ -246,15 +246,15 @@ impl Answers {
     ) -> Result<(), Breach> {
         // Nothing is reported about a deleted object.
         let gone = |owner: &Owner| there(picture, owner).is_none_or(is_deleting);
-        self.debts.retain(|debt| !gone(&debt.owner));
+        self.due_reports.retain(|due| !gone(&due.owner));
         let patience = self.patience;
-        let is_due = |debt: &&DueReport| {
-            let prompt = debt.condition.is_some() && owner.0 == "deployments";
+        let is_due = |due: &&DueReport| {
+            let prompt = due.condition.is_some() && owner.0 == "deployments";
             let left = if prompt { Duration::ZERO } else { patience };
-            debt.agent == call.agent && debt.owner == *owner && at > debt.since + left
+            due.agent == call.agent && due.owner == *owner && at > due.since + left
         };
-        let Some(debt) = self.debts.iter().find(is_due) else { return Ok(()) };
-        let DueReport { name, since, call: refused, event, condition, .. } = debt;
+        let Some(due) = self.due_reports.iter().find(is_due) else { return Ok(()) };
+        let DueReport { name, since, call: refused, event, condition, .. } = due;
         let owed = match (condition, event) {
             (Some((kind, _)), _) => format!("the condition {kind}"),
             (None, event) => format!("an event {}", event.unwrap_or_default()),
@@ -268,8 +268,8 @@ impl Answers {
     /// A daemon requests a pod under another name while the outcome of an earlier creation is not known.
     fn requests_another_name(&mut self, at: Duration, call: &Call, replica_set: &str) -> Result<(), Breach> {
         let key = (call.agent.clone(), replica_set.to_owned());
-        let asked = self.asked.entry(key.clone()).or_default();
-        let is_new = asked.insert(call.name.clone());
+        let requested_names = self.requested_names.entry(key.clone()).or_default();
+        let is_new = requested_names.insert(call.name.clone());
         let Some(doubt) = self.doubts.get_mut(&key) else { return Ok(()) };
         doubt.names.remove(&call.name);
         match doubt.names.first() {

@@ -50,22 +50,22 @@ struct Tried {
 }
 
 /// The latest version of an object in a reply to an agent, and when, by the UID of the owner that it wrote for.
-type Told = BTreeMap<String, (Duration, u64)>;
+type Confirmed = BTreeMap<String, (Duration, u64)>;
 
 /// State about the daemons' calls.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    flights: BTreeMap<u64, OpenCall>,
+    open_calls: BTreeMap<u64, OpenCall>,
     /// When the last write of an agent for an owner ended, and when the first of its sync began.
     ended: BTreeMap<(String, Owner), (Duration, Duration)>,
     /// The creations of the last sync of an agent for a ReplicaSet.
     tried: BTreeMap<(String, String), Tried>,
     /// The latest versions in replies to agents, by agent, UID and part.
-    told: BTreeMap<(String, String, Part), Told>,
+    confirmed: BTreeMap<(String, String, Part), Confirmed>,
     /// When agents last read an object, and whether it was being deleted, by agent and UID.
     shown: BTreeMap<(String, String), (Duration, bool)>,
     /// Deletions that replies confirmed to agents, by agent and UID.
-    gone: BTreeSet<(String, String)>,
+    deleted: BTreeSet<(String, String)>,
 }
 
 impl Decisions {
@@ -73,25 +73,30 @@ impl Decisions {
     pub(super) fn sent(&mut self, at: Duration, call: &Call, picture: &Picture) -> Result<(), Breach> {
         let agent = call.agent.to_string();
         let breach = |invariant, what: String| Err(Breach::new(invariant, format!("{what}: {call}")));
-        if call.method == Method::DELETE && self.gone.contains(&(agent.clone(), deleted_uid(call).to_owned()))
+        if call.method == Method::DELETE
+            && self.deleted.contains(&(agent.clone(), deleted_uid(call).to_owned()))
         {
             return breach("S23", "deletes an object again that it has deleted".into());
         }
-        let Some(mut flight) = OpenCall::new(call, picture, at) else { return Ok(()) };
-        let before = self.ended.get(&(agent.clone(), flight.owner.clone()));
+        let Some(mut open_call) = OpenCall::new(call, picture, at) else { return Ok(()) };
+        let before = self.ended.get(&(agent.clone(), open_call.owner.clone()));
         if let Some((_, began)) = before.filter(|(ended, _)| *ended >= at) {
-            flight.began = *began;
+            open_call.began = *began;
         }
-        if adopts(call, picture) && !self.was_shown(&agent, controller(&call.body), flight.began) {
+        if adopts(call, picture) && !self.was_shown(&agent, controller(&call.body), open_call.began) {
             return breach("S15", "adopted without reading that the owner exists".into());
         }
         if let Some((uid, version)) = based_on(call) {
-            let told = |part| self.told.get(&(agent.clone(), uid.clone(), part)).into_iter().flatten();
+            let confirmed =
+                |part| self.confirmed.get(&(agent.clone(), uid.clone(), part)).into_iter().flatten();
             // The author need not know what another controller has written since the sync began.
-            let began = flight.began.min(call.known);
-            let known = |part| told(part).filter(move |(_, (told, _))| part == own(call) || *told < began);
+            let began = open_call.began.min(call.known);
+            let known = |part| {
+                confirmed(part).filter(move |(_, (confirmed, _))| part == own(call) || *confirmed < began)
+            };
             // Nor what was written for an earlier owner of the same name.
-            let own_writes = |owner: &String| *owner == flight.uid || flight.uid.is_empty() || flight.status;
+            let own_writes =
+                |owner: &String| *owner == open_call.uid || open_call.uid.is_empty() || open_call.status;
             let newest = awaited(call).iter().flat_map(|part| known(*part));
             let newest =
                 newest.filter(|(owner, _)| own_writes(owner)).map(|(_, (_, version))| *version).max();
@@ -102,18 +107,19 @@ impl Decisions {
                 );
             }
         }
-        let beside =
-            || self.flights.values().filter(|f| (&f.agent, &f.owner) == (&flight.agent, &flight.owner));
-        if beside().any(|other| flight.alone || other.alone) {
+        let beside = || {
+            self.open_calls.values().filter(|f| (&f.agent, &f.owner) == (&open_call.agent, &open_call.owner))
+        };
+        if beside().any(|other| open_call.alone || other.alone) {
             return breach("S22", "two syncs of one key at once".into());
         }
-        if flight.creates {
-            let key = (agent, flight.owner.1.clone());
+        if open_call.creates {
+            let key = (agent, open_call.owner.1.clone());
             let tried = self.tried.entry(key).or_default();
             // Another sync may have followed within the instant. It retries the name that has failed.
             let again = tried.waiting.remove(&call.name);
-            if !again && (tried.began != flight.began || tried.names.contains(&call.name)) {
-                *tried = Tried { began: flight.began, ..Tried::default() };
+            if !again && (tried.began != open_call.began || tried.names.contains(&call.name)) {
+                *tried = Tried { began: open_call.began, ..Tried::default() };
             }
             tried.names.insert(call.name.clone());
             // 1, 2, 4, … at once, and the next ones once all of those succeeded; and a few more, because a lost reply
@@ -123,7 +129,7 @@ impl Decisions {
                 return breach("S14", format!("creation {names} after {made} successful ones"));
             }
         }
-        self.flights.insert(call.id, flight);
+        self.open_calls.insert(call.id, open_call);
         Ok(())
     }
 
@@ -153,12 +159,14 @@ impl Decisions {
         let agent = call.agent.to_string();
         self.made(call);
         if call.method == Method::DELETE {
-            self.gone.insert((agent, deleted_uid(call).to_owned()));
+            self.deleted.insert((agent, deleted_uid(call).to_owned()));
         } else if let Some((uid, _)) = based_on(call) {
-            let owner = self.flights.get(&call.id).map(|flight| flight.uid.clone()).unwrap_or_default();
-            let told = self.told.entry((agent, uid, own(call))).or_default().entry(owner).or_default();
-            if told.1 < version {
-                *told = (at, version);
+            let owner =
+                self.open_calls.get(&call.id).map(|open_call| open_call.uid.clone()).unwrap_or_default();
+            let confirmed =
+                self.confirmed.entry((agent, uid, own(call))).or_default().entry(owner).or_default();
+            if confirmed.1 < version {
+                *confirmed = (at, version);
             }
         }
     }
@@ -174,7 +182,7 @@ impl Decisions {
     /// A call has ended, with whatever result. Returns its author, if it was a write. If it is retried,
     /// `retry_at` says when.
     pub(super) fn ended(&mut self, at: Duration, id: u64, retry_at: Option<Duration>) -> Option<String> {
-        let OpenCall { agent, owner, began, status, .. } = self.flights.remove(&id)?;
+        let OpenCall { agent, owner, began, status, .. } = self.open_calls.remove(&id)?;
         if status && retry_at.is_none() {
             self.tried.remove(&(agent.clone(), owner.1.clone()));
             self.ended.remove(&(agent.clone(), owner));
@@ -187,7 +195,7 @@ impl Decisions {
 
     /// When the sync of a call began its writes; `None` for an abandoned call.
     pub(super) fn began(&self, id: u64) -> Option<Duration> {
-        self.flights.get(&id).map(|flight| flight.began)
+        self.open_calls.get(&id).map(|open_call| open_call.began)
     }
 }
 

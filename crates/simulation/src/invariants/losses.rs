@@ -16,7 +16,7 @@ type PodChange = (Arc<str>, String);
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     /// Live pods that ended, were deleted, or changed their owner.
-    gone: BTreeMap<String, Window<PodChange>>,
+    lost_pods: BTreeMap<String, Window<PodChange>>,
     /// Available pods that became unavailable.
     unavailable: BTreeMap<String, Window<PodChange>>,
     /// Pods that became ready, or were created ready.
@@ -46,7 +46,7 @@ impl Losses {
             let begins = is(after, Some(0)) && !is(before, Some(0));
             let lost_by = if is_let_go { "".into() } else { call.agent.clone() };
             let kinds = [
-                (ended(None), &call.agent, &mut self.gone),
+                (ended(None), &call.agent, &mut self.lost_pods),
                 (ended(Some(min_ready)), &lost_by, &mut self.unavailable),
                 (begins, &call.agent, &mut self.ready),
             ];
@@ -58,8 +58,8 @@ impl Losses {
     }
 
     /// How many live pods others have removed from a ReplicaSet since, and not given back.
-    pub(super) fn gone(&self, commit: &Commit<'_>, replica_set: &str, since: Duration) -> i64 {
-        absent(&self.gone, commit, replica_set, since, &is_live)
+    pub(super) fn lost_pods(&self, commit: &Commit<'_>, replica_set: &str, since: Duration) -> i64 {
+        absent(&self.lost_pods, commit, replica_set, since, &is_live)
     }
 
     /// How many available pods others have removed from a ReplicaSet since, or made unavailable, and not restored.

@@ -46,7 +46,7 @@ impl Made {
 struct Pods {
     made: Vec<Made>,
     /// The order in which each daemon first requested the names.
-    asked: BTreeMap<Arc<str>, BTreeMap<String, usize>>,
+    requested: BTreeMap<Arc<str>, BTreeMap<String, usize>>,
     /// The UIDs of the pods that each daemon knows.
     known: BTreeMap<Arc<str>, BTreeSet<String>>,
 }
@@ -58,9 +58,9 @@ impl Pods {
 
     /// Whether any daemon has requested `name` before `other`.
     fn is_later(&self, other: &str, name: &str) -> bool {
-        self.asked
-            .values()
-            .any(|asked| asked.get(name).zip(asked.get(other)).is_some_and(|(first, then)| first < then))
+        self.requested.values().any(|requested| {
+            requested.get(name).zip(requested.get(other)).is_some_and(|(first, then)| first < then)
+        })
     }
 }
 
@@ -109,14 +109,14 @@ impl Names {
                 return breach(format!("the name of pod {}, which it knows to be deleted", pod.uid));
             }
             let later = |other: &&Made| pods.knows(agent, other) && pods.is_later(&other.name, name);
-            let has_asked = pods.asked.get(agent).is_some_and(|asked| asked.contains_key(name));
+            let has_asked = pods.requested.get(agent).is_some_and(|requested| requested.contains_key(name));
             if let Some(other) = pods.made.iter().find(later).filter(|_| pod.by != *agent && !has_asked) {
                 return breach(format!("the name of a pod of {}, and {} came later", pod.by, other.name));
             }
         }
-        let asked = pods.asked.entry(agent.clone()).or_default();
-        let order = asked.len();
-        asked.entry(name.clone()).or_insert(order);
+        let requested = pods.requested.entry(agent.clone()).or_default();
+        let order = requested.len();
+        requested.entry(name.clone()).or_insert(order);
         Ok(())
     }
 
@@ -187,9 +187,9 @@ mod tests {
         names.remember(&Commit { at, now, call, before, after, picture: &picture });
     }
 
-    /// `agent` creates pods at second 1, named in this order, gets the replies if `told`, and the first pod is
+    /// `agent` creates pods at second 1, named in this order, gets the replies if `replied`, and the first pod is
     /// deleted at second 5.
-    fn history(agent: &str, pods: &[&str], told: bool) -> Names {
+    fn history(agent: &str, pods: &[&str], replied: bool) -> Names {
         let mut names = Names::default();
         for life in ["d0.1", "d0.2", "d0.3"] {
             names.listed(Duration::ZERO, &life.into());
@@ -198,7 +198,7 @@ mod tests {
             let call = creation(agent, id as u64, 0, name);
             names.sent(&call).unwrap();
             commit(&mut names, 1, &call, None, Some(&pod(name, name)));
-            if told {
+            if replied {
                 names.write_succeeded(&call);
             }
         }

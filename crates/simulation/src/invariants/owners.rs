@@ -47,7 +47,7 @@ pub(super) struct Owners {
     pods: BTreeMap<String, Window<usize>>,
     pods_now: BTreeMap<String, BTreeSet<String>>,
     /// How many pods the ReplicaSets of a Deployment have reported, by its UID; and the present number of each.
-    told: BTreeMap<String, Window<i64>>,
+    reported: BTreeMap<String, Window<i64>>,
     told_now: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
@@ -100,7 +100,7 @@ impl Owners {
                     None => now.remove(&uid),
                 };
                 let sum = now.values().sum();
-                self.told.entry(owner).or_default().set(*at, sum);
+                self.reported.entry(owner).or_default().set(*at, sum);
             }
         }
     }
@@ -162,7 +162,8 @@ impl Invariants {
                 i64::try_from(lately.max().copied().unwrap_or(0)).unwrap_or(i64::MAX)
             }
             _ => {
-                let lately = self.owners_of.told.get(uid).into_iter().flat_map(|told| told.since(since));
+                let lately =
+                    self.owners_of.reported.get(uid).into_iter().flat_map(|reported| reported.since(since));
                 lately.max().copied().unwrap_or(0)
             }
         };

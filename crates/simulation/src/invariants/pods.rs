@@ -133,7 +133,7 @@ impl Invariants {
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod))) - 1;
         let wanted = self.sizes_since(uid, since).into_iter().min().unwrap_or(0);
-        let lost = self.losses.gone(commit, uid, since);
+        let lost = self.losses.lost_pods(commit, uid, since);
         if live + lost < wanted {
             return commit
                 .breach("S12", format!("{live} of {wanted} pods are left, other clients removed {lost}"));

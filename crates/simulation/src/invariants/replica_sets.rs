@@ -27,7 +27,7 @@ pub(super) struct History {
     /// The same, without adoptions and releases.
     scaled: BTreeMap<String, (Duration, String)>,
     /// When a daemon last wrote a Deployment's status, by UID and daemon.
-    told: BTreeMap<(String, Arc<str>), Duration>,
+    status_written: BTreeMap<(String, Arc<str>), Duration>,
     /// Their labels, by UID.
     labels: BTreeMap<String, Window<Value>>,
     /// The names that were created for a template, by the Deployment's name and the template.
@@ -93,7 +93,7 @@ impl History {
             self.labels.entry(uid).or_default().set(commit.at, object["metadata"]["labels"].clone());
         } else if commit.call.resource == "deployments" {
             if commit.call.of_daemon() && commit.call.subresource == "status" {
-                self.told.insert((uid, commit.call.agent.clone()), commit.at);
+                self.status_written.insert((uid, commit.call.agent.clone()), commit.at);
             }
             let highest = self.collisions.entry(commit.call.name.clone()).or_default();
             *highest = (*highest).max(number(object, "/status/collisionCount"));
@@ -247,7 +247,11 @@ impl Invariants {
         let Some(last) = others.max_by_key(|replica_set| revision(replica_set)) else { return Ok(()) };
         // The author may not know that the last one was deleted, either.
         let known = replica_sets.iter().all(|replica_set| self.history.is_known(replica_set, since))
-            && self.sizes.keys().filter_map(|replica_set| self.going.get(replica_set)).all(|at| *at < since);
+            && self
+                .sizes
+                .keys()
+                .filter_map(|replica_set| self.deleted_since.get(replica_set))
+                .all(|at| *at < since);
         if known && bare(&last["spec"]["template"]) != *template {
             let name = text(last, "/metadata/name");
             return commit.breach("S7", format!("a rollback to another revision than that of {name}"));
@@ -314,8 +318,8 @@ impl Invariants {
         let scaled = |replica_set: &Value| self.history.scaled.get(text(replica_set, "/metadata/uid"));
         // Another sync may have followed within the instant: a status ends a sync, and no sync writes to a ReplicaSet
         // twice. A plan that begins at the instant of a status is not judged.
-        let told = self.history.told.get(&(deployment.to_owned(), commit.call.agent.clone()));
-        if told.is_some_and(|at| *at >= began) {
+        let written = self.history.status_written.get(&(deployment.to_owned(), commit.call.agent.clone()));
+        if written.is_some_and(|at| *at >= began) {
             return Ok(());
         }
         let writes = |replica_set: &Value| {

@@ -193,7 +193,7 @@ impl Invariants {
         let known = replica_sets
             .iter()
             .all(|replica_set| self.history.is_left_alone(replica_set, &commit.call.agent, since))
-            && self.going.values().all(|at| *at < since)
+            && self.deleted_since.values().all(|at| *at < since)
             && self
                 .sizes
                 .keys()

@@ -28,7 +28,7 @@ super::workloads! {
     a_template_that_makes_invalid_pods,
 }
 
-/// The condition, at rest and in passing.
+/// The condition at the end and in between.
 macro_rules! refused_step {
     ($at_rest:literal, $passing:literal) => {
         &[

@@ -87,7 +87,7 @@ async fn rollback_to_the_same_template(s: &Stage) {
 
 async fn rollback_to_a_number_in_another_form(s: &Stage) {
     three_revisions(s).await;
-    // What is no number at all the API server refuses.
+    // The API server refuses what is not a number at all.
     for form in ["+1", "002"] {
         s.roll_back("web", form).await;
         s.come_up().await;
