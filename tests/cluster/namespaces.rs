@@ -380,3 +380,56 @@ async fn deleted_namespaces_beside_living_ones_are_the_only_ones_that_are_touche
     });
     assert_eq!(strays, []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_was_deleted_while_no_daemon_ran_goes_when_one_starts() {
+    let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+    create_map(&cluster, "one", &[]).await;
+    delete_shop(&cluster).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let daemon = cluster.start_with(1, config(0), |router| router);
+    cluster.eventually(3, "the namespace is gone", is_gone).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_and_lost_requests_delay_the_end_and_change_nothing_else() {
+    for lost in [FaultDecision::LoseReply, FaultDecision::LoseRequest] {
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        let faults = inject_faults(move |request| {
+            let is_ours = request.user_agent == USER_AGENT && request.verb != "watch";
+            // One in eleven requests of the daemon; rounds do not have that length.
+            let number = count.fetch_add(usize::from(is_ours), std::sync::atomic::Ordering::Relaxed);
+            if is_ours && number % 11 == 4 { lost.clone() } else { FaultDecision::Proceed }
+        });
+        let (cluster, _daemon) = cluster(0, faults).await;
+        create_map(&cluster, "one", &[]).await;
+        create(&cluster, &format!("{SHOP}/secrets"), "two", &[]).await;
+        cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "kept"}})).await;
+        let map = json!({"metadata": {"name": "settings"}});
+        cluster.call(Method::POST, "/api/v1/namespaces/kept/configmaps", &map).await;
+        delete_shop(&cluster).await;
+        // With a third of some 30 requests lost hardly a round is without an error: what has failed is tried again.
+        cluster
+            .eventually(600, "the namespace is gone, or empty", |c| {
+                is_gone(c) || (c.objects("ConfigMap").is_empty() && c.objects("Secret").is_empty())
+            })
+            .await;
+        assert_eq!(cluster.sandbox.objects("ConfigMap").len(), 1, "the living namespace keeps what it has");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_daemons_the_second_goes_on_where_the_first_was_killed() {
+    for after in [50, 300, 600, 1100] {
+        let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+        let first = cluster.start_with(1, config(0), |router| router);
+        fill(&cluster).await;
+        delete_shop(&cluster).await;
+        tokio::time::sleep(Duration::from_millis(after)).await;
+        first.kill();
+        let _second = cluster.start_with(2, config(0), |router| router);
+        cluster.eventually(5, "the namespace is gone", is_gone).await;
+        assert_eq!(cluster.objects("Secret"), Vec::<Value>::new());
+    }
+}
