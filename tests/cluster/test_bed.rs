@@ -6,8 +6,9 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled};
+use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, unlimited};
+use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, is_request, unlimited};
 
 fn test_bed(cluster: &Cluster) -> Daemon {
     let config = ControllerConfig { enabled: Enabled::all(), root_ca: "pem".into(), ..unlimited() };
@@ -20,13 +21,13 @@ fn names(objects: &[Value]) -> Vec<&str> {
     objects.iter().filter_map(|object| object["metadata"]["name"].as_str()).collect()
 }
 
-fn in_shop<'a>(objects: &'a [Value], name: &str) -> Option<&'a Value> {
+fn named<'a>(objects: &'a [Value], name: &str) -> Option<&'a Value> {
     objects.iter().find(|object| object["metadata"]["name"] == name)
 }
 
 fn verbs(role: &str, cluster: &Cluster) -> Vec<String> {
     let roles = cluster.sandbox.objects("ClusterRole");
-    let rules = in_shop(&roles, role).and_then(|role| role["rules"].as_array()).cloned().unwrap_or_default();
+    let rules = named(&roles, role).and_then(|role| role["rules"].as_array()).cloned().unwrap_or_default();
     rules.iter().filter_map(|rule| rule["verbs"][0].as_str().map(str::to_owned)).collect()
 }
 
@@ -77,7 +78,7 @@ async fn the_certificate_of_the_ca_is_published_repaired_and_published_again() {
     let daemon = test_bed(&cluster);
     let is_right = |c: &Cluster| {
         let maps = c.objects("ConfigMap");
-        in_shop(&maps, "kube-root-ca.crt").is_some_and(|map| {
+        named(&maps, "kube-root-ca.crt").is_some_and(|map| {
             map["data"] == json!({"ca.crt": "pem"})
                 && map["metadata"]["annotations"]["kubernetes.io/description"].is_string()
         })
@@ -212,6 +213,66 @@ async fn a_role_follows_the_roles_that_it_aggregates() {
     cluster.call(Method::PATCH, &format!("{roles}/view"), &forged).await;
     cluster.eventually(1, "it is undone", |c| verbs("view", c).is_empty()).await;
     assert!(daemon.metrics.render().contains("workqueue_adds_total{name=\"ClusterRoleAggregator\"}"));
+    daemon.stop().await;
+}
+
+/// How often the controllers have tried to create the account of a namespace.
+fn attempts(cluster: &Cluster, namespace: &str) -> usize {
+    let log = cluster.log.lock().unwrap();
+    let is_one = |request: &&RequestInfo| {
+        is_request(request, "create", "ServiceAccount") && request.namespace == namespace
+    };
+    log.iter().filter(is_one).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_another_client_created_first_is_as_good() {
+    let cluster = Cluster::answering(|request| match is_request(request, "create", "ServiceAccount") {
+        true => FaultDecision::Refuse {
+            code: 409,
+            message: "serviceaccounts \"default\" already exists".into(),
+            reason: "AlreadyExists".into(),
+        },
+        false => FaultDecision::Proceed,
+    })
+    .await;
+    let daemon = test_bed(&cluster);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let before = attempts(&cluster, "shop");
+    cluster.call(Method::DELETE, "/api/v1/namespaces/shop/serviceaccounts/default", &DELETE).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(attempts(&cluster, "shop"), before + 1, "it is not tried again");
+    let metrics = daemon.metrics.render();
+    assert!(!metrics.contains("windlass_sync_errors_total{name=\"serviceaccount\""), "{metrics}");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_ends_while_its_account_is_created_is_no_error() {
+    let late = |request: &RequestInfo| request.namespace == "late";
+    let cluster = Cluster::answering(move |request| {
+        match is_request(request, "create", "ServiceAccount") && late(request) {
+            true => FaultDecision::Delay(Duration::from_secs(5)),
+            false => FaultDecision::Proceed,
+        }
+    })
+    .await;
+    let daemon = test_bed(&cluster);
+    cluster.eventually(5, "the others", |c| !c.objects("ServiceAccount").is_empty()).await;
+    cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "late"}})).await;
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    cluster.call(Method::POST, "/api/v1/namespaces/late/configmaps", &held).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let before = attempts(&cluster, "late");
+    cluster.call(Method::DELETE, "/api/v1/namespaces/late/serviceaccounts/default", &DELETE).await;
+    cluster.eventually(1, "it is on its way", |c| attempts(c, "late") == before + 1).await;
+    cluster.call(Method::DELETE, "/api/v1/namespaces/late", &DELETE).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let namespaces = cluster.sandbox.objects("Namespace");
+    assert_eq!(named(&namespaces, "late").unwrap()["status"]["phase"], "Terminating");
+    assert_eq!(attempts(&cluster, "late"), before + 1);
+    let metrics = daemon.metrics.render();
+    assert!(!metrics.contains("windlass_sync_errors_total{name=\"serviceaccount\""), "{metrics}");
     daemon.stop().await;
 }
 
