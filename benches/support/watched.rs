@@ -1,9 +1,11 @@
-//! A server in this process that keeps nothing: it answers each watch with a list, then with the events that are fed to it.
+//! A server in this process that keeps nothing: it answers each watch with a list, then with the events that are fed to it,
+//! and with the pods that are created.
 #![allow(dead_code)] // Every benchmark uses its own part of this.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -87,12 +89,18 @@ fn bookmark(path: &str) -> Bytes {
 /// The API server, as far as it is needed here.
 pub struct Server {
     feeds: Mutex<BTreeMap<&'static str, Feed>>,
-    feeders: BTreeMap<&'static str, UnboundedSender<Bytes>>,
+    /// The open watch of each kind.
+    feeders: Mutex<BTreeMap<&'static str, UnboundedSender<Bytes>>>,
     /// The object at a path, as JSON.
-    object: Box<dyn Fn(&str) -> Option<Bytes> + Send + Sync>,
+    object: Objects,
+    /// How many pods were created.
+    created: AtomicU64,
     /// Each write: its method, path and body.
     writes: Mutex<Vec<(Method, String, Value)>>,
 }
+
+/// The object at a path, as JSON.
+type Objects = Box<dyn Fn(&str) -> Option<Bytes> + Send + Sync>;
 
 /// The initial events of a kind, and the path of its list.
 pub type List = (&'static str, Box<dyn Iterator<Item = Bytes> + Send>);
@@ -112,8 +120,9 @@ impl Server {
         }
         Arc::new(Server {
             feeds: Mutex::new(feeds),
-            feeders,
+            feeders: Mutex::new(feeders),
             object: Box::new(object),
+            created: AtomicU64::new(0),
             writes: Mutex::default(),
         })
     }
@@ -130,12 +139,25 @@ impl Server {
 
     /// Sends an event to the watch of a kind.
     pub fn send(&self, path: &str, event: Bytes) {
-        self.feeders[path].unbounded_send(event).unwrap();
+        self.feeders.lock()[path].unbounded_send(event).unwrap();
     }
 
     /// The writes since the last call.
     pub fn take_writes(&self) -> Vec<(Method, String, Value)> {
         std::mem::take(&mut *self.writes.lock())
+    }
+
+    /// A new pod, which the watch shows at once.
+    fn create_pod(&self, sent: &Value) -> Value {
+        let number = self.created.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut pod = sent.clone();
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["uid"] = format!("0000000a-0000-4000-8000-{number:012}").into();
+        pod["metadata"]["resourceVersion"] = (LISTED + number).to_string().into();
+        pod["metadata"]["creationTimestamp"] = "2026-01-01T01:00:00Z".into();
+        self.send(PODS, frame("ADDED", &pod).into());
+        pod
     }
 
     async fn serve(&self, request: Request<Body>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
@@ -144,9 +166,12 @@ impl Server {
         if parts.method != Method::GET {
             let body = body.collect().await.unwrap().to_bytes();
             let sent = serde_json::from_slice(&body).unwrap_or_default();
+            let reply = match parts.method == Method::POST && path.ends_with("/pods") {
+                true => self.create_pod(&sent),
+                false => json!({"metadata": {"resourceVersion": "1"}}),
+            };
             self.writes.lock().push((parts.method, path, sent));
-            let body = json!({"metadata": {"resourceVersion": "1"}}).to_string();
-            return Response::new(Full::new(Bytes::from(body)).boxed_unsync());
+            return Response::new(Full::new(Bytes::from(reply.to_string())).boxed_unsync());
         }
         if let Some(object) = (self.object)(&path) {
             let response = Response::builder().header("content-type", "application/json");
@@ -158,13 +183,20 @@ impl Server {
         } else {
             "application/json"
         };
-        let body = match self.feeds.lock().remove(path.as_str()) {
-            Some((list, changes)) => {
+        let feed = self.feeds.lock().remove(path.as_str());
+        let body = match (feed, self.feeders.lock().get_mut(path.as_str())) {
+            (Some((list, changes)), _) => {
                 let events = stream::iter(list).chain(changes).map(|event| Ok(Frame::data(event)));
                 StreamBody::new(events).boxed_unsync()
             }
-            // Of every other kind there is nothing, and a watch that was silent is opened again.
-            None => {
+            // A watch that was silent is opened again.
+            (None, Some(feeder)) if !lists => {
+                let (again, changes) = unbounded();
+                *feeder = again;
+                StreamBody::new(changes.map(|event| Ok(Frame::data(event)))).boxed_unsync()
+            }
+            // Of every other kind there is nothing.
+            _ => {
                 let end = stream::iter(lists.then(|| Ok(Frame::data(bookmark(&path)))));
                 StreamBody::new(end.chain(stream::pending())).boxed_unsync()
             }
